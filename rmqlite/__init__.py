@@ -1,0 +1,16 @@
+"""rmqlite: a RocketMQ 4.x compatible delay, retry and dead-letter broker in one Python process.
+
+The map, from the ground up; each room imports only what stands above it in this list:
+
+    hall      errors, message, names, levels, config, clock, requests: words every room uses
+    store/    bytes on disk: commit log, consume queues, recovery
+    broker/   decisions: where a message is stored, when it is due, what a failure becomes
+    wire/     values <-> protobuf
+    server/   joins broker and wire; the only room that waits
+    client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient
+    cli/      one file per noun
+
+Importing this package imports nothing else.
+"""
+
+__version__ = "0.1.0"

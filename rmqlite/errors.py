@@ -1,0 +1,289 @@
+"""Every error that rmqlite raises on purpose.
+
+One tree, two branches: Refused (this request can never work as it stands) and
+Unavailable (not now; the same request may work later).  Each class has a stable
+`code` for programs, RocketMQ's numeric `response_code`, and builds its sentence
+from its fields, so that a caller sees the field, the value and the rule.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+_VALUE_CHARS_MAX = 120
+
+
+class RmqliteError(Exception):
+    """The root.  `field`, `value` and `rule` are empty where an error is about no single field."""
+
+    code: ClassVar[str] = "error"
+    response_code: ClassVar[int] = 1
+    can_retry: ClassVar[bool] = False
+
+    def __init__(
+        self, sentence: str, *, field: str = "", value: object = "", rule: str = ""
+    ) -> None:
+        super().__init__(sentence)
+        self.field = field
+        self.value = _shortened(value)
+        self.rule = rule
+
+
+class Refused(RmqliteError):
+    """This request can never work; change it before asking again."""
+
+    code = "refused"
+
+
+class Unavailable(RmqliteError):
+    """Not now; the same request may work later."""
+
+    code = "unavailable"
+    response_code = 14
+    can_retry = True
+
+
+class InvalidValue(Refused):
+    """A field's value breaks a rule."""
+
+    code = "invalid-value"
+    response_code = 13
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(
+            f"{field}={_shortened(value)!r} is not allowed: {rule}",
+            field=field,
+            value=value,
+            rule=rule,
+        )
+
+
+class InvalidName(InvalidValue):
+    """A topic or group name breaks the naming rules."""
+
+    code = "invalid-name"
+    response_code = 1
+
+
+class MessageTooLarge(InvalidValue):
+    """A body, a property string or a batch is over its limit; value is a size in bytes."""
+
+    code = "message-too-large"
+
+
+class DelayUnknown(InvalidValue):
+    """No delay level is exactly as long as the delay asked for."""
+
+    code = "delay-unknown"
+
+    def __init__(self, delay: str, known: str) -> None:
+        super().__init__("delay", delay, f"no level is exactly that long; the levels are {known}")
+
+
+class ConfigInvalid(Refused):
+    """A configuration file, key or value that cannot be used; line is 0 where none applies."""
+
+    code = "config-invalid"
+
+    def __init__(self, source: str, line: int, key: str, value: object, rule: str) -> None:
+        place = f"{source}:{line}" if line else source
+        super().__init__(
+            f"{place}: {key}={_shortened(value)!r}: {rule}", field=key, value=value, rule=rule
+        )
+        self.source = source
+        self.line = line
+
+
+class TopicUnknown(Refused):
+    """No such topic, and it was not created on demand."""
+
+    code = "topic-unknown"
+    response_code = 17
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"no topic named {topic!r}",
+            field="topic",
+            value=topic,
+            rule="create the topic first, or set autoCreateTopicEnable=true",
+        )
+
+
+class TopicExists(Refused):
+    """A topic of that name exists with other settings."""
+
+    code = "topic-exists"
+    response_code = 18
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic!r} exists already",
+            field="topic",
+            value=topic,
+            rule="choose another name",
+        )
+
+
+class PermissionMissing(Refused):
+    """The topic or group does not permit this operation."""
+
+    code = "permission-missing"
+    response_code = 16
+
+    def __init__(self, name: str, operation: str, rule: str) -> None:
+        super().__init__(
+            f"{operation} {name!r} is forbidden: {rule}", field="topic", value=name, rule=rule
+        )
+
+
+class QueueUnknown(Refused):
+    """The topic has no such queue."""
+
+    code = "queue-unknown"
+
+    def __init__(self, topic: str, queue_id: int, queues: int) -> None:
+        super().__init__(
+            f"topic {topic!r} has no queue {queue_id}",
+            field="queue_id",
+            value=queue_id,
+            rule=f"0 <= queue_id < {queues}",
+        )
+
+
+class GroupUnknown(Refused):
+    """No such consumer group, and it was not created on demand."""
+
+    code = "group-unknown"
+    response_code = 26
+
+    def __init__(self, group: str) -> None:
+        super().__init__(
+            f"no consumer group named {group!r}",
+            field="group",
+            value=group,
+            rule="create the group first, or set autoCreateSubscriptionGroup=true",
+        )
+
+
+class MessageNotFound(Refused):
+    """No message begins at that physical offset: never written, or deleted by retention."""
+
+    code = "message-not-found"
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(
+            f"no message begins at physical offset {physical_offset}",
+            field="physical_offset",
+            value=physical_offset,
+            rule="the physical offset of a message that this broker still keeps",
+        )
+
+
+class NotSupported(Refused):
+    """The broker knows the request but does not do it."""
+
+    code = "not-supported"
+    response_code = 3
+
+
+class StoreDamaged(Refused):
+    """Bytes on disk are not what was written; nothing is skipped, the store does not open."""
+
+    code = "store-damaged"
+
+    def __init__(self, path: str, position: int, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position}: expected {expected}, found {found}",
+            field=path,
+            value=position,
+            rule=expected,
+        )
+        self.path = path
+        self.position = position
+
+
+class StoreLocked(Refused):
+    """Another process writes to this store."""
+
+    code = "store-locked"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path} is locked: another broker is running on this store",
+            field="storePathRootDir",
+            value=path,
+            rule="one broker per store",
+        )
+
+
+class StoreUnavailable(Unavailable):
+    """The disk did not take the bytes (full, or an I/O error); nothing of this request was kept."""
+
+    code = "store-unavailable"
+
+    def __init__(self, operation: str, path: str, reason: str) -> None:
+        super().__init__(
+            f"cannot {operation} {path}: {reason}", field="store", value=path, rule=reason
+        )
+
+
+class FlushFailed(Unavailable):
+    """A sync of the log failed or took too long; the message may or may not last."""
+
+    code = "flush-failed"
+    response_code = 10
+
+
+class BrokerClosing(Unavailable):
+    """The broker is shutting down."""
+
+    code = "broker-closing"
+
+    def __init__(self) -> None:
+        super().__init__("the broker is shutting down")
+
+
+class Overloaded(Unavailable):
+    """A named limit is reached."""
+
+    code = "overloaded"
+    response_code = 2
+
+    def __init__(self, limit: str, value: int) -> None:
+        super().__init__(
+            f"the broker is at its limit {limit}={value}",
+            field=limit,
+            value=value,
+            rule="try again later, or raise the limit",
+        )
+
+
+class BrokerUnreachable(Unavailable):
+    """No answer from the broker: it is down, unreachable, or the deadline passed."""
+
+    code = "broker-unreachable"
+    response_code = 10001
+
+
+def by_code() -> dict[str, type[RmqliteError]]:
+    """Every error class by its stable code."""
+    found: dict[str, type[RmqliteError]] = {}
+    waiting: list[type[RmqliteError]] = [RmqliteError]
+    while waiting:
+        cls = waiting.pop()
+        found[cls.code] = cls
+        waiting.extend(cls.__subclasses__())
+    return found
+
+
+def restore(code: str, sentence: str, *, field: str, value: str, rule: str) -> RmqliteError:
+    """The error that another process raised; an unknown code becomes the root class."""
+    cls = by_code().get(code, RmqliteError)
+    error = cls.__new__(cls)
+    RmqliteError.__init__(error, sentence, field=field, value=value, rule=rule)
+    return error
+
+
+def _shortened(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= _VALUE_CHARS_MAX else text[: _VALUE_CHARS_MAX - 1] + "…"

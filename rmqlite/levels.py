@@ -1,0 +1,141 @@
+"""messageDelayLevel: what a level string says, and which table was in force when.
+
+A level is a position in the table, counted from 1; its queue in SCHEDULE_TOPIC_XXXX is
+level - 1.  A record does not carry its deliver time: it is the record's store timestamp
+plus the delay that its level had at that moment.  So tables are never forgotten, and a
+queue rebuilt from the log after an edit equals the original.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rmqlite.errors import DelayUnknown, InvalidValue
+
+DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+LEVELS_MAX: Final = 64
+DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
+"""Ten years; RocketMQ lets a product of number and unit wrap around instead."""
+FIRST_RETRY_LEVEL: Final = 3
+"""The level of a first retry; the n-th failure goes to this + n - 1 (reference §7.1)."""
+
+_UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_TOKEN = re.compile(r"([0-9]+)([smhd])", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LevelTable:
+    """One messageDelayLevel; delays_ms[level - 1] is a level's delay."""
+
+    text: str
+    delays_ms: tuple[int, ...]
+
+    @property
+    def max_level(self) -> int:
+        return len(self.delays_ms)
+
+    def clamp(self, level: int) -> int:
+        """A level above the last one means the last one (reference §6.2)."""
+        return min(level, len(self.delays_ms))
+
+    def delay_ms(self, level: int) -> int:
+        """The delay of a level of 1 or more; above the last one, the last one's."""
+        return self.delays_ms[min(level, len(self.delays_ms)) - 1]
+
+    def name(self, level: int) -> str:
+        """The level as the table spells it: "10m"."""
+        return self.text.split(" ")[min(level, len(self.delays_ms)) - 1]
+
+    def level_lasting(self, delay: str) -> int:
+        """The first level that is exactly this long.  Raises InvalidValue, DelayUnknown."""
+        wanted_ms = parse_delay(delay)
+        if wanted_ms not in self.delays_ms:
+            raise DelayUnknown(delay, self.text)
+        return self.delays_ms.index(wanted_ms) + 1
+
+
+def parse_levels(text: str) -> LevelTable:
+    """Read a level string: 1 to 64 delays such as 10m, one blank between two.
+
+    The grammar is RocketMQ's (reference §6.7); what makes RocketMQ crash, wrap or deliver
+    at once (two blanks, 1S, 0s, -5s, an overflow) is refused.  Raises InvalidValue.
+    """
+    tokens = text.removesuffix(" ").split(" ")
+    if len(tokens) > LEVELS_MAX:
+        raise InvalidValue("messageDelayLevel", text, f"at most {LEVELS_MAX} levels")
+    delays_ms = []
+    for level, token in enumerate(tokens, 1):
+        if not token:
+            where = "at the start" if level == 1 else f"after {tokens[level - 2]!r}"
+            rule = "no levels given" if not text.strip() else f"one blank too many {where}"
+            raise InvalidValue("messageDelayLevel", text, rule)
+        try:
+            delays_ms.append(parse_delay(token))
+        except InvalidValue as error:
+            rule = f"level {level} is {token!r}: {error.rule}"
+            raise InvalidValue("messageDelayLevel", text, rule) from None
+    return LevelTable(" ".join(tokens), tuple(delays_ms))
+
+
+def parse_delay(token: str) -> int:
+    """The milliseconds of "30s", "10m", "2h" or "1d".  Raises InvalidValue."""
+    matched = _TOKEN.fullmatch(token)
+    if not matched:
+        rule = "a whole number and a unit of s, m, h or d, in lower case, such as 10m"
+        raise InvalidValue("delay", token, rule)
+    delay_ms = int(matched[1]) * _UNIT_MS[matched[2]]
+    if not 0 < delay_ms <= DELAY_MS_MAX:
+        raise InvalidValue("delay", token, "more than zero and at most 3650d")
+    return delay_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LevelHistory:
+    """Every table with the time from which it was in force, oldest first; never empty."""
+
+    entries: tuple[tuple[int, LevelTable], ...]
+
+    @classmethod
+    def starting_with(cls, table: LevelTable) -> LevelHistory:
+        """A store without a history: this table was always in force."""
+        return cls(((0, table),))
+
+    @property
+    def current(self) -> LevelTable:
+        return self.entries[-1][1]
+
+    @property
+    def max_level_ever(self) -> int:
+        return max(table.max_level for _, table in self.entries)
+
+    def changed_to(self, table: LevelTable, in_force_from_ms: int) -> LevelHistory:
+        """The history after an edit; unchanged when the delays are what they were."""
+        if table.delays_ms == self.current.delays_ms:
+            return self
+        return LevelHistory((*self.entries, (in_force_from_ms, table)))
+
+    def deliver_at_ms(self, level: int, store_timestamp_ms: int) -> int:
+        """When a record stored then at this level is due."""
+        for since_ms, table in reversed(self.entries):
+            if since_ms <= store_timestamp_ms:
+                return store_timestamp_ms + table.delay_ms(level)
+        return store_timestamp_ms + self.entries[0][1].delay_ms(level)
+
+    def to_json(self) -> dict[str, Any]:
+        """The shape of config/delayLevels.json."""
+        tables = [{"inForceFrom": at, "messageDelayLevel": t.text} for at, t in self.entries]
+        return {"tables": tables}
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> LevelHistory:
+        """The inverse of to_json.  Raises InvalidValue, KeyError, TypeError on another shape."""
+        rows: Iterable[Mapping[str, Any]] = tree["tables"]
+        entries = [
+            (int(row["inForceFrom"]), parse_levels(row["messageDelayLevel"])) for row in rows
+        ]
+        if not entries:
+            raise InvalidValue("tables", "[]", "at least one table")
+        return cls(tuple(sorted(entries, key=lambda entry: entry[0])))

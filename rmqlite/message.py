@@ -1,0 +1,226 @@
+"""A message as it is sent, as it is kept, and the property string between the two.
+
+Properties are RocketMQ's: text pairs, key 0x01 value 0x02 key 0x01 value …, without a
+separator at the end.  TAGS, KEYS, DELAY and UNIQ_KEY are ordinary properties on disk and
+fields of their own here.  What a property means to routing or retry is decided there;
+this module only knows the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqlite.errors import InvalidValue
+
+# Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+DELAY: Final = "DELAY"
+WAIT: Final = "WAIT"
+UNIQ_KEY: Final = "UNIQ_KEY"
+CLUSTER: Final = "CLUSTER"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QID: Final = "REAL_QID"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+# Names of RocketMQ 5 for what a dead letter tells about its origin.
+DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
+DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
+# Our own, kept from the first failure on.
+ORIGIN_QUEUE_ID: Final = "ORIGIN_QUEUE_ID"
+ORIGIN_QUEUE_OFFSET: Final = "ORIGIN_QUEUE_OFFSET"
+FIRST_FAILURE_TIMESTAMP: Final = "FIRST_FAILURE_TIMESTAMP"
+LAST_FAILURE_TIMESTAMP: Final = "LAST_FAILURE_TIMESTAMP"
+FAILURE_REASON: Final = "FAILURE_REASON"
+DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
+
+RESERVED_PROPERTIES: Final = frozenset(
+    """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
+    BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
+    TRACE_ON UNIQ_KEY MAX_RECONSUME_TIMES CONSUME_START_TIME TRAN_PREPARED_QUEUE_OFFSET
+    TRANSACTION_CHECK_TIMES CHECK_IMMUNITY_TIME_IN_SECONDS INSTANCE_ID CORRELATION_ID
+    REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE INNER_MULTI_DISPATCH
+    INNER_MULTI_QUEUE_OFFSET DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID ORIGIN_QUEUE_ID
+    ORIGIN_QUEUE_OFFSET FIRST_FAILURE_TIMESTAMP LAST_FAILURE_TIMESTAMP FAILURE_REASON
+    DELIVERY_ATTEMPTS""".split()  # noqa: SIM905 - a list of words is read as one
+)
+
+KEY_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+_SEPARATORS = re.compile("[\x01\x02]")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message to send.
+
+    keys: tokens to find the message by; a string is split at blanks, as RocketMQ does.
+    delay_level: 0 is now; 1 is the first level of the broker's messageDelayLevel; a level
+    above the last one means the last one.  delay: the same as a length ("10m"), resolved
+    by the producer to the level that is exactly that long.  message_id: RocketMQ's
+    UNIQ_KEY, chosen by the producer when empty.  Raises InvalidValue.
+    """
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str | Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_level: int = 0
+    delay: str | None = None
+    flag: int = 0
+    message_id: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, bytes):
+            raise InvalidValue("body", type(self.body).__name__, "bytes")
+        if self.keys.__class__ is not tuple:
+            tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
+            object.__setattr__(self, "keys", tuple(tokens))
+        if self.keys:
+            _check_keys(self.keys)
+        if self.properties:
+            _check_properties(self.properties)
+        if self.tags and _SEPARATORS.search(self.tags):
+            raise InvalidValue("tags", self.tags, "no control characters 0x01 or 0x02")
+        if self.message_id and _SEPARATORS.search(self.message_id):
+            raise InvalidValue("message_id", self.message_id, "no control characters 0x01 or 0x02")
+        if self.delay is not None and self.delay_level:
+            raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")
+        if not -(2**31) <= self.delay_level < 2**31:
+            raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
+        if not -(2**31) <= self.flag < 2**31:
+            raise InvalidValue("flag", self.flag, "a 32-bit integer")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """A message as the broker keeps it, and as a consumer receives it.
+
+    queue_offset: ordinal in its queue.  physical_offset and store_size: where its record
+    lies in the commit log, in bytes.  properties: all of them, the reserved ones included.
+    born_host, store_host: "ip:port".  prepared_transaction_offset: on a record delivered
+    from the schedule, the physical offset at which the scheduled record ends (else 0).
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_size: int
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: str
+    store_timestamp_ms: int
+    store_host: str
+    reconsume_times: int
+    prepared_transaction_offset: int
+
+    @property
+    def tags(self) -> str:
+        return self.properties.get(TAGS, "")
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(self.properties.get(KEYS, "").split())
+
+    @property
+    def delay_level(self) -> int:
+        """The level this message was last delayed at; 0 when never."""
+        text = self.properties.get(DELAY, "0")
+        return int(text) if text.lstrip("-").isdigit() else 0
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset id (reference §5.1): store address and physical offset, in hex."""
+        return offset_message_id(self.store_host, self.physical_offset)
+
+    @property
+    def message_id(self) -> str:
+        """The id its producer gave it, the same on every hop; else the offset message id."""
+        return self.properties.get(UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def origin_topic(self) -> str:
+        """The topic it was sent to, also while it is in a retry topic."""
+        return self.properties.get(RETRY_TOPIC, self.topic)
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The property string (reference §1.4), UTF-8; shape: k 01 v 02 k 01 v."""
+    return PAIR_END.join([k + KEY_END + v for k, v in properties.items()]).encode()
+
+
+def decode_properties(encoded: bytes) -> dict[str, str]:
+    """The pairs of a property string; pairs without key or value are dropped, as RocketMQ does."""
+    pairs: dict[str, str] = {}
+    for segment in encoded.decode("utf-8", "replace").split(PAIR_END):
+        key, _, value = segment.partition(KEY_END)
+        if key and value:
+            pairs[key] = value
+    return pairs
+
+
+def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
+    """All properties of a message to be stored: the user's, then TAGS, KEYS, UNIQ_KEY, DELAY."""
+    pairs = dict(message.properties)
+    if message.keys:
+        pairs[KEYS] = " ".join(message.keys)
+    if message_id or message.message_id:
+        pairs[UNIQ_KEY] = message_id or message.message_id
+    if message.delay_level:
+        pairs[DELAY] = str(message.delay_level)
+    if message.tags:
+        pairs[TAGS] = message.tags
+    return pairs
+
+
+def offset_message_id(store_host: str, physical_offset: int) -> str:
+    """Upper-case hex of address, port and physical offset: 32 characters, 56 for IPv6."""
+    return (pack_host(store_host) + physical_offset.to_bytes(8, "big")).hex().upper()
+
+
+def pack_host(host: str) -> bytes:
+    """The 8 bytes of "1.2.3.4:80", the 20 of "[::1]:80".  Raises InvalidValue."""
+    import ipaddress  # here, so that a client that never packs an address never loads it
+
+    address, _, port = host.rpartition(":")
+    try:
+        packed = ipaddress.ip_address(address.strip("[]")).packed
+        return packed + int(port).to_bytes(4, "big")
+    except (ValueError, OverflowError) as error:
+        raise InvalidValue("host", host, "an IP address, a colon and a port") from error
+
+
+def unpack_host(packed: bytes) -> str:
+    """The inverse of pack_host."""
+    port = int.from_bytes(packed[-4:], "big")
+    if len(packed) == 8:
+        return f"{packed[0]}.{packed[1]}.{packed[2]}.{packed[3]}:{port}"
+    import ipaddress
+
+    return f"[{ipaddress.IPv6Address(packed[:-4])}]:{port}"
+
+
+def _check_keys(keys: Sequence[str]) -> None:
+    for key in keys:
+        if not key or any(c.isspace() or c in "\x01\x02" for c in key):
+            raise InvalidValue(
+                "keys", key, "tokens without blanks or control characters 0x01, 0x02"
+            )
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    for key, value in properties.items():
+        if key in RESERVED_PROPERTIES:
+            raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
+        if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
+            raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
+        if _SEPARATORS.search(key) or _SEPARATORS.search(value):
+            raise InvalidValue("properties", f"{key}={value}", "no control characters 0x01 or 0x02")

@@ -1,0 +1,101 @@
+"""Topic and group names: what is allowed, what is reserved, and how retry names are made.
+
+The rules are RocketMQ 4.9's (reference §8.1), with one difference: a group whose retry
+topic would be longer than a topic may be is refused up front, not at its first failure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from rmqlite.errors import InvalidName, PermissionMissing
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+AUTO_CREATE_TOPIC: Final = "TBW102"
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+TOPIC_BYTES_MAX: Final = 127
+GROUP_BYTES_MAX: Final = TOPIC_BYTES_MAX - len(RETRY_PREFIX)
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        AUTO_CREATE_TOPIC,
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_NOT_SENDABLE: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        AUTO_CREATE_TOPIC,
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+_NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def is_retry(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq(topic: str) -> bool:
+    return topic.startswith(DLQ_PREFIX)
+
+
+def is_system(topic: str) -> bool:
+    """Is this one of RocketMQ's own topics, which no user creates?"""
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+
+
+def group_of(topic: str) -> str | None:
+    """The group that a retry or dead-letter topic belongs to; None for any other topic."""
+    for prefix in (RETRY_PREFIX, DLQ_PREFIX):
+        if topic.startswith(prefix):
+            return topic[len(prefix) :]
+    return None
+
+
+def check_topic(topic: str) -> None:
+    """Raises InvalidName unless a topic may be called this."""
+    _check_name("topic", topic, TOPIC_BYTES_MAX)
+
+
+def check_sendable(topic: str) -> None:
+    """Raises InvalidName or PermissionMissing unless a producer may send to this topic."""
+    check_topic(topic)
+    if topic in _NOT_SENDABLE:
+        raise PermissionMissing(topic, "sending to", "the topic is the broker's own")
+
+
+def check_group(group: str) -> None:
+    """Raises InvalidName unless a consumer group may be called this."""
+    _check_name("group", group, GROUP_BYTES_MAX)
+
+
+def _check_name(field: str, name: str, bytes_max: int) -> None:
+    if not name:
+        raise InvalidName(field, name, f"1 to {bytes_max} of {_NAME_RULE}")
+    if len(name) > bytes_max:
+        raise InvalidName(field, name, f"at most {bytes_max} bytes, this is {len(name.encode())}")
+    if not _NAME.fullmatch(name):
+        raise InvalidName(field, name, f"only {_NAME_RULE}")

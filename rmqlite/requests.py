@@ -1,0 +1,292 @@
+"""What is asked of the broker and what it answers: plain values.
+
+Every face (the native gRPC one first) converts to and from these; the broker knows no
+other form.  Times are milliseconds since 1970, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from rmqlite.message import Message, StoredMessage
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Store these messages, all or none.
+
+    queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the
+    producer's clock; 0 means the broker's.
+    """
+
+    messages: tuple[Message, ...]
+    producer_group: str = ""
+    queue_id: int = -1
+    born_at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """Where a message went.
+
+    message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
+    queue_id is the queue it will be delivered to, while queue_offset and offset_message_id
+    are those of the scheduled record, as RocketMQ answers; deliver_at_ms is 0 for a message
+    that is not delayed.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_id: str
+    offset_message_id: str
+    deliver_at_ms: int
+
+
+class PullStatus(enum.IntEnum):
+    """RocketMQ's response codes of a pull (reference §9.2)."""
+
+    FOUND = 0
+    NO_NEW_MESSAGE = 19
+    NO_MATCHED_MESSAGE = 20
+    OFFSET_MOVED = 21
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """Ask for messages of one queue from queue_offset on.
+
+    expression: "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    expression: str = "*"
+    max_messages: int = 32
+    max_bytes: int = 256 * 1024
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """next_offset is where to go on, also when messages is empty."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[StoredMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackRequest:
+    """A consumer of group failed the message at physical_offset.
+
+    delay_level: 0 lets the broker choose (3 + attempts so far), more is that level, less
+    is a dead letter at once.  max_reconsume_times: None means the group's.
+    """
+
+    group: str
+    physical_offset: int
+    delay_level: int = 0
+    reason: str = ""
+    max_reconsume_times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackResult:
+    """What became of a failed message: a retry due at deliver_at_ms, or a dead letter (0)."""
+
+    topic: str
+    reconsume_times: int
+    delay_level: int
+    deliver_at_ms: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.deliver_at_ms == 0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic's settings; perm is RocketMQ's bits: 4 read, 2 write, 1 inherit."""
+
+    topic: str
+    read_queues: int
+    write_queues: int
+    perm: int = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRequest:
+    """create: make the topic on demand, as a send would."""
+
+    topic: str
+    create: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What a client must know to send to and read from a topic."""
+
+    topic: TopicInfo
+    broker_name: str
+    message_delay_level: str
+    max_message_bytes: int
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Queue:
+    """One queue of a topic."""
+
+    topic: str
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """A queue holds the queue offsets min_offset <= n < max_offset."""
+
+    queue: Queue
+    min_offset: int
+    max_offset: int
+    newest_timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsQuery:
+    """How far is this group in these queues?"""
+
+    group: str
+    queues: tuple[Queue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsCommit:
+    """This group is that far: per queue, the next queue offset to read."""
+
+    group: str
+    offsets: dict[Queue, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeQuery:
+    """Which queue offset was stored at or after this time?"""
+
+    queue: Queue
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    topic: str
+    expression: str = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest:
+    """A member says that it lives and what it subscribes to.
+
+    known_epoch: the assignment it works by (0: none yet).  The answer waits up to wait_ms
+    for an assignment of another epoch.
+    """
+
+    group: str
+    client_id: str
+    subscriptions: tuple[Subscription, ...]
+    known_epoch: int = 0
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequest:
+    group: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The queues that a member of a group reads from now on."""
+
+    epoch: int
+    queues: tuple[Queue, ...]
+    members: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A consumer group's settings (RocketMQ's subscription group)."""
+
+    group: str
+    max_reconsume_times: int = 16
+    retry_queues: int = 1
+    can_consume: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a group is in one queue; committed_offset is None before the first commit."""
+
+    queue: Queue
+    min_offset: int
+    max_offset: int
+    committed_offset: int | None
+    client_id: str
+
+    @property
+    def lag(self) -> int:
+        done = self.min_offset if self.committed_offset is None else self.committed_offset
+        return max(0, self.max_offset - max(done, self.min_offset))
+
+
+@dataclass(frozen=True, slots=True)
+class MemberInfo:
+    client_id: str
+    subscriptions: tuple[Subscription, ...]
+    last_seen_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    info: GroupInfo
+    members: tuple[MemberInfo, ...]
+    progress: tuple[QueueProgress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One delay level: what waits in it, and how late it delivered since the broker started.
+
+    delay: as the table spells it, empty for a level that only older tables had.
+    next_due_ms: deliver time of its earliest message, 0 when none waits.
+    """
+
+    level: int
+    delay: str
+    pending: int
+    next_due_ms: int
+    delivered: int
+    lateness_p50_ms: int
+    lateness_p99_ms: int
+    lateness_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """Counts are since the broker started; offsets are physical offsets of the log."""
+
+    version: str
+    broker_name: str
+    now_ms: int
+    started_at_ms: int
+    log_min_offset: int
+    log_max_offset: int
+    sent: int
+    delivered: int
+    retried: int
+    dead: int
+    parked_polls: int
+    levels: tuple[LevelStatus, ...]

@@ -1,0 +1,176 @@
+"""The table of rmqlite.v1's calls: path, and how request and answer become bytes.
+
+Server and client both build on this table, so neither needs generated service code and
+neither sees protobuf: a call takes a value of requests.py and gives one back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, cast
+
+from google.protobuf.message import DecodeError
+
+from rmqlite import requests
+from rmqlite.errors import InvalidValue
+from rmqlite.wire import native
+from rmqlite.wire.native import Codec, flat, nothing, sequence, wrapped
+from rmqlite.wire.pb import rmqlite_pb2 as pb
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Rpc(Generic[Q, A]):
+    """One call: Q is the request's type, A the answer's.
+
+    decode_request raises InvalidValue for bytes that are no such request.
+    """
+
+    service: str
+    name: str
+    encode_request: Callable[[Q], bytes]
+    decode_request: Callable[[bytes], Q]
+    encode_response: Callable[[A], bytes]
+    decode_response: Callable[[bytes], A]
+
+    @property
+    def path(self) -> str:
+        return f"/{self.service}/{self.name}"
+
+
+def _writer(codec: Codec) -> Callable[[Any], bytes]:
+    to_pb = codec.to_pb
+    return lambda value: cast(bytes, to_pb(value).SerializeToString())
+
+
+def _reader(codec: Codec) -> Callable[[bytes], Any]:
+    parse, from_pb = codec.pb_class.FromString, codec.from_pb
+
+    def read(data: bytes) -> Any:
+        try:
+            message = parse(data)
+        except DecodeError as error:
+            rule = f"a protobuf message {codec.pb_class.DESCRIPTOR.full_name}"
+            raise InvalidValue("request", f"{len(data)} bytes", rule) from error
+        return from_pb(message)
+
+    return read
+
+
+def _rpc(service: str, name: str, request: Codec, response: Codec) -> Rpc[Any, Any]:
+    return Rpc(
+        f"rmqlite.v1.{service}",
+        name,
+        _writer(request),
+        _reader(request),
+        _writer(response),
+        _reader(response),
+    )
+
+
+GET_ROUTE: Rpc[requests.RouteRequest, requests.Route] = _rpc(
+    "Messaging",
+    "GetRoute",
+    flat(requests.RouteRequest, pb.GetRouteRequest),
+    Codec(pb.GetRouteResponse, native.route_to_pb, native.route_from_pb),
+)
+SEND: Rpc[requests.SendRequest, tuple[requests.SendResult, ...]] = _rpc(
+    "Messaging",
+    "Send",
+    Codec(pb.SendRequest, native.send_to_pb, native.send_from_pb),
+    sequence(pb.SendResponse, "results", native.send_result),
+)
+PULL: Rpc[requests.PullRequest, requests.PullResult] = _rpc(
+    "Messaging",
+    "Pull",
+    flat(requests.PullRequest, pb.PullRequest),
+    Codec(pb.PullResponse, native.pull_result_to_pb, native.pull_result_from_pb),
+)
+SEND_BACK: Rpc[requests.SendBackRequest, requests.SendBackResult] = _rpc(
+    "Messaging",
+    "SendBack",
+    flat(requests.SendBackRequest, pb.SendBackRequest),
+    flat(requests.SendBackResult, pb.SendBackResponse),
+)
+QUERY_OFFSETS: Rpc[requests.OffsetsQuery, dict[requests.Queue, int]] = _rpc(
+    "Messaging",
+    "QueryOffsets",
+    Codec(pb.QueryOffsetsRequest, native.offsets_query_to_pb, native.offsets_query_from_pb),
+    Codec(
+        pb.QueryOffsetsResponse,
+        lambda offsets: pb.QueryOffsetsResponse(offsets=native.queue_offsets_to_pb(offsets)),
+        lambda response: native.queue_offsets_from_pb(response.offsets),
+    ),
+)
+COMMIT_OFFSETS: Rpc[requests.OffsetsCommit, None] = _rpc(
+    "Messaging",
+    "CommitOffsets",
+    Codec(pb.CommitOffsetsRequest, native.commit_to_pb, native.commit_from_pb),
+    nothing(pb.CommitOffsetsResponse),
+)
+SEARCH_OFFSET: Rpc[requests.TimeQuery, int] = _rpc(
+    "Messaging",
+    "SearchOffset",
+    Codec(pb.SearchOffsetRequest, native.time_query_to_pb, native.time_query_from_pb),
+    wrapped(pb.SearchOffsetResponse, "queue_offset"),
+)
+GET_QUEUE_RANGES: Rpc[str, tuple[requests.QueueRange, ...]] = _rpc(
+    "Messaging",
+    "GetQueueRanges",
+    wrapped(pb.GetQueueRangesRequest, "topic"),
+    sequence(
+        pb.GetQueueRangesResponse,
+        "ranges",
+        Codec(pb.QueueRange, native.queue_range_to_pb, native.queue_range_from_pb),
+    ),
+)
+HEARTBEAT: Rpc[requests.HeartbeatRequest, requests.Assignment] = _rpc(
+    "Messaging",
+    "Heartbeat",
+    Codec(pb.HeartbeatRequest, native.heartbeat_to_pb, native.heartbeat_from_pb),
+    Codec(pb.HeartbeatResponse, native.assignment_to_pb, native.assignment_from_pb),
+)
+LEAVE: Rpc[requests.LeaveRequest, None] = _rpc(
+    "Messaging",
+    "Leave",
+    flat(requests.LeaveRequest, pb.LeaveRequest),
+    nothing(pb.LeaveResponse),
+)
+
+LIST_TOPICS: Rpc[None, tuple[requests.TopicInfo, ...]] = _rpc(
+    "Admin",
+    "ListTopics",
+    nothing(pb.ListTopicsRequest),
+    sequence(pb.ListTopicsResponse, "topics", native.topic),
+)
+CREATE_TOPIC: Rpc[requests.TopicInfo, requests.TopicInfo] = _rpc(
+    "Admin",
+    "CreateTopic",
+    wrapped(pb.CreateTopicRequest, "topic", native.topic),
+    wrapped(pb.CreateTopicResponse, "topic", native.topic),
+)
+LIST_GROUPS: Rpc[None, tuple[requests.GroupInfo, ...]] = _rpc(
+    "Admin",
+    "ListGroups",
+    nothing(pb.ListGroupsRequest),
+    sequence(pb.ListGroupsResponse, "groups", native.group),
+)
+DESCRIBE_GROUP: Rpc[str, requests.GroupStatus] = _rpc(
+    "Admin",
+    "DescribeGroup",
+    wrapped(pb.DescribeGroupRequest, "group"),
+    Codec(pb.DescribeGroupResponse, native.group_status_to_pb, native.group_status_from_pb),
+)
+GET_BROKER_STATUS: Rpc[None, requests.BrokerStatus] = _rpc(
+    "Admin",
+    "GetBrokerStatus",
+    nothing(pb.GetBrokerStatusRequest),
+    Codec(pb.GetBrokerStatusResponse, native.status_to_pb, native.status_from_pb),
+)
+
+ALL: tuple[Rpc[Any, Any], ...] = tuple(
+    value for value in list(vars().values()) if isinstance(value, Rpc)
+)

@@ -1,0 +1,78 @@
+"""Errors <-> gRPC status: one table; a test says that it is complete.
+
+A failed call ends with a gRPC status code by name, the sentence as its details, and the
+whole error as a protobuf message in the trailing metadata, so that the other side raises
+the same class with the same field, value and rule.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from rmqlite import errors
+from rmqlite.errors import BrokerUnreachable, RmqliteError, restore
+from rmqlite.wire.pb import rmqlite_pb2 as pb
+
+ERROR_METADATA: Final = "rmqlite-error-bin"
+
+STATUS_NAMES: Final[dict[str, str]] = {
+    errors.RmqliteError.code: "INTERNAL",
+    errors.Refused.code: "FAILED_PRECONDITION",
+    errors.Unavailable.code: "UNAVAILABLE",
+    errors.InvalidValue.code: "INVALID_ARGUMENT",
+    errors.InvalidName.code: "INVALID_ARGUMENT",
+    errors.MessageTooLarge.code: "INVALID_ARGUMENT",
+    errors.DelayUnknown.code: "INVALID_ARGUMENT",
+    errors.ConfigInvalid.code: "INVALID_ARGUMENT",
+    errors.TopicUnknown.code: "NOT_FOUND",
+    errors.TopicExists.code: "ALREADY_EXISTS",
+    errors.PermissionMissing.code: "PERMISSION_DENIED",
+    errors.QueueUnknown.code: "NOT_FOUND",
+    errors.GroupUnknown.code: "NOT_FOUND",
+    errors.MessageNotFound.code: "NOT_FOUND",
+    errors.NotSupported.code: "UNIMPLEMENTED",
+    errors.StoreDamaged.code: "FAILED_PRECONDITION",
+    errors.StoreLocked.code: "FAILED_PRECONDITION",
+    errors.StoreUnavailable.code: "UNAVAILABLE",
+    errors.FlushFailed.code: "UNAVAILABLE",
+    errors.BrokerClosing.code: "UNAVAILABLE",
+    errors.Overloaded.code: "RESOURCE_EXHAUSTED",
+    errors.BrokerUnreachable.code: "UNAVAILABLE",
+}
+"""The name of the gRPC status code for every error's code."""
+
+
+def error_to_metadata(error: RmqliteError) -> bytes:
+    """The value of the trailing metadata entry ERROR_METADATA."""
+    message = pb.Error(
+        code=error.code,
+        response_code=error.response_code,
+        sentence=str(error),
+        field=error.field,
+        value=error.value,
+        rule=error.rule,
+        can_retry=error.can_retry,
+    )
+    return message.SerializeToString()
+
+
+def error_from_metadata(value: bytes) -> RmqliteError:
+    """The error that the other side raised."""
+    try:
+        message = pb.Error.FromString(value)
+    except DecodeError:
+        return RmqliteError("the broker sent an error that cannot be read")
+    return restore(
+        message.code, message.sentence, field=message.field, value=message.value, rule=message.rule
+    )
+
+
+def error_from_status(status_name: str, details: str) -> RmqliteError:
+    """For a failure without our metadata: the transport's own."""
+    if status_name in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
+        return BrokerUnreachable(f"no answer from the broker: {details}")
+    if status_name == "RESOURCE_EXHAUSTED":
+        return errors.MessageTooLarge("request", details, "what one call can carry")
+    return RmqliteError(f"{status_name}: {details}")
