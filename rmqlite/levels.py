@@ -63,7 +63,7 @@ def parse_levels(text: str) -> LevelTable:
     The grammar is RocketMQ's (reference §6.7); what makes RocketMQ crash, wrap or deliver
     at once (two blanks, 1S, 0s, -5s, an overflow) is refused.  Raises InvalidValue.
     """
-    tokens = text.removesuffix(" ").split(" ")
+    tokens = text.rstrip(" ").split(" ")
     if len(tokens) > LEVELS_MAX:
         raise InvalidValue("messageDelayLevel", text, f"at most {LEVELS_MAX} levels")
     delays_ms = []
@@ -86,7 +86,9 @@ def parse_delay(token: str) -> int:
     if not matched:
         rule = "a whole number and a unit of s, m, h or d, in lower case, such as 10m"
         raise InvalidValue("delay", token, rule)
-    delay_ms = int(matched[1]) * _UNIT_MS[matched[2]]
+    # Python refuses to convert thousands of digits; no delay needs more than twenty.
+    digits = matched[1].lstrip("0")
+    delay_ms = int(digits[:20] or "0") * _UNIT_MS[matched[2]]
     if not 0 < delay_ms <= DELAY_MS_MAX:
         raise InvalidValue("delay", token, "more than zero and at most 3650d")
     return delay_ms
@@ -111,11 +113,21 @@ class LevelHistory:
     def max_level_ever(self) -> int:
         return max(table.max_level for _, table in self.entries)
 
+    @property
+    def in_force_from_ms(self) -> int:
+        """Since when the current table is in force; a broker's clock must not be before it."""
+        return self.entries[-1][0]
+
     def changed_to(self, table: LevelTable, in_force_from_ms: int) -> LevelHistory:
-        """The history after an edit; unchanged when the delays are what they were."""
+        """The history after an edit; unchanged when the delays are what they were.
+
+        in_force_from_ms: later than every record stored so far, or those change with it.
+        """
         if table.delays_ms == self.current.delays_ms:
             return self
-        return LevelHistory((*self.entries, (in_force_from_ms, table)))
+        # Kept in order, or the list as read back would end with another table.
+        since_ms = max(in_force_from_ms, self.in_force_from_ms)
+        return LevelHistory((*self.entries, (since_ms, table)))
 
     def deliver_at_ms(self, level: int, store_timestamp_ms: int) -> int:
         """When a record stored then at this level is due."""

@@ -50,7 +50,8 @@ RESERVED_PROPERTIES: Final = frozenset(
 
 KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"
-_SEPARATORS = re.compile("[\x01\x02]")
+_SEPARATORS = re.compile("[\x01\x02\ud800-\udfff]")
+_TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,9 @@ class Message:
         if self.properties:
             _check_properties(self.properties)
         if self.tags and _SEPARATORS.search(self.tags):
-            raise InvalidValue("tags", self.tags, "no control characters 0x01 or 0x02")
+            raise InvalidValue("tags", self.tags, _TEXT_RULE)
         if self.message_id and _SEPARATORS.search(self.message_id):
-            raise InvalidValue("message_id", self.message_id, "no control characters 0x01 or 0x02")
+            raise InvalidValue("message_id", self.message_id, _TEXT_RULE)
         if self.delay is not None and self.delay_level:
             raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")
         if not -(2**31) <= self.delay_level < 2**31:
@@ -133,8 +134,10 @@ class StoredMessage:
     @property
     def delay_level(self) -> int:
         """The level this message was last delayed at; 0 when never."""
-        text = self.properties.get(DELAY, "0")
-        return int(text) if text.lstrip("-").isdigit() else 0
+        try:
+            return int(self.properties.get(DELAY, "0"))
+        except ValueError:
+            return 0
 
     @property
     def offset_message_id(self) -> str:
@@ -210,10 +213,8 @@ def unpack_host(packed: bytes) -> str:
 
 def _check_keys(keys: Sequence[str]) -> None:
     for key in keys:
-        if not key or any(c.isspace() or c in "\x01\x02" for c in key):
-            raise InvalidValue(
-                "keys", key, "tokens without blanks or control characters 0x01, 0x02"
-            )
+        if not key or any(c.isspace() for c in key) or _SEPARATORS.search(key):
+            raise InvalidValue("keys", key, f"tokens without blanks, {_TEXT_RULE}")
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
@@ -223,4 +224,4 @@ def _check_properties(properties: Mapping[str, str]) -> None:
         if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
             raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
         if _SEPARATORS.search(key) or _SEPARATORS.search(value):
-            raise InvalidValue("properties", f"{key}={value}", "no control characters 0x01 or 0x02")
+            raise InvalidValue("properties", f"{key}={value}", _TEXT_RULE)

@@ -1,0 +1,385 @@
+"""The broker's configuration: every key, its unit, its default, its relation to others.
+
+Keys are RocketMQ's own names where RocketMQ has the key (reference appendix A), so that an
+operator's broker.conf reads as before; limits of our own follow the same spelling.  A file
+is Java properties.  Nothing is guessed and nothing is ignored: a key that is unknown, given
+twice or meaningless here, a value with a unit, or two keys that cannot both hold, is an
+error that names the line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from rmqlite.errors import ConfigInvalid, InvalidValue
+from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
+
+RECORD_ROOM_BYTES: Final = 65_536 + 8
+"""What a segment needs beside a body: header, topic and properties, then the end mark."""
+
+_INT_MAX: Final = 2**31 - 1
+_ENTRY_BYTES: Final = 20
+_NO_REPLICAS: Final = "this broker is one process: there are no slaves"
+_ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
+_ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
+_ALWAYS: Final = "that is always on here"
+
+WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "namesrvAddr": "there is no name server: clients connect to the broker itself",
+    "brokerIP2": _NO_REPLICAS,
+    "haListenPort": _NO_REPLICAS,
+    "haMasterAddress": _NO_REPLICAS,
+    "haSendHeartbeatInterval": _NO_REPLICAS,
+    "haHousekeepingInterval": _NO_REPLICAS,
+    "haTransferBatchSize": _NO_REPLICAS,
+    "haSlaveFallbehindMax": _NO_REPLICAS,
+    "slaveReadEnable": _NO_REPLICAS,
+    "enableDLegerCommitLog": _NO_REPLICAS,
+    "dLegerGroup": _NO_REPLICAS,
+    "dLegerPeers": _NO_REPLICAS,
+    "dLegerSelfId": _NO_REPLICAS,
+    "storePathCommitLog": _ONE_FOLDER,
+    "storePathConsumeQueue": _ONE_FOLDER,
+    "storePathIndex": _ONE_FOLDER,
+    "storeCheckpoint": _ONE_FOLDER,
+    "abortFile": _ONE_FOLDER,
+    "sendMessageThreadPoolNums": _ONE_THREAD,
+    "pullMessageThreadPoolNums": _ONE_THREAD,
+    "adminBrokerThreadPoolNums": _ONE_THREAD,
+    "useReentrantLockWhenPutMessage": _ONE_THREAD,
+    "sendThreadPoolQueueCapacity": _ONE_THREAD,
+    "pullThreadPoolQueueCapacity": _ONE_THREAD,
+    "longPollingEnable": _ALWAYS,
+    "checkCRCOnRecover": _ALWAYS,
+    "messageIndexEnable": _ALWAYS,
+    "transientStorePoolEnable": "messages are written to the log at once, never pooled before",
+    "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
+    "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
+    "enableConsumeQueueExt": "consume queue extension files are not written",
+    "enablePropertyFilter": "consumers filter by tags only",
+    "rejectTransactionMessage": "transactional messages are not supported",
+    "traceTopicEnable": "message traces are not supported",
+    "aclEnable": "there is no authentication yet: protect listenPort by the network",
+    "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
+    "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
+}
+"""Keys that RocketMQ has and this broker refuses, each with the reason."""
+
+
+def _number(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
+    rule = f"a whole number, {at_least} to {at_most} {unit}".rstrip()
+
+    def read(value: object) -> int:
+        if isinstance(value, str):
+            if re.fullmatch(r"[-+]?[0-9.]+\s*[A-Za-z]+", value, re.ASCII):
+                in_unit = f"a plain number, the key is in {unit}" if unit else rule
+                raise ValueError(in_unit)
+            # A number of more digits than any limit has is not worth converting.
+            if not re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
+                raise ValueError(rule)
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(rule)
+        if not at_least <= value <= at_most:
+            raise ValueError(rule)
+        return value
+
+    return BeforeValidator(read)
+
+
+def _one_of(*values: str, why: str = "") -> BeforeValidator:
+    def read(value: object) -> object:
+        if value not in values:
+            near = difflib.get_close_matches(str(value).upper(), values, n=1)
+            hint = why or (f"did you mean {near[0]}?" if near else "")
+            raise ValueError(" or ".join(values) + (f"; {hint}" if hint else ""))
+        return value
+
+    return BeforeValidator(read)
+
+
+def _switch(value: object) -> bool:
+    if value not in (True, False, "true", "false"):
+        raise ValueError("true or false")
+    return value in (True, "true")
+
+
+def _text(pattern: str, rule: str) -> BeforeValidator:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise ValueError(rule)
+        return value
+
+    return BeforeValidator(read)
+
+
+def _master_id(value: object) -> int:
+    if value not in (0, "0") or isinstance(value, bool):
+        raise ValueError(f"0, the master's; {_NO_REPLICAS}")
+    return 0
+
+
+def _folder(value: object) -> Path:
+    text = str(value)
+    if not isinstance(value, str | Path) or not text or not text.isprintable():
+        raise ValueError("the path of a folder")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError("the home folder of ~ is not known: write a full path") from error
+
+
+def _ip_address(value: object) -> str:
+    try:
+        if isinstance(value, str) and "%" not in value:
+            return str(ipaddress.ip_address(value))
+    except ValueError:
+        pass
+    raise ValueError("an IP address, such as 10.0.0.7: it is stored in every message")
+
+
+def _level_string(value: object) -> str:
+    try:
+        return parse_levels(str(value)).text
+    except InvalidValue as error:
+        raise ValueError(error.rule) from error
+
+
+def _whole_entries(value: int) -> int:
+    # RocketMQ rounds the same way, so both find the same files.
+    return -(-value // _ENTRY_BYTES) * _ENTRY_BYTES
+
+
+Milliseconds = Annotated[int, _number("milliseconds")]
+Bytes = Annotated[int, _number("bytes")]
+Messages = Annotated[int, _number("messages")]
+Queues = Annotated[int, _number("queues")]
+Switch = Annotated[bool, BeforeValidator(_switch)]
+Name = Annotated[str, _text("[a-zA-Z0-9_.%|-]{1,127}", "1 to 127 of letters, digits, '_-.%|'")]
+Host = Annotated[str, _text(r"[a-zA-Z0-9:.-]{1,253}", "an IP address or a host name")]
+Hours = Annotated[
+    str,
+    _text("([01][0-9]|2[0-3])(;([01][0-9]|2[0-3]))*", "hours of two digits, such as 04 or 04;16"),
+]
+EntriesBytes = Annotated[
+    int, BeforeValidator(_whole_entries), _number("bytes", 1, _INT_MAX - _ENTRY_BYTES)
+]
+
+
+def _key(key: str, default: Any) -> Any:
+    return Field(default, validation_alias=key, validate_default=True)
+
+
+class Origin(NamedTuple):
+    """Where values come from, so that an error can name the place."""
+
+    source: str = "BrokerConfig"
+    lines: Mapping[str, int] = {}
+
+
+class BrokerConfig(BaseModel):
+    """What the broker runs by; see conf/broker.conf for every key's meaning.
+
+    Built from a file by load_config(), or in code by attribute name.  Both raise
+    ConfigInvalid.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    # Who it is and where it listens.
+    bind_address: Host = _key("bindAddress", "127.0.0.1")
+    listen_port: Annotated[int, _number("", 0, 65_535)] = _key("listenPort", 10911)
+    broker_ip: Annotated[str, BeforeValidator(_ip_address)] = _key("brokerIP1", "127.0.0.1")
+    broker_name: Name = _key("brokerName", "broker-a")
+    cluster_name: Name = _key("brokerClusterName", "DefaultCluster")
+    broker_id: Annotated[int, BeforeValidator(_master_id)] = _key("brokerId", 0)
+    broker_role: Annotated[Literal["ASYNC_MASTER"], _one_of("ASYNC_MASTER", why=_NO_REPLICAS)] = (
+        _key("brokerRole", "ASYNC_MASTER")
+    )
+
+    # What it keeps on disk.
+    store_path: Annotated[Path, BeforeValidator(_folder)] = _key("storePathRootDir", "~/store")
+    mapped_file_size_commit_log: Bytes = _key("mappedFileSizeCommitLog", 1_073_741_824)
+    mapped_file_size_consume_queue: EntriesBytes = _key("mappedFileSizeConsumeQueue", 6_000_000)
+    flush_disk_type: Annotated[
+        Literal["SYNC_FLUSH", "ASYNC_FLUSH"], _one_of("SYNC_FLUSH", "ASYNC_FLUSH")
+    ] = _key("flushDiskType", "SYNC_FLUSH")
+    flush_interval_ms: Milliseconds = _key("flushIntervalCommitLog", 500)
+    sync_flush_timeout_ms: Milliseconds = _key("syncFlushTimeout", 5_000)
+    flush_consumer_offset_interval_ms: Milliseconds = _key("flushConsumerOffsetInterval", 5_000)
+    flush_delay_offset_interval_ms: Milliseconds = _key("flushDelayOffsetInterval", 10_000)
+
+    # How long it keeps it.
+    file_reserved_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("fileReservedTime", 72)
+    delete_when: Hours = _key("deleteWhen", "04")
+    disk_max_used_ratio: Annotated[int, _number("percent", 10, 95)] = _key(
+        "diskMaxUsedSpaceRatio", 75
+    )
+    clean_interval_ms: Milliseconds = _key("cleanResourceInterval", 10_000)
+
+    # Delays, topics and groups.
+    message_delay_level: Annotated[str, BeforeValidator(_level_string)] = _key(
+        "messageDelayLevel", DEFAULT_LEVELS
+    )
+    deliver_batch_max: Messages = _key("deliverBatchMessages", 500)
+    auto_create_topic: Switch = _key("autoCreateTopicEnable", True)
+    auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
+    default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)
+    topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
+
+    # Limits of one call, of what waits, and of who is connected.
+    max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
+    send_messages_max: Messages = _key("maxSendMessages", 4_096)
+    send_bytes_max: Bytes = _key("maxSendBytes", 16_777_216)
+    pull_messages_max: Messages = _key("maxPullMessages", 1_024)
+    pull_bytes_max: Bytes = _key("maxPullBytes", 8_388_608)
+    pull_wait_ms_max: Milliseconds = _key("maxPullWait", 60_000)
+    filter_scan_max: Annotated[int, _number("queue entries")] = _key("maxFilterScan", 800)
+    parked_polls_max: Annotated[int, _number("polls")] = _key("maxParkedPolls", 100_000)
+    group_members_max: Annotated[int, _number("members")] = _key("maxGroupMembers", 1_000)
+    client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
+    drain_ms_max: Annotated[int, _number("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
+
+    @cached_property
+    def levels(self) -> LevelTable:
+        """messageDelayLevel, read."""
+        return parse_levels(self.message_delay_level)
+
+    @property
+    def delete_hours(self) -> tuple[int, ...]:
+        """The local hours in which files may be deleted, from deleteWhen."""
+        return tuple(int(hour) for hour in self.delete_when.split(";"))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _explained(
+        cls, values: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        origin = info.context or Origin()
+        try:
+            config = read(values)
+        except ValidationError as error:
+            raise _first_refusal(error, origin) from error
+        _check_relations(config, origin)
+        return config
+
+
+KEYS: Final[Mapping[str, str]] = {
+    name: str(field.validation_alias) for name, field in BrokerConfig.model_fields.items()
+}
+"""Attribute name -> key in the file."""
+
+_AT_LEAST: Final = (
+    ("mapped_file_size_commit_log", "max_message_bytes", RECORD_ROOM_BYTES),
+    ("send_bytes_max", "max_message_bytes", 0),
+    ("pull_bytes_max", "max_message_bytes", 0),
+    ("topic_queues_max", "default_topic_queues", 0),
+)
+"""The first must be at least the second plus this, or the largest allowed value cannot be."""
+
+
+def load_config(path: Path | str) -> BrokerConfig:
+    """The configuration in a file.  Raises ConfigInvalid, also if the file cannot be read."""
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except OSError as error:
+        rule = f"a file that can be read: {error.strerror}"
+        raise ConfigInvalid(str(path), 0, "file", path, rule) from error
+    except UnicodeDecodeError as error:
+        raise ConfigInvalid(str(path), 0, "file", path, "text in UTF-8") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, source: str = "conf") -> BrokerConfig:
+    """The configuration in a text of lines key=value.  Raises ConfigInvalid."""
+    values: dict[str, str] = {}
+    lines: dict[str, int] = {}
+    # Not splitlines(): a form feed or U+2028 in a value must not begin a line.
+    for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
+        line = raw.strip(" \t\f")
+        if not line or line[0] in "#!":
+            continue
+        key, equals, value = (part.strip(" \t\f") for part in line.partition("="))
+        if not equals:
+            raise ConfigInvalid(source, number, key, "", "a line is key=value")
+        if key not in _KNOWN:
+            raise ConfigInvalid(source, number, key, value, _why_not(key))
+        if key in lines:
+            rule = f"given already at line {lines[key]}"
+            raise ConfigInvalid(source, number, key, value, rule)
+        if "\\" in value:
+            raise ConfigInvalid(source, number, key, value, "no backslash: write it in one line")
+        values[key] = value
+        lines[key] = number
+    return BrokerConfig.model_validate(values, context=Origin(source, lines))
+
+
+_KNOWN: Final = frozenset(KEYS.values())
+
+
+def _why_not(key: str) -> str:
+    if key in WITHOUT_MEANING:
+        return f"RocketMQ's key has no meaning here: {WITHOUT_MEANING[key]}"
+    by_lower_case = {known.lower(): known for known in _KNOWN}
+    by_lower_case |= {name.replace("_", ""): known for name, known in KEYS.items()}
+    near = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
+    if near:
+        return f"no such key; did you mean {by_lower_case[near[0]]}?"
+    return "no such key; conf/broker.conf lists them all"
+
+
+def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
+    # In the order of the lines, so that a file is mended from top to bottom.
+    found = min(
+        error.errors(include_url=False),
+        key=lambda each: origin.lines.get(str(each["loc"][0]) if each["loc"] else "", 0),
+    )
+    name = str(found["loc"][0]) if found["loc"] else "values"
+    key = KEYS.get(name, name)
+    cause = found.get("ctx", {}).get("error")
+    if found["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(name, KEYS, n=1)
+        rule = "no such attribute" + (f"; did you mean {near[0]}?" if near else "")
+    else:
+        rule = str(cause) if isinstance(cause, ValueError) else found["msg"]
+    return ConfigInvalid(origin.source, origin.lines.get(key, 0), key, found["input"], rule)
+
+
+def _check_relations(config: BrokerConfig, origin: Origin) -> None:
+    for large, small, room in _AT_LEAST:
+        large_value, small_value = getattr(config, large), getattr(config, small)
+        if large_value >= small_value + room:
+            continue
+        plus, minus = (f" + {room}", f" - {room}") if room else ("", "")
+
+        def given(name: str) -> tuple[bool, int]:
+            return name in config.model_fields_set, origin.lines.get(KEYS[name], 0)
+
+        # Blame what was said last: a default is never the mistake.
+        if given(large) >= given(small) or large_value <= room:
+            name, value = large, large_value
+            rule = f"at least {KEYS[small]}{plus}, that is {small_value + room}"
+        else:
+            name, value = small, small_value
+            rule = f"at most {KEYS[large]}{minus}, that is {large_value - room}"
+        line = origin.lines.get(KEYS[name], 0)
+        raise ConfigInvalid(origin.source, line, KEYS[name], value, rule)
