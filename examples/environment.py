@@ -1,0 +1,94 @@
+"""The virtual environment that examples and tests run in; needs nothing but Python itself.
+
+ensure() makes .venv beside pyproject.toml and installs this project into it.  A stamp in
+.venv remembers what was installed, so that the next call returns at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "rmqlite-installed.json"
+VERSION_MIN = (3, 11)
+
+
+def ensure(extras: str = "") -> Path:
+    """The Python of an environment with this project and its extras ("dev") installed.
+
+    Raises SystemExit, with a sentence for people, if that cannot be had.
+    """
+    if sys.version_info < VERSION_MIN:
+        wanted = ".".join(map(str, VERSION_MIN))
+        raise SystemExit(
+            f"rmqlite needs Python {wanted} or newer; this is {sys.version.split()[0]}"
+        )
+    python = VENV / "bin" / "python"
+    wanted_extras = {extra for extra in extras.split(",") if extra}
+    installed = _installed_extras() if _works(python) else None
+    if installed is not None and wanted_extras <= installed:
+        return python
+    if not _works(python):
+        _make_venv()
+    # All extras so far: a test run's tools survive the next example.
+    _install(python, sorted(wanted_extras | (installed or set())))
+    return python
+
+
+def _fingerprint() -> str:
+    return hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+
+
+def _installed_extras() -> set[str] | None:
+    try:
+        stamp = json.loads(STAMP.read_text("utf-8"))
+        # A checkout that was moved keeps its .venv, whose paths then lead nowhere.
+        if stamp["pyproject"] == _fingerprint() and stamp["root"] == str(ROOT):
+            return set(stamp["extras"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return None
+
+
+def _works(python: Path) -> bool:
+    try:
+        return (
+            subprocess.run([python, "-m", "pip", "--version"], capture_output=True).returncode == 0
+        )
+    except OSError:
+        return False
+
+
+def _make_venv() -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for module in ("venv", "ensurepip"):
+        if importlib.util.find_spec(module) is None:
+            raise SystemExit(
+                f"this Python {version} comes without its module {module}, which makes the "
+                "virtual environment.\nOn Debian and Ubuntu install it with: "
+                f"sudo apt install python{version}-venv (or python3-venv)"
+            )
+    print(f"making {VENV.name}/ with Python {version}", flush=True)
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", VENV])
+    if made.returncode != 0:
+        raise SystemExit("the virtual environment could not be made; see above")
+
+
+def _install(python: Path, extras: list[str]) -> None:
+    what = f".[{','.join(extras)}]" if extras else "."
+    print(f"installing {what} into {VENV.name}/; the first time this takes a minute", flush=True)
+    STAMP.unlink(missing_ok=True)
+    installed = subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-e", what],
+        cwd=ROOT,
+    )
+    if installed.returncode != 0:
+        raise SystemExit("the installation failed; see above")
+    stamp = {"pyproject": _fingerprint(), "root": str(ROOT), "extras": extras}
+    STAMP.write_text(json.dumps(stamp), "utf-8")

@@ -1,0 +1,43 @@
+"""The whole test suite with one command: python3 tests/run.py [pytest's arguments]
+
+Needs nothing but Python: makes .venv if there is none, then lints, checks types and tests,
+and stops at the first of these that fails.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "examples"))
+
+import environment  # noqa: E402 - found only after the line above
+
+
+def main() -> int:
+    started = time.monotonic()
+    python = environment.ensure("dev")
+    print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
+    steps = {
+        "ruff check": ["ruff", "check", "."],
+        "ruff format": ["ruff", "format", "--check", "."],
+        "mypy": ["mypy"],
+        "pytest": ["pytest", *sys.argv[1:]],
+    }
+    for name, arguments in steps.items():
+        print(f"\n{name}", flush=True)
+        step_started = time.monotonic()
+        code = subprocess.run([python, "-m", *arguments], cwd=ROOT).returncode
+        took = f"{time.monotonic() - step_started:.1f} s"
+        print(f"{name}: {'passed' if code == 0 else f'FAILED with exit code {code}'}, {took}")
+        if code != 0:
+            return code
+    print(f"\nall passed, {time.monotonic() - started:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
