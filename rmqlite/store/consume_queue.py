@@ -1,0 +1,122 @@
+"""One queue of a topic: queue offset -> physical offset, size, tags code.
+
+An entry has 20 bytes (reference §2.1): i64 physical offset, i32 size, i64 tags code; entry
+n lies at byte 20 n.  In SCHEDULE_TOPIC_XXXX the tags code is the deliver time.  A queue is
+made from the log and can be made again; it decides nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rmqlite.store.files import Files
+from rmqlite.store.segments import Segments
+
+ENTRY: Final = struct.Struct(">qiq")
+ENTRY_BYTES: Final = ENTRY.size
+PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
+"""Fills a first file up to the first entry, when that is not the file's first place."""
+
+
+class Entry(NamedTuple):
+    """tags_code: hash of the tags; in a schedule queue the deliver time, milliseconds."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+
+class ConsumeQueue:
+    """The entries min_offset <= n < max_offset; both are queue offsets."""
+
+    def __init__(self, files: Files, folder: Path, file_bytes: int) -> None:
+        self._segments = Segments(files, folder, file_bytes)
+        self.min_offset = self.max_offset = self._segments.first_position // ENTRY_BYTES
+
+    @property
+    def files_end(self) -> int:
+        """One past the last entry that the files have room for."""
+        return self._segments.end_position // ENTRY_BYTES
+
+    def read(self, queue_offset: int, count: int) -> list[Entry]:
+        """Up to count entries from one on; fewer at the end of the queue."""
+        return self._read(queue_offset, min(count, self.max_offset - queue_offset))
+
+    def entry(self, queue_offset: int) -> Entry | None:
+        """One entry; None outside of the queue."""
+        if not self.min_offset <= queue_offset < self.max_offset:
+            return None
+        entries = self._read(queue_offset, 1)
+        return entries[0] if entries else None
+
+    def read_beyond(self, queue_offset: int) -> Entry | None:
+        """What the files hold at a place, also past max_offset; for recovery."""
+        entries = self._read(queue_offset, 1)
+        return entries[0] if entries else None
+
+    def bytes_at(self, queue_offset: int, count: int) -> bytes:
+        """The raw entries at a place, also past max_offset; for recovery."""
+        return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+
+    def recovered_end(self) -> int:
+        """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2)."""
+        offset = max(self._segments.first_position, self._last_file_position()) // ENTRY_BYTES
+        while offset < self.files_end:
+            for entry in self._read(offset, 4096):
+                if entry.physical_offset < 0 or entry.size <= 0:
+                    return offset
+                offset += 1
+        return offset
+
+    def write(self, queue_offset: int, entries: bytes) -> None:
+        """Write whole entries at max_offset; advance() makes them visible."""
+        if self._segments.is_empty and queue_offset:
+            self._fill_up_to(queue_offset)
+        self._segments.write(queue_offset * ENTRY_BYTES, entries)
+
+    def advance(self, max_offset: int) -> None:
+        self.max_offset = max_offset
+
+    def begin_at(self, queue_offset: int) -> None:
+        """The queue is empty and its next entry is this one; files hold what they held."""
+        self.min_offset = self.max_offset = queue_offset
+
+    def cut(self) -> None:
+        """What the files hold from max_offset on reads as zeros, or goes with its file."""
+        self._segments.cut(self.max_offset * ENTRY_BYTES)
+
+    def drop_before(self, physical_offset: int) -> list[Path]:
+        """Forget entries whose records lie before there, and files that hold only such."""
+        self.min_offset = self.first_with(physical_offset)
+        return self._segments.drop_before(self.min_offset * ENTRY_BYTES)
+
+    def first_with(self, physical_offset: int) -> int:
+        """The first queue offset whose record begins there or later; max_offset if none."""
+        low, high = self.min_offset, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            if self._read(middle, 1)[0].physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def take_unsynced(self) -> list[Path]:
+        return self._segments.take_unsynced()
+
+    def _read(self, queue_offset: int, count: int) -> list[Entry]:
+        if count <= 0:
+            return []
+        data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+        whole = len(data) - len(data) % ENTRY_BYTES
+        return [Entry._make(entry) for entry in ENTRY.iter_unpack(data[:whole])]
+
+    def _last_file_position(self) -> int:
+        return self._segments.end_position - self._segments.segment_bytes
+
+    def _fill_up_to(self, queue_offset: int) -> None:
+        per_file = self._segments.segment_bytes // ENTRY_BYTES
+        first = queue_offset - queue_offset % per_file
+        self._segments.write(first * ENTRY_BYTES, PRE_BLANK * (queue_offset - first))

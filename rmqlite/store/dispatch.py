@@ -1,0 +1,172 @@
+"""Walks the log, fills the queues: live and recovery are the same step.
+
+For each record an entry in its topic's queue.  Live, the step follows the append in the
+same call.  In recovery it runs over the log again from a known point: what is there already
+is not written twice, and records that deliver scheduled ones complete these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.levels import LevelHistory
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record
+from rmqlite.store.commit_log import CommitLog, Walked, Written
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from rmqlite.store.files import Files
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.record import Head, NewRecord
+
+QueueKey = tuple[str, int]
+"""Topic and queue id."""
+_BUFFERED_MAX: Final = 4096
+
+
+class Dispatch:
+    """All queues of a store, and what is completed of the schedule."""
+
+    def __init__(self, files: Files, folder: Path, file_bytes: int, levels: LevelHistory) -> None:
+        self.levels = levels
+        self.progress = ScheduleProgress()
+        self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self._files = files
+        self._folder = folder
+        self._file_bytes = file_bytes
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made empty when there is none."""
+        queue = self.queues.get((topic, queue_id))
+        if queue is None:
+            folder = self._folder / topic / str(queue_id)
+            queue = ConsumeQueue(self._files, folder, self._file_bytes)
+            self.queues[topic, queue_id] = queue
+        return queue
+
+    def next_offsets(self, records: Sequence[NewRecord]) -> list[int]:
+        """The queue offset that each of these records will have."""
+        following: dict[QueueKey, int] = {}
+        offsets = []
+        for new in records:
+            key = (new.topic, new.queue_id)
+            offset = following.get(key)
+            if offset is None:
+                offset = self.queue(*key).max_offset
+            following[key] = offset + 1
+            offsets.append(offset)
+        return offsets
+
+    def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
+        """Enter appended records; on StoreUnavailable no queue has changed."""
+        batches: dict[QueueKey, list[bytes]] = {}
+        for new, at in zip(records, written, strict=True):
+            code = self._code(new.topic, new.queue_id, new.properties, at.store_timestamp_ms)
+            entry = ENTRY.pack(at.physical_offset, at.size, code)
+            key = (new.topic, new.queue_id)
+            batch = batches.get(key)
+            if batch is None:
+                batches[key] = [entry]
+            else:
+                batch.append(entry)
+        for key, batch in batches.items():
+            queue = self.queues[key]
+            queue.write(queue.max_offset, batch[0] if len(batch) == 1 else b"".join(batch))
+        for key, batch in batches.items():
+            queue = self.queues[key]
+            queue.advance(queue.max_offset + len(batch))
+
+    def _code(self, topic: str, queue_id: int, properties: bytes, store_timestamp_ms: int) -> int:
+        if topic == SCHEDULE_TOPIC:
+            return self.levels.deliver_at_ms(queue_id + 1, store_timestamp_ms)
+        return record.tags_code(properties)
+
+
+class Redo:
+    """Dispatch of a log that was written before: the recovery walk."""
+
+    def __init__(self, dispatch: Dispatch, log: CommitLog) -> None:
+        self._dispatch = dispatch
+        self._log = log
+        self.started = set(dispatch.queues)
+        """Queues whose maximum offset is known."""
+        self._buffers: dict[QueueKey, list[bytes]] = {}
+
+    def run(self, walk: Iterator[Walked]) -> int:
+        """Dispatch every record of a walk; the number of records."""
+        count = 0
+        for walked in walk:
+            head = walked.head
+            count += 1
+            transaction = head.sys_flag & record.TRANSACTION_TYPE
+            # RocketMQ gives prepared and rolled back records of its log no queue entry.
+            if transaction not in (record.PREPARED, record.ROLLBACK):
+                self._enter(head)
+            if head.completes and not transaction:
+                self._complete(head)
+        for key in list(self._buffers):
+            self._write(key)
+        return count
+
+    def _enter(self, head: Head) -> None:
+        key = (head.topic, head.queue_id)
+        queue = self._dispatch.queue(*key)
+        buffer = self._buffers.setdefault(key, [])
+        expected = queue.max_offset + len(buffer)
+        if key not in self.started or head.queue_offset < expected:
+            # First of its queue in this log, or the topic was deleted and made again.
+            self._write(key)
+            self.started.add(key)
+            queue.begin_at(head.queue_offset)
+            buffer = self._buffers.setdefault(key, [])
+        elif head.queue_offset != expected:
+            raise StoreDamaged(
+                str(self._log.path_at(head.physical_offset)),
+                head.physical_offset % self._log.segment_bytes,
+                f"queue offset {expected} of {head.topic} queue {head.queue_id}",
+                f"{head.queue_offset}",
+            )
+        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, head)))
+        if len(buffer) >= _BUFFERED_MAX:
+            self._write(key)
+
+    def _code(self, queue: ConsumeQueue, head: Head) -> int:
+        if head.topic != SCHEDULE_TOPIC:
+            return record.tags_code(head.properties)
+        # A deliver time that was promised stays, unless it is one that RocketMQ's abnormal
+        # recovery makes up (reference §4.4): a hash, which is always before the record.
+        there = queue.read_beyond(head.queue_offset)
+        if (
+            there is not None
+            and there.physical_offset == head.physical_offset
+            and there.size == head.size
+            and there.tags_code >= head.store_timestamp_ms
+        ):
+            return there.tags_code
+        return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+
+    def _write(self, key: QueueKey) -> None:
+        buffer = self._buffers.pop(key, None)
+        if not buffer:
+            return
+        queue = self._dispatch.queue(*key)
+        data = b"".join(buffer)
+        if queue.bytes_at(queue.max_offset, len(data) // ENTRY_BYTES) != data:
+            queue.write(queue.max_offset, data)
+        queue.advance(queue.max_offset + len(buffer))
+
+    def _complete(self, head: Head) -> None:
+        level = record.delay_level(head.properties)
+        if level < 1:
+            return
+        key = (SCHEDULE_TOPIC, level - 1)
+        self._write(key)
+        queue = self._dispatch.queue(*key)
+        completed = self._dispatch.progress.level(level)
+        for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
+            entry = queue.entry(queue_offset)
+            if entry is not None and entry.physical_offset + entry.size == head.completes:
+                completed.add(queue_offset, queue_offset + 1)
+                return

@@ -1,0 +1,255 @@
+"""The room's door: open, append, read, sync, recover, retain.
+
+append() is the only way in: a batch is encoded once, written once and dispatched at once,
+so that log and queues never differ while running.  What is written is not yet durable:
+begin_sync() gives a job for another thread, synced() tells that it is done.  A store is
+opened by walking the log from the last persisted point; there is no other recovery.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.message import StoredMessage
+from rmqlite.store import tables
+from rmqlite.store.commit_log import CommitLog, Written
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.dispatch import Dispatch, QueueKey
+from rmqlite.store.files import Files, Lock
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.record import NewRecord
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE, progress_tree, recover
+
+LEVELS_TABLE: Final = "delayLevels.json"
+_CHECKPOINT = struct.Struct(">qqq4072x")
+
+
+@dataclass(frozen=True, slots=True)
+class SyncJob:
+    """Run in any thread: makes everything up to log_end durable."""
+
+    files: Files
+    paths: tuple[Path, ...]
+    log_end: int
+
+    def run(self) -> None:
+        """Raises FlushFailed; the store must not be written to any more then."""
+        for path in self.paths:
+            self.files.sync(path)
+
+
+@dataclass(frozen=True, slots=True)
+class PersistJob:
+    """Run in any thread: syncs, then replaces the tables that tell how far all is."""
+
+    sync: SyncJob
+    tables: tuple[tuple[Path, bytes], ...]
+    checkpoint: tuple[Path, bytes]
+
+    def run(self) -> None:
+        """Raises FlushFailed, StoreUnavailable.  The tables never tell more than is synced."""
+        self.sync.run()
+        for path, data in self.tables:
+            self.sync.files.replace(path, data, keep_previous=True)
+        self.sync.files.replace(*self.checkpoint)
+
+
+class MessageStore:
+    """One store directory, open for writing.  Used by one thread; holds its lock file."""
+
+    def __init__(self, config: BrokerConfig, files: Files, clock: Clock) -> None:
+        """Open and recover.  Raises StoreLocked, StoreDamaged, StoreUnavailable."""
+        self._root = config.store_path
+        self._files = files
+        self._clock = clock
+        files.make_folder(self._root / "config")
+        self._lock: Lock = files.lock(self._root / "lock")
+        try:
+            self._log = CommitLog(
+                files, self._root / "commitlog", config.mapped_file_size_commit_log
+            )
+            self._dispatch = Dispatch(
+                files,
+                self._root / "consumequeue",
+                config.mapped_file_size_consume_queue,
+                self._load_levels(config.levels),
+            )
+            self.recovered = recover(files, self._root, self._log, self._dispatch)
+            """How many records the recovery walk dispatched."""
+            clock.not_before(self._log.newest_timestamp_ms + 1)
+            if files.read_all(self._root / "abort") is None:
+                files.replace(self._root / "abort", b"")
+            self.durable_end = self._log.end
+            """Physical offset up to which everything is known to be on disk."""
+            self.persisted_end = self._log.end
+            self.change_levels(config.levels)
+            self.begin_persist({}).run()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    # ---- writing
+
+    def append(self, records: Sequence[NewRecord]) -> list[Written]:
+        """Write records, all or none, and enter them into their queues.
+
+        Raises StoreUnavailable (nothing was kept) and MessageTooLarge.  A record that
+        completes a scheduled one is told to `progress` by the caller, who knows which.
+        """
+        begin = self._log.end
+        offsets = self._dispatch.next_offsets(records)
+        written = self._log.append(records, offsets, self._clock.now_ms())
+        try:
+            self._dispatch.place(records, written)
+        except Exception:
+            self._log.cut(begin)
+            raise
+        return written
+
+    def begin_sync(self) -> SyncJob:
+        """What must be synced for everything appended so far to be durable."""
+        return SyncJob(self._files, tuple(self._log.take_unsynced()), self._log.end)
+
+    def synced(self, job: SyncJob) -> None:
+        """A job has run: what it covers may be acknowledged and read."""
+        self.durable_end = max(self.durable_end, job.log_end)
+
+    def begin_persist(self, more: Mapping[str, tables.Tree]) -> PersistJob:
+        """A job that makes queues and tables durable; more: other tables, by file name."""
+        paths = self._log.take_unsynced()
+        for queue in self._dispatch.queues.values():
+            paths += queue.take_unsynced()
+        trees = {
+            DELAY_OFFSET_TABLE: {"offsetTable": self.progress.delay_offsets()},
+            **more,
+            PROGRESS_TABLE: progress_tree(self._log, self._dispatch),
+        }
+        folder = self._root / "config"
+        data = tuple((folder / name, tables.encode(tree)) for name, tree in trees.items())
+        newest = self._log.newest_timestamp_ms
+        checkpoint = (self._root / "checkpoint", _CHECKPOINT.pack(newest, newest, newest))
+        self.persisted_end = self._log.end
+        return PersistJob(SyncJob(self._files, tuple(paths), self._log.end), data, checkpoint)
+
+    def save_table(self, name: str, tree: tables.Tree) -> None:
+        """Replace one table under config/ now."""
+        path = self._root / "config" / name
+        self._files.replace(path, tables.encode(tree), keep_previous=True)
+
+    def load_table(self, name: str) -> tables.Tree | None:
+        """A table under config/; None when there is none.  Raises StoreDamaged."""
+        return tables.load(self._files, self._root / "config" / name)
+
+    def change_levels(self, table: LevelTable) -> None:
+        """From the next append on this table is in force; queued messages keep their times."""
+        # The millisecond of the newest record still belongs to the table before.
+        since_ms = max(self._clock.now_ms(), self._log.newest_timestamp_ms + 1)
+        history = self.levels.changed_to(table, since_ms)
+        if history is not self.levels or self.load_table(LEVELS_TABLE) is None:
+            self.save_table(LEVELS_TABLE, history.to_json())
+            self._dispatch.levels = history
+            self._clock.not_before(since_ms)
+
+    def close(self, more: Mapping[str, tables.Tree]) -> None:
+        """Persist everything and leave the store as RocketMQ leaves one after a clean stop."""
+        self.begin_persist(more).run()
+        self._files.remove(self._root / "abort")
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the store as it is; the next opening recovers it."""
+        self._files.close()
+        self._lock.release()
+
+    # ---- reading
+
+    @property
+    def levels(self) -> LevelHistory:
+        return self._dispatch.levels
+
+    @property
+    def progress(self) -> ScheduleProgress:
+        return self._dispatch.progress
+
+    @property
+    def min_offset(self) -> int:
+        """The oldest physical offset that is kept."""
+        return self._log.min_offset
+
+    @property
+    def end(self) -> int:
+        """One past the last record: the next physical offset."""
+        return self._log.end
+
+    @property
+    def newest_timestamp_ms(self) -> int:
+        return self._log.newest_timestamp_ms
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """A queue that holds or held something; None for any other."""
+        return self._dispatch.queues.get((topic, queue_id))
+
+    def queue_keys(self) -> list[QueueKey]:
+        return list(self._dispatch.queues)
+
+    def read(self, physical_offset: int, size: int) -> bytes:
+        """Bytes of the log: whole records, if the arguments come from queue entries."""
+        return self._log.read(physical_offset, size)
+
+    def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
+        """The message that begins there; size is a guess.  Raises MessageNotFound."""
+        return self._log.read_message(physical_offset, size)
+
+    def store_timestamp_ms(self, physical_offset: int) -> int | None:
+        """When the record that begins there was stored; None if there is none."""
+        found = self._log.read_head(physical_offset, 512)
+        return found.head.store_timestamp_ms if found else None
+
+    # ---- retention
+
+    def used_ratio(self) -> float:
+        """Used share of the disk, 0 to 1."""
+        return self._files.used_ratio(self._root)
+
+    def expired_segments(self, older_than_ms: int, pinned_from: int) -> int:
+        """The physical offset up to which whole files are older than that wall-clock time.
+
+        pinned_from: physical offset of the oldest record that is still to be delivered; its
+        file and all behind it stay, as does the newest file.
+        """
+        limit = self.min_offset
+        for start in self._log.segment_starts[:-1]:
+            end = start + self._log.segment_bytes
+            path = self._log.path_at(start)
+            if end > pinned_from or end > self.persisted_end:
+                break
+            if self._files.modified_ms(path) > older_than_ms:
+                break
+            limit = end
+        return limit
+
+    def drop_before(self, physical_offset: int) -> list[Path]:
+        """Remove log files that end at or before there, and what points into them."""
+        gone = self._log.drop_before(physical_offset)
+        if gone:
+            for queue in self._dispatch.queues.values():
+                gone += queue.drop_before(self.min_offset)
+        return gone
+
+    def _load_levels(self, table: LevelTable) -> LevelHistory:
+        tree = self.load_table(LEVELS_TABLE)
+        if tree is None:
+            return LevelHistory.starting_with(table)
+        try:
+            return LevelHistory.from_json(tree)
+        except (InvalidValue, KeyError, TypeError, ValueError) as error:
+            path = self._root / "config" / LEVELS_TABLE
+            raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error

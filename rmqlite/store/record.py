@@ -1,0 +1,288 @@
+"""A message as one record of the commit log: NewRecord -> bytes, bytes -> StoredMessage.
+
+The layout (reference §1.1), all integers big-endian; v4 addresses, 12 bytes more for each v6:
+
+     0  total size     i32   of the whole record
+     4  magic          i32   0xDAA320A7
+     8  body CRC       i32   CRC-32 of the body, its lowest 31 bits
+    12  queue id       i32
+    16  flag           i32   the user's, kept as it is
+    20  queue offset   i64   ordinal in its queue
+    28  physical offset i64  position of this record in the log
+    36  sys flag       i32   0x0C transaction type, 0x10 / 0x20 born / store host is IPv6
+    40  born timestamp i64   ms
+    48  born host      8     address and port
+    56  store timestamp i64  ms
+    64  store host     8
+    72  reconsume times i32
+    76  prepared transaction offset i64: on a record delivered from the schedule, where the
+                             scheduled record that it completes ends
+    84  body length    i32   then the body
+        topic length   i8    then the topic
+        properties length i16  then the property string
+
+A file ends with a blank: i32 bytes left, i32 0xCBD43194.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rmqlite.message import DELAY, TAGS, StoredMessage, decode_properties, unpack_host
+
+MAGIC: Final = -626843481
+BLANK_MAGIC: Final = -875286124
+MAGIC_BYTES: Final = b"\xda\xa3\x20\xa7"
+BLANK_BYTES: Final = 8
+OVERHEAD_BYTES: Final = 91
+"""A record's size without body, topic and properties, with v4 addresses."""
+RECORD_BYTES_MIN: Final = OVERHEAD_BYTES
+PROPERTIES_BYTES_MAX: Final = 32_767
+STORE_TIMESTAMP_POSITION: Final = 56
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+TRANSACTION_TYPE: Final = 0x0C
+PREPARED: Final = 0x04
+ROLLBACK: Final = 0x0C
+
+BLANK: Final = struct.Struct(">ii")
+HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
+_HEADS: Final = {
+    (born, store): struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
+    for born in (8, 20)
+    for store in (8, 20)
+}
+_TAGS = re.compile(rb"(?:^|\x02)" + TAGS.encode() + rb"\x01([^\x02]+)")
+_DELAY = re.compile(rb"(?:^|\x02)" + DELAY.encode() + rb"\x01(-?[0-9]+)(?:\x02|$)")
+
+
+class NewRecord(NamedTuple):
+    """A record that has no place yet.
+
+    born_host, store_host: 8 or 20 packed bytes.  completes: physical offset at which the
+    scheduled record ends that this one delivers; 0 for every other record.
+    """
+
+    topic: str
+    queue_id: int
+    body: bytes
+    body_crc: int
+    properties: bytes
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+    completes: int
+
+
+class Head(NamedTuple):
+    """The fixed part of a record as it lies in the log, and where topic and properties are."""
+
+    size: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    completes: int
+    body_position: int
+    body_end: int
+    topic: str
+    properties: bytes
+
+
+def body_crc(body: bytes) -> int:
+    """The 31 bits of CRC-32 that a record keeps; 0 for an empty body."""
+    return zlib.crc32(body) & 0x7FFFFFFF if body else 0
+
+
+def encoded_size(record: NewRecord) -> int:
+    """The bytes that encode() will give."""
+    return (
+        OVERHEAD_BYTES
+        - 16
+        + len(record.born_host)
+        + len(record.store_host)
+        + len(record.body)
+        + len(record.topic)
+        + len(record.properties)
+    )
+
+
+def encode(
+    record: NewRecord,
+    *,
+    size: int,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> bytes:
+    """The record at its place; size is encoded_size(record)."""
+    topic = record.topic.encode()
+    born_host, store_host = record.born_host, record.store_host
+    sys_flag, head = record.sys_flag, HEAD
+    if len(born_host) + len(store_host) != 16:
+        head = _HEADS[len(born_host), len(store_host)]
+        sys_flag |= BORN_HOST_V6 if len(born_host) == 20 else 0
+        sys_flag |= STORE_HOST_V6 if len(store_host) == 20 else 0
+    return b"".join(
+        (
+            head.pack(
+                size,
+                MAGIC,
+                record.body_crc,
+                record.queue_id,
+                record.flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                record.born_timestamp_ms,
+                born_host,
+                store_timestamp_ms,
+                store_host,
+                record.reconsume_times,
+                record.completes,
+                len(record.body),
+            ),
+            record.body,
+            len(topic).to_bytes(1, "big"),
+            topic,
+            len(record.properties).to_bytes(2, "big"),
+            record.properties,
+        )
+    )
+
+
+def encode_blank(size: int) -> bytes:
+    """The first bytes of the blank that fills the last `size` bytes of a file."""
+    return BLANK.pack(size, BLANK_MAGIC)
+
+
+def read_head(data: bytes, position: int = 0) -> Head | None:
+    """The record that begins at a position of data; None if those bytes are no whole record.
+
+    Everything but the body's CRC is checked; see has_sound_body.
+    """
+    if len(data) - position < RECORD_BYTES_MIN:
+        return None
+    size, magic = BLANK.unpack_from(data, position)
+    if magic != MAGIC or size < RECORD_BYTES_MIN or position + size > len(data):
+        return None
+    head = HEAD
+    sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
+    (
+        size,
+        _,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        completes,
+        body_length,
+    ) = head.unpack_from(data, position)
+    end = position + size
+    body_position = position + head.size
+    body_end = body_position + body_length
+    if body_length < 0 or body_end + 3 > end:
+        return None
+    topic_end = body_end + 1 + data[body_end]
+    if topic_end + 2 > end:
+        return None
+    properties_length = (data[topic_end] << 8) | data[topic_end + 1]
+    if topic_end + 2 + properties_length != end:
+        return None
+    try:
+        topic = data[body_end + 1 : topic_end].decode()
+    except UnicodeDecodeError:
+        return None
+    return Head(
+        size,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        completes,
+        body_position,
+        body_end,
+        topic,
+        data[topic_end + 2 : end],
+    )
+
+
+def has_sound_body(head: Head, data: bytes) -> bool:
+    """Does the body's CRC fit?  data is what read_head was given."""
+    return body_crc(data[head.body_position : head.body_end]) == head.body_crc
+
+
+def to_message(head: Head, data: bytes) -> StoredMessage:
+    """The record as a value; data is what read_head was given."""
+    return StoredMessage(
+        head.topic,
+        head.queue_id,
+        head.queue_offset,
+        head.physical_offset,
+        head.size,
+        data[head.body_position : head.body_end],
+        decode_properties(head.properties),
+        head.flag,
+        head.sys_flag,
+        head.born_timestamp_ms,
+        _host_text(head.born_host),
+        head.store_timestamp_ms,
+        _host_text(head.store_host),
+        head.reconsume_times,
+        head.completes,
+    )
+
+
+def tags_code(properties: bytes) -> int:
+    """The tags code of a property string (reference §2.1): Java's hash of TAGS, 0 without."""
+    found = _TAGS.search(properties)
+    return tags_hash(found[1].decode("utf-8", "replace")) if found else 0
+
+
+def delay_level(properties: bytes) -> int:
+    """The DELAY property as a number; 0 without, or when it is none."""
+    found = _DELAY.search(properties)
+    return int(found[1]) if found else 0
+
+
+@lru_cache(maxsize=4096)
+def tags_hash(text: str) -> int:
+    """Java's String.hashCode over UTF-16 units, as a signed 32-bit number."""
+    value = 0
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(encoded), 2):
+        value = (31 * value + (encoded[index] << 8) + encoded[index + 1]) & 0xFFFFFFFF
+    return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+_host_text = lru_cache(maxsize=4096)(unpack_host)

@@ -1,0 +1,143 @@
+"""Opening a store: from the last persisted point, walk the log to its true end.
+
+config/storeProgress.json says up to which physical offset queues and completed offsets are
+on disk.  It is only a place to begin: when it is missing, or does not fit the files, or
+RocketMQ ran on the store since, the walk begins further back, at worst at the log's first
+record.  Opening twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import tables
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.dispatch import Dispatch, QueueKey, Redo
+from rmqlite.store.files import Files
+from rmqlite.store.progress import ScheduleProgress
+
+PROGRESS_TABLE: Final = "storeProgress.json"
+DELAY_OFFSET_TABLE: Final = "delayOffset.json"
+
+
+@dataclass(frozen=True, slots=True)
+class _Persisted:
+    physical_offset: int
+    newest_timestamp_ms: int
+    ranges: dict[QueueKey, tuple[int, int]]
+    progress: ScheduleProgress
+
+
+def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
+    """The content of storeProgress.json for a log whose bytes are synced."""
+    queues: dict[str, dict[int, list[int]]] = {}
+    for (topic, queue_id), queue in sorted(dispatch.queues.items()):
+        queues.setdefault(topic, {})[queue_id] = [queue.min_offset, queue.max_offset]
+    return {
+        "completed": dispatch.progress.to_json(),
+        "newestTimestamp": log.newest_timestamp_ms,
+        "physicalOffset": log.end,
+        "queues": queues,
+    }
+
+
+def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int:
+    """Find the log's end, make queues and completed offsets fit it; the records dispatched.
+
+    Raises StoreDamaged for anything but a torn tail; a torn tail is zeroed.
+    """
+    is_known = _begin(files, root, log, dispatch)
+    redo = Redo(dispatch, log)
+    _open_queue_folders(files, root / "consumequeue", dispatch)
+    count = redo.run(log.walk(log.end, to_end=True))
+    log.cut(log.end)
+    for key, queue in dispatch.queues.items():
+        if key not in redo.started and not is_known:
+            # Every record of it has expired, yet its queue offsets must go on.
+            queue.begin_at(queue.recovered_end())
+        queue.drop_before(log.min_offset)
+        queue.cut()
+    _adopt_delay_offsets(files, root, dispatch)
+    for path in log.newest_paths():
+        files.sync(path)
+    return count
+
+
+def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool:
+    """Set up log and queues as they were persisted; False: as if nothing were known."""
+    persisted = _load(files, root / "config" / PROGRESS_TABLE)
+    if persisted is not None and log.has_room_for(persisted.physical_offset):
+        log.begin_at(persisted.physical_offset, persisted.newest_timestamp_ms)
+        for key, (low, high) in persisted.ranges.items():
+            queue = dispatch.queue(*key)
+            queue.min_offset, queue.max_offset = low, high
+        if all(_last_entry_fits(key, log, dispatch) for key in persisted.ranges):
+            dispatch.progress = persisted.progress
+            return True
+        dispatch.queues.clear()
+    log.begin_at(log.min_offset, 0)
+    return False
+
+
+def _load(files: Files, path: Path) -> _Persisted | None:
+    try:
+        tree = tables.load(files, path)
+        if tree is None:
+            return None
+        ranges = {
+            (str(topic), int(queue_id)): (int(low), int(high))
+            for topic, queues in tree["queues"].items()
+            for queue_id, (low, high) in queues.items()
+        }
+        progress = ScheduleProgress.from_json(tree["completed"])
+        return _Persisted(
+            int(tree["physicalOffset"]), int(tree["newestTimestamp"]), ranges, progress
+        )
+    except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
+        # Made again from the log, so that a damaged table costs time and nothing else.
+        return None
+
+
+def _last_entry_fits(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
+    """Does the queue's last entry point at a record that says the same of itself?"""
+    queue = dispatch.queue(*key)
+    if queue.max_offset == queue.min_offset:
+        return True
+    entry = queue.entry(queue.max_offset - 1)
+    if entry is None or entry.physical_offset + entry.size > log.end:
+        return False
+    if entry.physical_offset < log.min_offset:
+        return True
+    found = log.read_head(entry.physical_offset, entry.size)
+    if found is None:
+        return False
+    head = found.head
+    return (head.topic, head.queue_id, head.queue_offset) == (*key, queue.max_offset - 1)
+
+
+def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:
+    for topic in files.names(folder):
+        for queue_id in files.names(folder / topic):
+            if queue_id.isdigit():
+                dispatch.queue(topic, int(queue_id))
+
+
+def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
+    """RocketMQ may have run on this store: what it delivered bears no pointer back."""
+    try:
+        tree = tables.load(files, root / "config" / DELAY_OFFSET_TABLE) or {}
+        offsets = {int(level): int(n) for level, n in tree.get("offsetTable", {}).items()}
+    except (StoreDamaged, ValueError, TypeError, AttributeError):
+        return
+    for level, offset in offsets.items():
+        queue = dispatch.queues.get((SCHEDULE_TOPIC, level - 1))
+        if queue is not None:
+            dispatch.progress.level(level).add(0, min(offset, queue.max_offset))
+    for (topic, queue_id), queue in dispatch.queues.items():
+        if topic == SCHEDULE_TOPIC:
+            # What retention has taken can no longer be delivered.
+            dispatch.progress.level(queue_id + 1).add(0, queue.min_offset)

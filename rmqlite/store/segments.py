@@ -1,0 +1,154 @@
+"""A run of fixed-size files seen as one long array of bytes.
+
+A file is named by the position of its first byte, 20 decimal digits (reference §1.5), and
+has its full length from the start, sparse.  What the bytes mean is not known here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from pathlib import Path
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store.files import Files
+
+_NAME_DIGITS = 20
+
+
+class Segments:
+    """The files of one folder.  A file is made when a write first reaches it."""
+
+    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+        """Raises StoreDamaged for a name or length that RocketMQ would not load either."""
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self._files = files
+        self._starts = [self._checked_start(name) for name in files.names(folder)]
+        self._paths = {start: self._path(start) for start in self._starts}
+        self._unsynced: set[int] = set()
+        for earlier, later in zip(self._starts, self._starts[1:], strict=False):
+            if later - earlier != segment_bytes:
+                raise StoreDamaged(
+                    str(folder), later, f"a file for every {segment_bytes} bytes", "a gap"
+                )
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._starts
+
+    @property
+    def starts(self) -> tuple[int, ...]:
+        """The positions at which files begin, ascending."""
+        return tuple(self._starts)
+
+    @property
+    def first_position(self) -> int:
+        return self._starts[0] if self._starts else 0
+
+    @property
+    def end_position(self) -> int:
+        """One past the last file's last byte, written or not."""
+        return self._starts[-1] + self.segment_bytes if self._starts else 0
+
+    def path_at(self, position: int) -> Path:
+        """The file that holds, or would hold, a position; for messages."""
+        return self._path(position - position % self.segment_bytes)
+
+    def write(self, position: int, data: bytes) -> None:
+        """Write all of data, making files as needed.  Raises StoreUnavailable."""
+        while data:
+            start = position - position % self.segment_bytes
+            room = start + self.segment_bytes - position
+            path = self._paths.get(start) or self._make(start)
+            part = data if len(data) <= room else data[:room]
+            self._unsynced.add(start)
+            self._files.write(path, position - start, part)
+            position += len(part)
+            data = data[len(part) :]
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to size bytes; fewer where the last file ends, none before the first."""
+        parts = []
+        while size > 0:
+            start = position - position % self.segment_bytes
+            path = self._paths.get(start)
+            if path is None:
+                break
+            wanted = min(size, start + self.segment_bytes - position)
+            part = self._files.read(path, position - start, wanted)
+            parts.append(part)
+            if len(part) < wanted:
+                break
+            position += wanted
+            size -= wanted
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def take_unsynced(self) -> list[Path]:
+        """The files written since the last call; sync each, in any thread."""
+        paths = [self._paths[start] for start in self._unsynced if start in self._paths]
+        self._unsynced.clear()
+        return paths
+
+    def cut(self, position: int) -> None:
+        """Everything from a position on reads as zeros; whole files behind it are removed."""
+        for start in [start for start in self._starts if start >= position]:
+            self._remove(start)
+        start = position - position % self.segment_bytes
+        if start in self._paths and position > start:
+            self._files.cut(self._paths[start], position - start)
+
+    def drop_before(self, position: int) -> list[Path]:
+        """Remove whole files that end at or before a position; the last file always stays."""
+        gone = []
+        while len(self._starts) > 1 and self._starts[0] + self.segment_bytes <= position:
+            gone.append(self._paths[self._starts[0]])
+            self._remove(self._starts[0])
+        return gone
+
+    def drop_all(self) -> None:
+        for start in list(self._starts):
+            self._remove(start)
+
+    def data_ranges(self, position: int, step: int) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) of everything from a position on that is not in a hole."""
+        while position < self.end_position:
+            start = position - position % self.segment_bytes
+            found = start + self._files.next_data(self._paths[start], position - start)
+            end = start + self.segment_bytes
+            if found >= end:
+                position = end
+                continue
+            size = min(step, end - found)
+            yield found, self.read(found, size)
+            position = found + size
+
+    def _make(self, start: int) -> Path:
+        if not self._starts:
+            self._files.make_folder(self.folder)
+        path = self._path(start)
+        self._files.create(path, self.segment_bytes)
+        self._paths[start] = path
+        self._starts.insert(bisect_right(self._starts, start), start)
+        return path
+
+    def _remove(self, start: int) -> None:
+        self._files.remove(self._paths.pop(start))
+        self._starts.remove(start)
+        self._unsynced.discard(start)
+
+    def _path(self, start: int) -> Path:
+        return self.folder / f"{start:0{_NAME_DIGITS}d}"
+
+    def _checked_start(self, name: str) -> int:
+        path = self.folder / name
+        if len(name) != _NAME_DIGITS or not name.isdigit() or int(name) % self.segment_bytes:
+            rule = f"a name of {_NAME_DIGITS} digits, a multiple of {self.segment_bytes}"
+            raise StoreDamaged(str(path), 0, rule, repr(name))
+        size = self._files.size(path)
+        if size == 0:
+            # A crash between making a file and giving it its length; nothing was in it.
+            self._files.create(path, self.segment_bytes)
+        elif size != self.segment_bytes:
+            raise StoreDamaged(str(path), size, f"{self.segment_bytes} bytes", f"{size} bytes")
+        return int(name)

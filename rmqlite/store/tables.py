@@ -1,0 +1,77 @@
+"""The small tables under config/: JSON in the shape that RocketMQ writes and reads.
+
+RocketMQ's serializer writes integer keys without quotes, on the line of their brace
+(reference §3.1); reading accepts both.  A table is replaced atomically and its previous
+content stays as `.bak`, which is read when the table itself is missing or unreadable.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store.files import Files
+
+Tree = dict[str, Any]
+_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)\s*:")
+
+
+def encode(tree: Tree) -> bytes:
+    """A table as RocketMQ would write it."""
+    return _text(tree, 0).encode()
+
+
+def decode(data: bytes) -> Tree:
+    """The inverse of encode.  Raises ValueError."""
+    text = data.decode()
+    try:
+        tree = json.loads(text)
+    except json.JSONDecodeError:
+        tree = json.loads(_BARE_KEY.sub(r'\1"\2":', text))
+    if not isinstance(tree, dict):
+        raise ValueError("not a JSON object")
+    return tree
+
+
+def load(files: Files, path: Path) -> Tree | None:
+    """A table; its previous generation if it is unreadable; None if there is neither.
+
+    Raises StoreDamaged when there is something but neither can be read.
+    """
+    problem: StoreDamaged | None = None
+    for candidate in (path, path.with_name(path.name + ".bak")):
+        data = files.read_all(candidate)
+        if not data or not data.strip():
+            continue
+        try:
+            return decode(data)
+        except ValueError as error:
+            position = error.start if isinstance(error, UnicodeDecodeError) else 0
+            position = error.pos if isinstance(error, json.JSONDecodeError) else position
+            problem = problem or StoreDamaged(str(candidate), position, "JSON", str(error))
+    if problem:
+        raise problem
+    return None
+
+
+def _text(value: Any, depth: int) -> str:
+    if isinstance(value, dict):
+        return _object(value, depth)
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_text(each, depth) for each in value) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _object(value: dict[Any, Any], depth: int) -> str:
+    if not value:
+        return "{}"
+    close = "\n" + "\t" * depth + "}"
+    if all(isinstance(key, int) for key in value):
+        pairs = [f"{key}:{_text(each, depth + 1)}" for key, each in value.items()]
+        return "{" + ",".join(pairs) + close
+    inner = "\n" + "\t" * (depth + 1)
+    pairs = [f"{json.dumps(k, ensure_ascii=False)}:{_text(v, depth + 1)}" for k, v in value.items()]
+    return "{" + inner + ("," + inner).join(pairs) + close
