@@ -1,0 +1,73 @@
+"""What administrators and tools ask the broker: one method per call, nothing kept."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+import grpc
+
+from rmqlite import requests
+from rmqlite.client.channel import Connection
+from rmqlite.wire import rpcs
+
+
+class AdminClient:
+    """Looks at, and creates, topics and groups of the broker at endpoint ("host:port").
+
+    Every method waits up to timeout_ms and raises RmqliteError: Unavailable, at once, when
+    the broker cannot be reached.
+    """
+
+    def __init__(
+        self, endpoint: str, *, timeout_ms: int = 5_000, channel: grpc.Channel | None = None
+    ) -> None:
+        self._connection = Connection(endpoint, channel)
+        self._timeout_s = timeout_ms / 1000
+
+    def list_topics(self) -> tuple[requests.TopicInfo, ...]:
+        """Every topic, sorted by name, the system's included."""
+        return self._ask(rpcs.LIST_TOPICS, None)
+
+    def create_topic(self, topic: str, queues: int = 4, perm: int = 6) -> requests.TopicInfo:
+        """Create a topic; perm bits: 4 read, 2 write, 1 inherit.
+
+        Raises InvalidValue, and TopicExists when it exists with other settings.
+        """
+        return self._ask(rpcs.CREATE_TOPIC, requests.TopicInfo(topic, queues, queues, perm))
+
+    def route(self, topic: str) -> requests.Route:
+        """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
+        return self._ask(rpcs.GET_ROUTE, requests.RouteRequest(topic))
+
+    def ranges(self, topic: str) -> tuple[requests.QueueRange, ...]:
+        """The minimum and maximum queue offset of every queue.  Raises TopicUnknown."""
+        return self._ask(rpcs.GET_QUEUE_RANGES, topic)
+
+    def list_groups(self) -> tuple[requests.GroupInfo, ...]:
+        """Every consumer group, sorted by name."""
+        return self._ask(rpcs.LIST_GROUPS, None)
+
+    def group(self, group: str) -> requests.GroupStatus:
+        """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
+        return self._ask(rpcs.DESCRIBE_GROUP, group)
+
+    def broker_status(self) -> requests.BrokerStatus:
+        """Counts since the broker started, and what waits in each delay level."""
+        return self._ask(rpcs.GET_BROKER_STATUS, None)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> AdminClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
+        return self._connection.call(rpc, value, self._timeout_s)

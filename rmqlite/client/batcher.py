@@ -1,0 +1,261 @@
+"""Gathers messages that are sent one by one into calls of many.
+
+One thread owns the calls: it starts one when enough has gathered (a number, a size) or
+the first message has waited long enough (the linger), repeats those that failed for now,
+and gives every message its own outcome.  A call is all or none, so one bad message would
+fail its neighbours: a refused call is halved and sent again until the bad one is alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias
+
+from rmqlite.client.channel import Started, retry_pause_s
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable
+from rmqlite.message import Message
+from rmqlite.requests import SendResult
+
+CALLS_IN_FLIGHT_MAX: Final = 4
+"""More would only make the batches smaller; fewer would leave the broker waiting."""
+_RECORD_BYTES: Final = 128
+"""About what a message takes in a call besides its texts."""
+
+Outcome: TypeAlias = tuple[SendResult, ...] | RmqliteError
+StartCall: TypeAlias = Callable[
+    [tuple[Message, ...], float, bool, Callable[[Outcome], None]], Started
+]
+"""Start one Send: messages, timeout in seconds, whether to wait for a connection, on_done."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """messages and size_bytes are of one call, in_flight counts messages without an outcome."""
+
+    linger_s: float
+    messages_max: int
+    size_bytes_max: int
+    in_flight_max: int
+    timeout_s: float
+    retries: int
+
+    def __post_init__(self) -> None:
+        if self.linger_s < 0:
+            raise InvalidValue("linger_ms", self.linger_s * 1000, "0 or more")
+        if self.timeout_s <= 0:
+            raise InvalidValue("send_timeout_ms", self.timeout_s * 1000, "more than 0")
+        if self.retries < 0:
+            raise InvalidValue("retries", self.retries, "0 or more")
+        for name, value in (
+            ("batch_messages_max", self.messages_max),
+            ("batch_bytes_max", self.size_bytes_max),
+            ("in_flight_max", self.in_flight_max),
+        ):
+            if value < 1:
+                raise InvalidValue(name, value, "1 or more")
+
+
+@dataclass(slots=True)
+class _Entry:
+    message: Message
+    size_bytes: int
+    future: Future[SendResult]
+
+
+@dataclass(slots=True)
+class _Call:
+    """Messages that travel together, through all attempts."""
+
+    entries: list[_Entry]
+    deadline_s: float
+    attempt: int = 0
+    due_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Todo:
+    """What the thread does next, decided under the lock and done outside of it."""
+
+    finished: list[tuple[_Call, Outcome]] = field(default_factory=list)
+    call: _Call | None = None
+
+
+class Batcher:
+    """add() from any thread; outcomes are set, and their callbacks run, on the batcher's own."""
+
+    def __init__(self, start_call: StartCall, limits: BatchLimits) -> None:
+        self._start_call = start_call
+        self._limits = limits
+        self._changed = threading.Condition()
+        self._gathering: deque[_Entry] = deque()
+        self._gathering_bytes = 0
+        self._gathering_since_s = 0.0
+        self._waiting: deque[_Call] = deque()
+        self._finished: list[tuple[_Call, Outcome]] = []
+        self._calls_in_flight = 0
+        self._in_flight = 0
+        self._flushing = 0
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, message: Message) -> Future[SendResult]:
+        """Send this soon.  Blocks while in_flight_max is reached.  Raises Refused once closed.
+
+        On the batcher's own thread, in a callback, it does not block: only that thread can
+        make room.
+        """
+        entry = _Entry(message, size_bytes(message), Future())
+        entry.future.set_running_or_notify_cancel()  # under way: it cannot be cancelled
+        with self._changed:
+            while (
+                self._in_flight >= self._limits.in_flight_max
+                and not self._closing
+                and threading.current_thread() is not self._thread
+            ):
+                self._changed.wait()
+            if self._closing:
+                raise Refused("this producer is closed", field="producer", rule="make a new one")
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="rmqlite-batcher", daemon=True
+                )
+                self._thread.start()
+            if not self._gathering:
+                self._gathering_since_s = elapsed_s()
+            self._gathering.append(entry)
+            self._gathering_bytes += entry.size_bytes
+            self._in_flight += 1
+            if len(self._gathering) == 1 or self._is_full():
+                self._changed.notify_all()
+        return entry.future
+
+    def flush(self) -> None:
+        """Send at once what has gathered; return when everything added has its outcome."""
+        with self._changed:
+            self._flushing += 1
+            self._changed.notify_all()
+            try:
+                while self._in_flight:
+                    self._changed.wait()
+            finally:
+                self._flushing -= 1
+
+    def close(self) -> None:
+        """flush(), and take no more."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        while (todo := self._next()) is not None:
+            for call, outcome in todo.finished:
+                self._finish(call, outcome)
+            if todo.call is not None:
+                self._start(todo.call)
+
+    def _next(self) -> _Todo | None:
+        """Wait until there is something to do; None when closed and done."""
+        with self._changed:
+            while True:
+                todo = _Todo(self._finished)
+                self._finished = []
+                wait_s = None
+                if self._calls_in_flight < CALLS_IN_FLIGHT_MAX:
+                    todo.call, wait_s = self._next_call(elapsed_s())
+                if todo.finished or todo.call is not None:
+                    return todo
+                if self._closing and not self._in_flight:
+                    return None
+                self._changed.wait(wait_s)
+
+    def _next_call(self, now_s: float) -> tuple[_Call | None, float | None]:
+        """A call to start now, or the seconds until there may be one."""
+        waits_s = []
+        for call in self._waiting:
+            if call.due_s <= now_s:
+                self._waiting.remove(call)
+                return call, None
+            waits_s.append(call.due_s - now_s)
+        if self._gathering:
+            linger_s = self._gathering_since_s + self._limits.linger_s - now_s
+            if linger_s <= 0 or self._is_full() or self._flushing or self._closing:
+                return _Call(self._take(), now_s + self._limits.timeout_s), None
+            waits_s.append(linger_s)
+        return None, min(waits_s, default=None)
+
+    def _take(self) -> list[_Entry]:
+        taken: list[_Entry] = []
+        taken_bytes = 0
+        while self._gathering and len(taken) < self._limits.messages_max:
+            taken_bytes += self._gathering[0].size_bytes
+            # A message larger than the limit still travels, alone.
+            if taken and taken_bytes > self._limits.size_bytes_max:
+                break
+            taken.append(self._gathering.popleft())
+        self._gathering_bytes -= sum(entry.size_bytes for entry in taken)
+        # What stays behind was added before now, and lingers no longer than that.
+        return taken
+
+    def _is_full(self) -> bool:
+        return (
+            len(self._gathering) >= self._limits.messages_max
+            or self._gathering_bytes >= self._limits.size_bytes_max
+        )
+
+    def _start(self, call: _Call) -> None:
+        messages = tuple([entry.message for entry in call.entries])
+        timeout_s = max(0.001, call.deadline_s - elapsed_s())
+        with self._changed:
+            self._calls_in_flight += 1
+        on_done = partial(self._answered, call)
+        try:
+            self._start_call(messages, timeout_s, call.attempt > 0, on_done)
+        except RmqliteError as error:
+            on_done(error)
+
+    def _answered(self, call: _Call, outcome: Outcome) -> None:
+        with self._changed:
+            self._calls_in_flight -= 1
+            self._finished.append((call, outcome))
+            self._changed.notify_all()
+
+    def _finish(self, call: _Call, outcome: Outcome) -> None:
+        now_s = elapsed_s()
+        pause_s = retry_pause_s(call.attempt)
+        if isinstance(outcome, Refused) and len(call.entries) > 1:
+            half = len(call.entries) // 2
+            for entries in (call.entries[half:], call.entries[:half]):
+                self._waiting.appendleft(_Call(entries, now_s + self._limits.timeout_s))
+            return
+        in_time = now_s + pause_s < call.deadline_s
+        if isinstance(outcome, Unavailable) and call.attempt < self._limits.retries and in_time:
+            call.attempt += 1
+            call.due_s = now_s + pause_s
+            self._waiting.append(call)
+            return
+        for index, entry in enumerate(call.entries):
+            if isinstance(outcome, RmqliteError):
+                entry.future.set_exception(outcome)
+            else:
+                entry.future.set_result(outcome[index])
+        # Outcomes first: whoever flushes finds them all set.
+        with self._changed:
+            self._in_flight -= len(call.entries)
+            self._changed.notify_all()
+
+
+def size_bytes(message: Message) -> int:
+    """About what a message takes in a call."""
+    texts = sum(len(key) + len(value) for key, value in message.properties.items())
+    return len(message.body) + texts + _RECORD_BYTES

@@ -1,0 +1,191 @@
+"""One connection to a broker: values out, values or our errors back.
+
+A Connection owns a gRPC channel and knows the table of calls; everything above it speaks
+in values of requests.py and in errors of errors.py and never sees gRPC.  A call either
+blocks its thread (call) or costs no thread at all (start).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
+
+import grpc
+
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.wire.rpcs import Rpc
+from rmqlite.wire.status import ERROR_METADATA, error_from_metadata, error_from_status
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+CALL_BYTES_MAX: Final = 64 * 1024 * 1024
+RECONNECT_BACKOFF_MS_MAX: Final = 1_000
+RETRY_PAUSE_S_MIN: Final = 0.1
+RETRY_PAUSE_S_MAX: Final = 2.0
+
+_OPTIONS: Final = (
+    ("grpc.max_send_message_length", CALL_BYTES_MAX),
+    ("grpc.max_receive_message_length", CALL_BYTES_MAX),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", RECONNECT_BACKOFF_MS_MAX),
+    ("grpc.max_reconnect_backoff_ms", RECONNECT_BACKOFF_MS_MAX),
+    # A half-open connection is noticed; an idle one is not pinged.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Clients of one process do not share, and so do not slow, one TCP connection.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Started(Protocol):
+    """A call under way."""
+
+    def cancel(self) -> object:
+        """Give it up; its on_done is still called, with an Unavailable."""
+        ...
+
+
+class Connection:
+    """Calls to the broker at endpoint ("host:port").  Usable from any thread.
+
+    channel: a gRPC channel to use instead, which stays the caller's to close.
+    """
+
+    def __init__(self, endpoint: str, channel: grpc.Channel | None = None) -> None:
+        self._endpoint = endpoint
+        self._owned = channel is None
+        self._channel = channel or grpc.insecure_channel(endpoint, options=_OPTIONS)
+        self._calls: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+        self._closed = threading.Event()
+
+    def call(
+        self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, wait_for_ready: bool = False
+    ) -> A:
+        """Ask and wait for the answer.  Raises RmqliteError, Unavailable at the timeout.
+
+        wait_for_ready: while the broker cannot be reached, wait for it until the timeout.
+        """
+        method, data = self._prepared(rpc, value)
+        waiting: dict[str, Any] = {"wait_for_ready": True} if wait_for_ready else {}
+        try:
+            answer = method(data, timeout=timeout_s, **waiting)
+        except grpc.RpcError as error:
+            raise self._translated(error) from error
+        except ValueError as error:  # gRPC's word for: closed by another thread meanwhile
+            raise _closed() from error
+        return _decoded(rpc, answer)
+
+    def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
+        """call(), and after an Unavailable again: at most `retries` times, all in timeout_s.
+
+        An unanswered request may have been done: only for what may be done twice.
+        """
+        deadline_s = elapsed_s() + timeout_s
+        for attempt in range(retries + 1):
+            try:
+                left_s = max(0.001, deadline_s - elapsed_s())
+                return self.call(rpc, value, left_s, wait_for_ready=attempt > 0)
+            except RmqliteError as error:
+                pause_s = retry_pause_s(attempt)
+                late = elapsed_s() + pause_s >= deadline_s
+                if not error.can_retry or attempt == retries or late or self._closed.wait(pause_s):
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
+    def start(
+        self,
+        rpc: Rpc[Q, A],
+        value: Q,
+        timeout_s: float,
+        on_done: Callable[[A | RmqliteError], None],
+        *,
+        wait_for_ready: bool = False,
+    ) -> Started:
+        """Ask without waiting; on_done gets the answer or the error, on gRPC's own thread.
+
+        Raises InvalidValue for a value that cannot be written, Refused once closed.
+        """
+        method, data = self._prepared(rpc, value)
+        waiting: dict[str, Any] = {"wait_for_ready": True} if wait_for_ready else {}
+        try:
+            future = method.future(data, timeout=timeout_s, **waiting)
+        except ValueError as error:
+            raise _closed() from error
+
+        def finished(done: Any) -> None:
+            outcome: A | RmqliteError = self._outcome(rpc, done)
+            on_done(outcome)
+
+        future.add_done_callback(finished)
+        return future
+
+    def close(self) -> None:
+        """End every call under way with an Unavailable; later ones are Refused."""
+        if not self._closed.is_set():
+            self._closed.set()
+            if self._owned:
+                self._channel.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prepared(
+        self, rpc: Rpc[Q, A], value: Q
+    ) -> tuple[grpc.UnaryUnaryMultiCallable[bytes, bytes], bytes]:
+        if self._closed.is_set():
+            raise _closed()
+        # Encoded here and not by gRPC, which would log a field's wrong type and hide it
+        # behind INTERNAL.
+        try:
+            data = rpc.encode_request(value)
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            rule = "the types that it declares"
+            raise InvalidValue("request", f"{rpc.name}: {error}", rule) from error
+        method = self._calls.get(rpc.path)
+        if method is None:
+            method = self._calls[rpc.path] = self._channel.unary_unary(rpc.path)
+        return method, data
+
+    def _outcome(self, rpc: Rpc[Any, A], done: Any) -> A | RmqliteError:
+        try:
+            return _decoded(rpc, done.result())
+        except grpc.RpcError as error:
+            return self._translated(error)
+        except grpc.FutureCancelledError:
+            return error_from_status("CANCELLED", "the call was given up")
+        except RmqliteError as error:
+            return error
+
+    def _translated(self, error: Any) -> RmqliteError:
+        for key, value in error.trailing_metadata() or ():
+            if key == ERROR_METADATA:
+                return error_from_metadata(value)
+        return error_from_status(error.code().name, f"{self._endpoint}: {error.details()}")
+
+
+def retry_pause_s(attempt: int) -> float:
+    """How long to wait after the n-th failure in a row, counted from 0: doubling, bounded."""
+    return min(RETRY_PAUSE_S_MAX, RETRY_PAUSE_S_MIN * 2.0 ** min(attempt, 10))
+
+
+def _decoded(rpc: Rpc[Any, A], data: bytes) -> A:
+    try:
+        return rpc.decode_response(data)
+    except ValueError as error:  # such as a pull status that only a newer broker knows
+        raise RmqliteError(f"the answer to {rpc.name} cannot be read: {error}") from error
+
+
+def _closed() -> Refused:
+    return Refused("this client is closed", field="client", rule="make a new one")

@@ -1,0 +1,62 @@
+"""From delay="10m" to the level that is exactly that long, as this broker counts levels.
+
+The broker's table is kept for half a minute, and asked for once more before a delay is
+refused, so that a level that was just added is found.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Final
+
+from rmqlite.client.channel import Connection
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import DelayUnknown
+from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.message import Message
+from rmqlite.requests import RouteRequest
+from rmqlite.wire import rpcs
+
+TABLE_AGE_S_MAX: Final = 30.0
+
+
+class LevelLookup:
+    """Resolves delays by the table of the broker behind a connection.  Usable from any thread."""
+
+    def __init__(self, connection: Connection, timeout_s: float, retries: int) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+        self._retries = retries
+        self._lock = threading.Lock()
+        self._table: LevelTable | None = None
+        self._asked_at_s = 0.0
+
+    def resolve(self, message: Message) -> Message:
+        """The message with a delay_level in place of its delay.
+
+        Raises DelayUnknown, InvalidValue, and what asking the broker raises.
+        """
+        if message.delay is None:
+            return message
+        # One thread asks, the others wait for its answer instead of asking too.
+        with self._lock:
+            fresh = self._table is None or elapsed_s() - self._asked_at_s > TABLE_AGE_S_MAX
+            table = self._ask(message.topic) if fresh or self._table is None else self._table
+            try:
+                level = table.level_lasting(message.delay)
+            except DelayUnknown:
+                if fresh:
+                    raise
+                level = self._ask(message.topic).level_lasting(message.delay)
+        return replace(message, delay_level=level, delay=None)
+
+    def _ask(self, topic: str) -> LevelTable:
+        # The table is the broker's, but it is told with a route; create: as the send would.
+        request = RouteRequest(topic, create=True)
+        route = self._connection.call_repeatedly(
+            rpcs.GET_ROUTE, request, self._timeout_s, retries=self._retries
+        )
+        self._table = parse_levels(route.message_delay_level)
+        self._asked_at_s = elapsed_s()
+        return self._table

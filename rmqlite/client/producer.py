@@ -1,0 +1,157 @@
+"""The producer: resolves a delay, names a message, and sends it until it is on disk.
+
+A message gets its id before its first attempt and keeps it through all of them, so a
+consumer can tell a repeated send from a second message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from types import TracebackType
+
+import grpc
+
+from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, size_bytes
+from rmqlite.client.channel import Connection, Started
+from rmqlite.client.level_lookup import LevelLookup
+from rmqlite.client.unique_id import UniqueIds
+from rmqlite.clock import wall_ms
+from rmqlite.errors import RmqliteError
+from rmqlite.message import Message
+from rmqlite.requests import SendRequest, SendResult
+from rmqlite.wire import rpcs
+
+
+class Producer:
+    """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
+
+    send_timeout_ms: for all attempts of one call together.  retries: attempts after the
+    first, made when the broker cannot be reached or says that it may work later; a message
+    whose answer was lost is then stored twice, under the same message id.
+    linger_ms: how long send_async waits for company; batch_messages_max and
+    batch_bytes_max: of one call of send_async or send_batch.  in_flight_max: messages of
+    send_async without an outcome; at that number it blocks.
+    A producer that is not closed loses what send_async still gathers.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        *,
+        send_timeout_ms: int = 3_000,
+        retries: int = 2,
+        linger_ms: float = 5,
+        batch_messages_max: int = 256,
+        batch_bytes_max: int = 1024 * 1024,
+        in_flight_max: int = 10_000,
+        channel: grpc.Channel | None = None,
+    ) -> None:
+        self._limits = BatchLimits(
+            linger_s=linger_ms / 1000,
+            messages_max=batch_messages_max,
+            size_bytes_max=batch_bytes_max,
+            in_flight_max=in_flight_max,
+            timeout_s=send_timeout_ms / 1000,
+            retries=retries,
+        )
+        self._group = group
+        self._connection = Connection(endpoint, channel)
+        self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
+        self._ids = UniqueIds()
+        self._batcher = Batcher(self._start, self._limits)
+
+    def send(self, message: Message, queue_id: int | None = None) -> SendResult:
+        """Send one message; return when it is on disk (SYNC_FLUSH).
+
+        queue_id: None lets the broker take the topic's queues in turn.  Raises Refused when
+        it can never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable when it
+        did not work in send_timeout_ms; it may have been stored all the same.
+        """
+        return self._send((self._named(message),), -1 if queue_id is None else queue_id)[0]
+
+    def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
+        """Send messages of any topics and delays; results in their order.
+
+        They go in calls under the batch limits, one after the other, each all or none.  At
+        the first that fails the error is raised, with a note of how many messages were
+        stored before.
+        """
+        named = [self._named(message) for message in messages]
+        results: list[SendResult] = []
+        for part in _parts(named, self._limits):
+            try:
+                results.extend(self._send(part, -1))
+            except RmqliteError as error:
+                error.add_note(f"{len(results)} of {len(named)} messages were stored before this")
+                raise
+        return results
+
+    def send_async(self, message: Message) -> Future[SendResult]:
+        """Send with others in one call; the future gets the result, or what send() raises.
+
+        Raises at once what needs no broker to know, such as InvalidValue, DelayUnknown or
+        Refused after close().  Callbacks of the future run on the producer's own thread:
+        while one runs, nothing else is sent.
+        """
+        return self._batcher.add(self._named(message))
+
+    def flush(self) -> None:
+        """Send at once what send_async gathered; return when every future is done."""
+        self._batcher.flush()
+
+    def close(self) -> None:
+        """flush(), then disconnect; later sends are Refused."""
+        self._batcher.close()
+        self._connection.close()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _named(self, message: Message) -> Message:
+        resolved = self._levels.resolve(message)
+        return resolved if resolved.message_id else replace(resolved, message_id=self._ids.next())
+
+    def _send(self, messages: tuple[Message, ...], queue_id: int) -> tuple[SendResult, ...]:
+        request = SendRequest(messages, self._group, queue_id, wall_ms())
+        return self._connection.call_repeatedly(
+            rpcs.SEND, request, self._limits.timeout_s, retries=self._limits.retries
+        )
+
+    def _start(
+        self,
+        messages: tuple[Message, ...],
+        timeout_s: float,
+        wait_for_ready: bool,
+        on_done: Callable[[Outcome], None],
+    ) -> Started:
+        request = SendRequest(messages, self._group, -1, wall_ms())
+        return self._connection.start(
+            rpcs.SEND, request, timeout_s, on_done, wait_for_ready=wait_for_ready
+        )
+
+
+def _parts(messages: Sequence[Message], limits: BatchLimits) -> Iterator[tuple[Message, ...]]:
+    """The messages in order, cut where a limit would be passed; one too large goes alone."""
+    part: list[Message] = []
+    part_bytes = 0
+    for message in messages:
+        more_bytes = size_bytes(message)
+        too_large = part_bytes + more_bytes > limits.size_bytes_max
+        if part and (len(part) == limits.messages_max or too_large):
+            yield tuple(part)
+            part, part_bytes = [], 0
+        part.append(message)
+        part_bytes += more_bytes
+    if part:
+        yield tuple(part)

@@ -1,0 +1,225 @@
+"""A broker of a few lines behind real gRPC on a unix socket: no port, no disk, no schedule.
+
+It keeps queues in lists, gives every member the queues it is told to, and answers long
+polls as the real one does.  A test changes one answer by putting a function into
+`answers`, and reads what was asked from `asked`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from rmqlite import requests
+from rmqlite.errors import MessageNotFound, RmqliteError
+from rmqlite.message import RETRY_TOPIC, Message, StoredMessage, message_properties
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests import PullStatus, Queue
+from rmqlite.wire import rpcs
+from rmqlite.wire.rpcs import Rpc
+from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
+
+WAIT_S = 20.0
+"""How long a test waits for what must happen; reached only when it fails."""
+
+
+class FakeBroker:
+    def __init__(self, folder: Path) -> None:
+        self.endpoint = f"unix:{folder / 'broker.sock'}"
+        self.changed = threading.Condition()
+        self.answers: dict[str, Callable[[Any], Any]] = {}
+        self.asked: dict[str, list[Any]] = defaultdict(list)
+        self.levels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+        self.queues: dict[Queue, list[StoredMessage]] = {}
+        self.committed: dict[Queue, int] = {}
+        self.assigned: dict[str, tuple[Queue, ...]] = {}
+        self.members: set[str] = set()
+        self.epoch = 1
+        self._next_offset = 0
+        self._server: grpc.Server | None = None
+
+    # ---- for tests
+
+    def start(self) -> None:
+        self._stopping = False
+        self._pool = ThreadPoolExecutor(64)
+        self._server = grpc.server(self._pool)
+        methods: dict[str, dict[str, Any]] = defaultdict(dict)
+        for rpc in rpcs.ALL:
+            methods[rpc.service][rpc.name] = grpc.unary_unary_rpc_method_handler(self._answer(rpc))
+        for service, handlers in methods.items():
+            handler = grpc.method_handlers_generic_handler(service, handlers)
+            self._server.add_generic_rpc_handlers((handler,))
+        self._server.add_insecure_port(self.endpoint)
+        self._server.start()
+
+    def stop(self) -> None:
+        with self.changed:
+            self._stopping = True
+            self.changed.notify_all()
+        assert self._server is not None
+        self._server.stop(None).wait()
+        self._pool.shutdown()
+
+    def add_queues(self, topic: str, queues: int = 1) -> list[Queue]:
+        made = [Queue(topic, queue_id) for queue_id in range(queues)]
+        for queue in made:
+            self.queues.setdefault(queue, [])
+        return made
+
+    def add(self, message: Message, queue_id: int = 0, **fields: Any) -> StoredMessage:
+        """Put a message into a queue, as if delivered."""
+        with self.changed:
+            queue = Queue(message.topic, queue_id)
+            kept = self.queues.setdefault(queue, [])
+            self._next_offset += 1_000
+            stored = StoredMessage(
+                topic=message.topic,
+                queue_id=queue_id,
+                queue_offset=len(kept),
+                physical_offset=self._next_offset,
+                store_size=100 + len(message.body),
+                body=message.body,
+                properties=message_properties(message),
+                flag=message.flag,
+                sys_flag=0,
+                born_timestamp_ms=1,
+                born_host="127.0.0.1:1",
+                store_timestamp_ms=self._next_offset,
+                store_host="127.0.0.1:2",
+                reconsume_times=0,
+                prepared_transaction_offset=0,
+            )
+            stored = replace(stored, **fields)
+            kept.append(stored)
+            self.changed.notify_all()
+            return stored
+
+    def assign(self, client_id: str, queues: Iterable[Queue]) -> None:
+        with self.changed:
+            self.assigned[client_id] = tuple(queues)
+            self.epoch += 1
+            self.changed.notify_all()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something that was asked made this true; fail after WAIT_S."""
+        with self.changed:
+            assert self.changed.wait_for(condition, WAIT_S)
+
+    def names_sent(self) -> list[list[str]]:
+        """The bodies of each Send, call by call."""
+        return [[m.body.decode() for m in r.messages] for r in self.asked["Send"]]
+
+    # ---- the broker
+
+    def _answer(self, rpc: Rpc[Any, Any]) -> Callable[[bytes, Any], bytes]:
+        def answer(data: bytes, context: grpc.ServicerContext) -> bytes:
+            request = rpc.decode_request(data)
+            context.add_callback(self._wake)
+            with self.changed:
+                self.asked[rpc.name].append(request)
+                self.changed.notify_all()
+            try:
+                if rpc.name in self.answers:
+                    return rpc.encode_response(self.answers[rpc.name](request))
+                return rpc.encode_response(self.plain(rpc.name, request, context))
+            except RmqliteError as error:
+                context.set_trailing_metadata(((ERROR_METADATA, error_to_metadata(error)),))
+                status = getattr(grpc.StatusCode, STATUS_NAMES[error.code])
+                context.abort(status, str(error))
+                raise AssertionError from error
+            finally:
+                self._wake()
+
+        return answer
+
+    def plain(self, name: str, request: Any, context: Any = None) -> Any:
+        """The ordinary answer, for answers that only sometimes differ from it."""
+        return getattr(self, f"_{name}")(request, context)
+
+    def _wake(self) -> None:
+        with self.changed:
+            self.changed.notify_all()
+
+    def _wait(self, context: Any, wait_ms: int, ready: Callable[[], bool]) -> None:
+        def over() -> bool:
+            return self._stopping or ready() or not context.is_active()
+
+        self.changed.wait_for(over, wait_ms / 1000)
+
+    def _GetRoute(self, request: requests.RouteRequest, _: Any) -> requests.Route:
+        topic = requests.TopicInfo(request.topic, 1, 1)
+        return requests.Route(topic, "fake", self.levels, 4 * 1024 * 1024)
+
+    def _Send(self, request: requests.SendRequest, _: Any) -> tuple[requests.SendResult, ...]:
+        results = []
+        for message in request.messages:
+            stored = self.add(message, max(0, request.queue_id))
+            result = requests.SendResult(
+                stored.topic,
+                stored.queue_id,
+                stored.queue_offset,
+                message.message_id,
+                stored.offset_message_id,
+                0,
+            )
+            results.append(result)
+        return tuple(results)
+
+    def _Pull(self, request: requests.PullRequest, context: Any) -> requests.PullResult:
+        queue = Queue(request.topic, request.queue_id)
+        at = request.queue_offset
+        with self.changed:
+            kept = self.queues.setdefault(queue, [])
+            if not 0 <= at <= len(kept):
+                return requests.PullResult(PullStatus.OFFSET_MOVED, len(kept), 0, len(kept))
+            self._wait(context, request.wait_ms, lambda: len(kept) > at)
+            found = tuple(kept[at : at + request.max_messages])
+            status = PullStatus.FOUND if found else PullStatus.NO_NEW_MESSAGE
+            return requests.PullResult(status, at + len(found), 0, len(kept), found)
+
+    def _SendBack(self, request: requests.SendBackRequest, _: Any) -> requests.SendBackResult:
+        kept = [m for messages in self.queues.values() for m in messages]
+        failed = next((m for m in kept if m.physical_offset == request.physical_offset), None)
+        if failed is None:
+            raise MessageNotFound(request.physical_offset)
+        dead = request.delay_level < 0
+        topic = dlq_topic(request.group) if dead else retry_topic(request.group)
+        times = failed.reconsume_times + (not dead)
+        properties = {RETRY_TOPIC: failed.topic, **failed.properties}
+        again = Message(topic, failed.body)
+        self.add(again, properties=properties, reconsume_times=times)
+        return requests.SendBackResult(topic, times, 0 if dead else 3, 0 if dead else 1)
+
+    def _QueryOffsets(self, request: requests.OffsetsQuery, _: Any) -> dict[Queue, int]:
+        return {q: self.committed[q] for q in request.queues if q in self.committed}
+
+    def _CommitOffsets(self, request: requests.OffsetsCommit, _: Any) -> None:
+        self.committed.update(request.offsets)
+
+    def _SearchOffset(self, request: requests.TimeQuery, _: Any) -> int:
+        kept = self.queues[request.queue]
+        return sum(m.store_timestamp_ms < request.timestamp_ms for m in kept)
+
+    def _GetQueueRanges(self, topic: str, _: Any) -> tuple[requests.QueueRange, ...]:
+        queues = sorted(q for q in self.queues if q.topic == topic)
+        return tuple(requests.QueueRange(q, 0, len(self.queues[q])) for q in queues)
+
+    def _Heartbeat(self, request: requests.HeartbeatRequest, context: Any) -> requests.Assignment:
+        with self.changed:
+            self.members.add(request.client_id)
+            self._wait(context, request.wait_ms, lambda: self.epoch != request.known_epoch)
+            topics = {s.topic for s in request.subscriptions} | {retry_topic(request.group)}
+            every = tuple(sorted(q for q in self.queues if q.topic in topics))
+            queues = self.assigned.get(request.client_id, every)
+            return requests.Assignment(self.epoch, queues, tuple(sorted(self.members)))
+
+    def _Leave(self, request: requests.LeaveRequest, _: Any) -> None:
+        self.members.discard(request.client_id)

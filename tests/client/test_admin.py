@@ -1,0 +1,52 @@
+"""The administrator's client forwards; each method is one call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmqlite.client import AdminClient
+from rmqlite.errors import BrokerUnreachable
+from rmqlite.requests import (
+    BrokerStatus,
+    GroupInfo,
+    GroupStatus,
+    LevelStatus,
+    Queue,
+    QueueProgress,
+    TopicInfo,
+)
+from tests.client.fake_broker import FakeBroker
+
+
+def test_every_question_gets_the_brokers_answer(broker: FakeBroker) -> None:
+    """Nothing is lost or renamed between the broker's values and the caller's."""
+    group = GroupStatus(GroupInfo("g"), (), (QueueProgress(Queue("t", 0), 0, 9, 4, "me"),))
+    level = LevelStatus(1, "1s", 2, 3, 4, 5, 6, 7)
+    status = BrokerStatus("1", "b", 1, 2, 3, 4, 5, 6, 7, 8, 9, (level,))
+    broker.answers = {
+        "ListTopics": lambda _: (TopicInfo("t", 4, 4),),
+        "CreateTopic": lambda topic: topic,
+        "ListGroups": lambda _: (GroupInfo("g"),),
+        "DescribeGroup": lambda _: group,
+        "GetBrokerStatus": lambda _: status,
+    }
+    broker.add_queues("t", 2)
+    with AdminClient(broker.endpoint) as admin:
+        assert admin.list_topics() == (TopicInfo("t", 4, 4),)
+        assert admin.create_topic("n", queues=2, perm=4) == TopicInfo("n", 2, 2, 4)
+        assert admin.list_groups() == (GroupInfo("g"),)
+        assert admin.group("g") == group
+        assert admin.broker_status() == status
+        assert [r.queue for r in admin.ranges("t")] == [Queue("t", 0), Queue("t", 1)]
+        assert admin.route("t").message_delay_level == broker.levels
+
+
+def test_a_broker_that_is_down_is_reported_at_once(tmp_path: Path) -> None:
+    """A person waits at the other end."""
+    with (
+        AdminClient(f"unix:{tmp_path / 'nobody.sock'}", timeout_ms=60_000) as admin,
+        pytest.raises(BrokerUnreachable),
+    ):
+        admin.list_topics()
