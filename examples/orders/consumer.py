@@ -1,0 +1,70 @@
+"""Works on orders until it is told to stop (SIGTERM, Ctrl-C): python -m orders.consumer HOST:PORT
+
+What it returns to the broker decides what becomes of an order: success ends it,
+RECONSUME_LATER or an exception brings it back later, a delay level of -1 makes it a dead
+letter at once.  One line of JSON for every delivery on standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+
+from orders.order import GROUP, TOPIC
+from rmqlite.client import (
+    CONSUME_SUCCESS,
+    RECONSUME_LATER,
+    ConsumeResult,
+    PushConsumer,
+    StoredMessage,
+    reconsume_later,
+)
+
+
+class OutOfStock(Exception):
+    """An error of the shop's own: the broker keeps its name and text as the reason."""
+
+
+def work(message: StoredMessage) -> ConsumeResult:
+    """The listener: the order's fate says how this attempt ends."""
+    attempt = message.reconsume_times + 1
+    fate = message.properties["fate"]
+    event = "done"
+    try:
+        if fate == "fails-once" and attempt == 1:
+            event = "retry"
+            return reconsume_later(reason="card reader offline")
+        if fate == "fails-twice" and attempt <= 2:
+            event = "retry"
+            return RECONSUME_LATER
+        if fate == "dead-at-once":
+            event = "dead"
+            return reconsume_later(delay_level=-1, reason="no such customer")
+        if fate == "always-fails":
+            event = "failed"
+            raise OutOfStock("shelf is empty")
+        return CONSUME_SUCCESS
+    finally:
+        order = message.keys[0]
+        line = json.dumps({"event": event, "order": order, "attempt": attempt})
+        # One write a line: several threads share this pipe.
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def main(endpoint: str) -> None:
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    consumer = PushConsumer(endpoint, GROUP, consume_threads=4)
+    consumer.subscribe(TOPIC, "*")
+    consumer.listen(work)
+    consumer.start()
+    stopped.wait()
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,195 @@
+"""Three hundred orders through a real broker: on time, retried, done or dead.
+
+Starts a broker on a temporary store, two consumers of one group and a producer, each a
+process of its own, watches them, and checks that every order ended exactly once.  The
+exit code says whether it did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from orders.ledger import Ledger
+from orders.order import GROUP, TOPIC, read_orders
+from orders.view import View, print_dead_letters, print_levels
+from rmqlite.client import AdminClient, PullConsumer, StoredMessage
+from rmqlite.names import dlq_topic
+from rmqlite.requests import BrokerStatus, Queue
+
+CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "demo.conf"
+SECONDS_MAX: Final = 90.0
+START_SECONDS_MAX: Final = 20.0
+CONSUMERS: Final = 2
+Events = queue.SimpleQueue[dict[str, Any]]
+
+
+@contextlib.contextmanager
+def running(
+    command: list[str], log: IO[str], events: Events | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """A process of ours; its lines of JSON become events.  SIGTERM at the end."""
+    stdout = log if events is None else subprocess.PIPE
+    process = subprocess.Popen([sys.executable, *command], stdout=stdout, stderr=log, text=True)
+
+    def listen() -> None:
+        assert process.stdout is not None
+        assert events is not None
+        for line in process.stdout:
+            events.put(json.loads(line))
+
+    listener = threading.Thread(target=listen, daemon=True)
+    if events is not None:
+        listener.start()
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if events is not None:
+            listener.join()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+@contextlib.contextmanager
+def log_file(folder: Path) -> Iterator[IO[str]]:
+    """Where all processes log, so that they do not write into the view; shown if we give up."""
+    path = folder / "demo.log"
+    with path.open("w") as log:
+        try:
+            yield log
+        except GaveUp:
+            sys.stderr.write(path.read_text())
+            raise
+
+
+class GaveUp(SystemExit):
+    """The demo cannot go on."""
+
+
+def wait_for(is_so: Callable[[], bool], what: str, *processes: subprocess.Popen[str]) -> None:
+    """Wait until something is so; give up when a process it depends on has ended."""
+    until = time.monotonic() + START_SECONDS_MAX
+    while not is_so():
+        if time.monotonic() > until or any([p.poll() is not None for p in processes]):
+            raise GaveUp(f"gave up waiting for {what}")
+        time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def broker(folder: Path, log: IO[str]) -> Iterator[str]:
+    """A broker process on a store in folder; gives its endpoint."""
+    ready = folder / "ready"
+    command = ["-m", "rmqlite", "broker", "--config", str(CONF), "--ready-file", str(ready)]
+    with running([*command, "--store", str(folder / "store")], log) as process:
+        wait_for(ready.exists, "the broker", process)
+        yield ready.read_text().strip()
+
+
+def share_queues(admin: AdminClient) -> bool:
+    """Do both consumers read queues of the topic?"""
+    if GROUP not in [each.group for each in admin.list_groups()]:
+        return False
+    progress = admin.group(GROUP).progress
+    return len({p.client_id for p in progress if p.queue.topic == TOPIC} - {""}) == CONSUMERS
+
+
+def watch(
+    console: Console, endpoint: str, admin: AdminClient, ledger: Ledger, log: IO[str]
+) -> BrokerStatus:
+    """Run consumers and producer until every order has ended or time is up."""
+    events = Events()
+    with contextlib.ExitStack() as stack:
+        consumers = [
+            stack.enter_context(running(["-m", "orders.consumer", endpoint], log, events))
+            for _ in range(CONSUMERS)
+        ]
+        wait_for(lambda: share_queues(admin), "the consumers to share the queues", *consumers)
+        stack.enter_context(running(["-m", "orders.producer", endpoint], log, events))
+        view = stack.enter_context(View(console, endpoint))
+        until = time.monotonic() + SECONDS_MAX
+        while True:
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    ledger.add(events.get_nowait())
+            status = admin.broker_status()
+            view.show(ledger, status)
+            is_over = ledger.done.total() + status.dead >= len(ledger.orders)
+            if is_over or time.monotonic() > until:
+                break
+            time.sleep(0.15)
+    # What the consumers said while they were stopping.
+    with contextlib.suppress(queue.Empty):
+        while True:
+            ledger.add(events.get_nowait())
+    return admin.broker_status()
+
+
+def dead_letters(endpoint: str) -> list[StoredMessage]:
+    """Everything in the group's dead-letter queue."""
+    found: list[StoredMessage] = []
+    at, end = 0, 1
+    with PullConsumer(endpoint, "order-audit") as consumer:
+        while at < end:
+            pulled = consumer.pull(Queue(dlq_topic(GROUP), 0), at)
+            found += pulled.messages
+            at, end = pulled.next_offset, pulled.max_offset
+    return sorted(found, key=lambda message: message.keys)
+
+
+def main() -> int:
+    console = Console(highlight=False)
+    ledger = Ledger(read_orders())
+    console.print(
+        f"[bold]rmqlite demo[/]: {len(ledger.orders)} orders of examples/orders.csv, one broker,"
+        f" one producer,\n{CONSUMERS} consumers in one group, each a process of its own."
+    )
+    console.print(
+        "conf/demo.conf has short levels: a retry takes 1 s instead of RocketMQ's 10 s to 2 h,\n"
+        "so an order that always fails is dead after 17 s instead of 4 h 46 min.\n"
+    )
+    with (
+        tempfile.TemporaryDirectory(prefix="rmqlite-demo-") as folder,
+        log_file(Path(folder)) as log,
+        broker(Path(folder), log) as endpoint,
+        AdminClient(endpoint) as admin,
+    ):
+        admin.create_topic(TOPIC)
+        status = watch(console, endpoint, admin, ledger, log)
+        dead = dead_letters(endpoint) if status.dead else []
+    console.print("\n[bold]delay levels[/]: late is when stored in its topic, minus when due\n")
+    print_levels(console, status.levels)
+    console.print(f"\n[bold]dead letters[/] in {dlq_topic(GROUP)}\n")
+    print_dead_letters(console, dead)
+    problems = ledger.problems(dead)
+    for problem in problems:
+        console.print(Text(f"wrong: {problem}", style="red"))
+    if problems:
+        console.print(f"\n[bold red]{len(problems)} problems[/]")
+        return 1
+    console.print(
+        f"\n[bold green]every order is accounted for exactly once[/]:"
+        f" {len(ledger.done)} done, {len(dead)} dead, {ledger.deliveries.total()} deliveries"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

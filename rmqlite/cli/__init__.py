@@ -1,0 +1,7 @@
+"""The command line: one file per noun.
+
+A command asks the broker through the client, prints a table for people or JSON for
+programs, and decides nothing itself.  terminal.py is the only module that knows how
+things look; the commands import client and server when they run, so that `--help` and
+tools that need neither stay quick.
+"""

@@ -1,0 +1,93 @@
+"""rmqlite bench: choose scenarios, run them, print a table, write JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import sys
+import tempfile
+from multiprocessing import cpu_count
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rmqlite import __version__
+from rmqlite.cli.bench.figures import Figure, table_rows
+from rmqlite.cli.terminal import print_table, progress_console
+from rmqlite.errors import StoreUnavailable
+
+
+def bench(
+    scenarios: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="SCENARIO...",
+            help="Of send, batch, delayed-send, lateness, drain, start, memory; all by default.",
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the figures here; - prints them."),
+    ] = None,
+    flush: Annotated[
+        str, typer.Option(metavar="TYPE", help="SYNC_FLUSH or ASYNC_FLUSH.")
+    ] = "SYNC_FLUSH",
+    scale: Annotated[
+        float, typer.Option(min=0.0001, max=100.0, help="Sizes and durations, times this.")
+    ] = 1.0,
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="The disk to measure; a temporary folder here."),
+    ] = None,
+) -> None:
+    """Measure a broker started for it: rates, latencies, lateness, start and memory."""
+    from rmqlite.cli.bench.scenarios import NAMES, Bench, measure
+
+    wanted = frozenset(scenarios or NAMES)
+    unknown = sorted(wanted - set(NAMES))
+    if unknown:
+        raise typer.BadParameter(f"no scenario {unknown[0]!r}; there are {', '.join(NAMES)}")
+    if flush not in ("SYNC_FLUSH", "ASYNC_FLUSH"):
+        raise typer.BadParameter("SYNC_FLUSH or ASYNC_FLUSH", param_hint="--flush")
+    console = progress_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    figures: list[Figure] = []
+    with (
+        tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,
+        Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        ) as progress,
+    ):
+        figures.extend(measure(Bench(Path(temporary), flush, scale, progress), wanted))
+    document = _document(figures, flush=flush, scale=scale)
+    if json_file == Path("-"):
+        sys.stdout.write(document)
+        return
+    if json_file is not None:
+        _write(json_file, document)
+    title = f"rmqlite {__version__}, {flush}, {cpu_count()} CPUs, scale {scale:g}"
+    print_table(("SCENARIO", "CASE", "FIGURES"), table_rows(figures), title=title)
+
+
+def _document(figures: list[Figure], *, flush: str, scale: float) -> str:
+    tree: dict[str, Any] = {
+        "version": __version__,
+        "flush_disk_type": flush,
+        "scale": scale,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpus": cpu_count(),
+        "figures": [dataclasses.asdict(each) for each in figures],
+    }
+    return json.dumps(tree, indent=2) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise StoreUnavailable("write", str(path), error.strerror or str(error)) from error

@@ -1,0 +1,211 @@
+"""rmqlite consume: read a topic as a member of a group, or look at it without leaving a trace.
+
+Consuming is a push consumer whose listener prints; what it prints is committed.  Peeking
+pulls by queue offset, commits nothing, joins no group, and ends where the topic ended when
+it began.
+"""
+
+from __future__ import annotations
+
+import enum
+import heapq
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.terminal import body_text, print_json_line, printable, time_text
+from rmqlite.message import StoredMessage
+from rmqlite.requests import QueueRange
+
+if TYPE_CHECKING:
+    from rmqlite.client import ConsumeResult, PullConsumer
+
+PEEK_GROUP: Final = "rmqlite-peek"
+NEWEST_SHOWN: Final = 10
+BODY_CHARS_SHOWN: Final = 2_000
+
+
+class Start(enum.StrEnum):
+    """Where to begin in a queue."""
+
+    FIRST = "first"
+    LAST = "last"
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    group: Annotated[
+        str | None, typer.Option("--group", "-g", help="The consumer group; not for --peek.")
+    ] = None,
+    expression: Annotated[
+        str, typer.Option("--expression", "-x", help='Tags to take: "*" or "TagA || TagB".')
+    ] = "*",
+    count: Annotated[
+        int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
+    ] = None,
+    start: Annotated[
+        Start,
+        typer.Option(
+            "--from", help="Where a group begins that has never read a queue; where to peek."
+        ),
+    ] = Start.FIRST,
+    fail_with: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="REASON",
+            help="Fail every message with this reason; repeated: one after the other, by delivery.",
+        ),
+    ] = None,
+    retry_level: Annotated[
+        int,
+        typer.Option(
+            help="With --fail-with: the retry's delay level; 0 is the broker's choice, "
+            "-1 a dead letter at once."
+        ),
+    ] = 0,
+    peek: Annotated[
+        bool, typer.Option("--peek", help="Look at what is there; commit nothing, and end.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
+    show = print_json_line if as_json else print_message
+    if peek:
+        if group or fail_with:
+            raise typer.BadParameter("--peek joins no group and fails nothing")
+        _peek(endpoint, topic, expression, start, count, show)
+        return
+    if not group:
+        raise typer.BadParameter("--group is missing (or --peek, to look without a group)")
+    _consume(
+        endpoint, group, topic, expression, start, Session(count, fail_with, retry_level, show)
+    )
+
+
+class Session:
+    """The listener: shows each message, and knows when it has been enough."""
+
+    def __init__(
+        self,
+        count: int | None,
+        reasons: Sequence[str] | None,
+        retry_level: int,
+        show: Callable[[StoredMessage], None],
+    ) -> None:
+        self.ended = threading.Event()
+        self.failure: OSError | None = None
+        self._left = count
+        self._reasons = reasons or ()
+        self._retry_level = retry_level
+        self._show = show
+
+    def __call__(self, message: StoredMessage) -> ConsumeResult:
+        from rmqlite.client import CONSUME_SUCCESS, reconsume_later
+
+        try:
+            self._show(message)
+        except OSError as error:
+            # Nobody reads our output any more: the message goes back, and we end.
+            self.failure = error
+            self.ended.set()
+            raise
+        if self._left is not None:
+            self._left -= 1
+            if self._left == 0:
+                self.ended.set()
+        if not self._reasons:
+            return CONSUME_SUCCESS
+        reason = self._reasons[message.reconsume_times % len(self._reasons)]
+        return reconsume_later(delay_level=self._retry_level, reason=reason)
+
+
+def _consume(
+    endpoint: str, group: str, topic: str, expression: str, start: Start, session: Session
+) -> None:
+    from rmqlite.client import PushConsumer
+
+    # Ending by SIGTERM is as orderly as by Ctrl-C: what was printed is committed.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    consumer = PushConsumer(endpoint, group, consume_threads=1)
+    consumer.subscribe(topic, expression)
+    consumer.listen(session)
+    consumer.start()
+    try:
+        session.ended.wait()
+    finally:
+        consumer.close()
+    if session.failure:
+        raise session.failure
+
+
+def _peek(
+    endpoint: str,
+    topic: str,
+    expression: str,
+    start: Start,
+    count: int | None,
+    show: Callable[[StoredMessage], None],
+) -> None:
+    from rmqlite.client import AdminClient, PullConsumer
+
+    with AdminClient(endpoint) as admin:
+        ranges = admin.ranges(topic)
+    newest = count or NEWEST_SHOWN
+    with PullConsumer(endpoint, PEEK_GROUP) as consumer:
+        queues = []
+        for each in ranges:
+            first = each.min_offset
+            if start is Start.LAST:
+                first = max(first, each.max_offset - newest)
+            queues.append(_messages(consumer, each, first, expression))
+        in_order = heapq.merge(*queues, key=lambda message: message.store_timestamp_ms)
+        for number, message in enumerate(in_order, 1):
+            show(message)
+            if number == count and start is Start.FIRST:
+                return
+
+
+def _messages(
+    consumer: PullConsumer, held: QueueRange, first: int, expression: str
+) -> Iterator[StoredMessage]:
+    """The messages of a queue from an offset to where it ended when it was asked."""
+    at = first
+    while at < held.max_offset:
+        pulled = consumer.pull(held.queue, at, expression=expression)
+        for message in pulled.messages:
+            if message.queue_offset >= held.max_offset:
+                return
+            yield message
+        if pulled.next_offset <= at:
+            return
+        at = pulled.next_offset
+
+
+def print_message(message: StoredMessage) -> None:
+    """Two lines: where from and what about, then the body; nothing in it reaches the terminal
+    uninterpreted."""
+    about = [
+        time_text(message.store_timestamp_ms),
+        f"{message.topic}/{message.queue_id}@{message.queue_offset}",
+        message.message_id,
+    ]
+    about += [f"tags={message.tags}"] * bool(message.tags)
+    about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
+    about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+    sys.stdout.write(printable("  ".join(about)) + "\n")
+    sys.stdout.write(f"    {shown_body(message.body)}\n")
+    sys.stdout.flush()
+
+
+def shown_body(body: bytes) -> str:
+    """A body as a terminal may see it: escaped text or hex, and not all of a very long one."""
+    encoding, text = body_text(body)
+    cut = printable(text[:BODY_CHARS_SHOWN])
+    more = f" … ({len(body):,} bytes)" if len(text) > BODY_CHARS_SHOWN else ""
+    return f"{'hex ' if encoding == 'hex' else ''}{cut}{more}"

@@ -1,0 +1,79 @@
+"""The command `rmqlite`: its nouns, and how it ends.
+
+Exit codes: 0 done, 1 refused (asking again will not help), 2 the command line is wrong,
+3 the broker is unavailable (asking again may help), 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from rmqlite import __version__
+from rmqlite.cli import broker, consume, group, send, status, topic
+from rmqlite.cli.bench import command as bench
+from rmqlite.cli.terminal import error_line
+from rmqlite.errors import RmqliteError, Unavailable
+
+REFUSED = 1
+UNAVAILABLE = 3
+INTERRUPTED = 130
+
+
+class CommandLine(TyperGroup):
+    """Turns an error of ours into one line and an exit code, for every command below it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RmqliteError as error:
+            sys.stderr.write(error_line(error) + "\n")
+            code = UNAVAILABLE if isinstance(error, Unavailable) else REFUSED
+            raise typer.Exit(code) from error
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+
+
+app = typer.Typer(
+    name="rmqlite",
+    cls=CommandLine,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        sys.stdout.write(f"rmqlite {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """A RocketMQ 4.x compatible delay, retry and dead-letter broker, and its tools."""
+
+
+app.command("broker")(broker.broker)
+app.command("send")(send.send)
+app.command("consume")(consume.consume)
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.command("status")(status.status)
+app.command("bench")(bench.bench)
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app()

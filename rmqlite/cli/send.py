@@ -1,0 +1,185 @@
+"""rmqlite send: one message, the same one many times, or a file with one a line.
+
+Messages go out in batches, all or none each, so that a big file is quick and is never
+held in memory; what was sent before a failure is said.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.terminal import note, print_json_array, print_table, progress_console, time_text
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import RmqliteError
+from rmqlite.message import Message
+from rmqlite.requests import SendResult
+
+if TYPE_CHECKING:
+    from rmqlite.client import Producer
+
+BATCH_MESSAGES_MAX: Final = 500
+BATCH_BYTES_MAX: Final = 1024 * 1024
+LISTED_MAX: Final = 20
+"""Up to so many results are listed one by one; more are summed up."""
+
+
+def send(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="The body; - reads standard input.")
+    ] = None,
+    tags: Annotated[str, typer.Option(help="The tag, for consumers to choose by.")] = "",
+    keys: Annotated[str, typer.Option(help="Keys to find it by, separated by blanks.")] = "",
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; can be repeated."),
+    ] = None,
+    delay_level: Annotated[
+        int, typer.Option(help="The broker's delay level; 0 delivers at once.")
+    ] = 0,
+    delay: Annotated[
+        str | None, typer.Option(help="The level that is exactly this long, such as 10m.")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Send the body so many times.")] = 1,
+    producer_group: Annotated[str, typer.Option(help="Who sends.")] = "rmqlite-cli",
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages to TOPIC; the answer comes when the broker has them on disk."""
+    if (body is None) == (file is None):
+        raise typer.BadParameter("give either a BODY (or - for standard input) or --file")
+    if file is not None and count != 1:
+        raise typer.BadParameter("--count repeats a BODY; it cannot be used with --file")
+    template = Message(
+        topic,
+        b"",
+        tags=tags,
+        keys=keys,
+        properties=dict([_pair(text) for text in properties or ()]),
+        delay_level=delay_level,
+        delay=delay,
+    )
+    from rmqlite.client import Producer
+
+    with ExitStack() as stack:
+        if file is not None:
+            bodies: Iterable[bytes] = stack.enter_context(_lines(file))
+        else:
+            bodies = itertools.repeat(_body(body or ""), count)
+        producer = stack.enter_context(
+            # Batches are made here; the producer must not split them again.
+            Producer(
+                endpoint,
+                producer_group,
+                batch_messages_max=BATCH_MESSAGES_MAX,
+                batch_bytes_max=4 * BATCH_BYTES_MAX,
+            )
+        )
+        total = None if file is not None else count
+        results = _sent(producer, template, bodies, total, is_shown=not as_json)
+        if as_json:
+            print_json_array(results)
+        else:
+            _print_results(topic, results)
+
+
+@contextmanager
+def _lines(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a file as bodies, without their ends."""
+    try:
+        opened = path.open("rb")
+    except OSError as error:
+        raise typer.BadParameter(f"cannot read {path}: {error.strerror}") from error
+    with opened:
+        stripped = (line.rstrip(b"\r\n") for line in opened)
+        yield (line for line in stripped if line)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not key or not equals or not value:
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--property")
+    return key, value
+
+
+def _body(text: str) -> bytes:
+    # surrogateescape: bytes of the command line that are no UTF-8 are sent as they were.
+    return sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
+
+
+def _sent(
+    producer: Producer,
+    template: Message,
+    bodies: Iterable[bytes],
+    total: int | None,
+    *,
+    is_shown: bool,
+) -> Iterator[SendResult]:
+    """Send batch by batch and give the results as they come."""
+    console = progress_console()
+    sent = 0
+    columns = (TextColumn("sent"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    is_hidden = not is_shown or not console.is_terminal or (total or LISTED_MAX) < LISTED_MAX
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as progress:
+        task = progress.add_task("", total=total)
+        try:
+            for batch in batches(bodies):
+                messages = [replace(template, body=each) for each in batch]
+                results = producer.send_batch(messages)
+                sent += len(messages)
+                progress.update(task, completed=sent)
+                yield from results
+        except RmqliteError:
+            if sent:
+                note(f"{sent:,} messages were sent before this:")
+            raise
+
+
+def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Groups that stay below the limits of a batch; a body larger than that goes alone."""
+    batch: list[bytes] = []
+    batch_bytes = 0
+    for body in bodies:
+        if batch and (
+            len(batch) == BATCH_MESSAGES_MAX or batch_bytes + len(body) > BATCH_BYTES_MAX
+        ):
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(body)
+        batch_bytes += len(body)
+    if batch:
+        yield batch
+
+
+def _print_results(topic: str, results: Iterator[SendResult]) -> None:
+    began_s = elapsed_s()
+    listed = list(itertools.islice(results, LISTED_MAX + 1))
+    if len(listed) <= LISTED_MAX:
+        is_delayed = any([each.deliver_at_ms for each in listed])
+        columns = ("MESSAGE ID", "QUEUE", "OFFSET") + (("DELIVERED AT",) if is_delayed else ())
+        print_table(columns, [_row(each, is_delayed=is_delayed) for each in listed])
+        return
+    sent = len(listed) + sum([1 for _ in results])
+    took_s = max(elapsed_s() - began_s, 1e-3)
+    sys.stdout.write(
+        f"sent {sent:,} messages to {topic} in {took_s:.1f} s ({sent / took_s:,.0f}/s)\n"
+    )
+
+
+def _row(result: SendResult, *, is_delayed: bool) -> tuple[object, ...]:
+    row = (result.message_id, result.queue_id, result.queue_offset)
+    return (*row, time_text(result.deliver_at_ms)) if is_delayed else row

@@ -1,0 +1,147 @@
+"""How things look: tables for people, JSON for programs, one line for an error.
+
+Whatever came from a message, a client or a file is printed escaped: a terminal never
+interprets a byte that somebody else chose.  A table is as wide as its content, so that an
+id is never wrapped or cut, and without colours and lines it is the same when piped.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rmqlite.clock import local_text
+from rmqlite.errors import RmqliteError
+from rmqlite.message import StoredMessage
+
+_WIDTH_MAX: Final = 100_000
+"""Wider than any table: rich then gives every column the width of its content."""
+
+
+def printable(text: str) -> str:
+    """The text with control, format and other invisible characters written as \\x1b or \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else _escaped(c) for c in text])
+
+
+def _escaped(character: str) -> str:
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or (
+        f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
+    )
+
+
+def body_text(body: bytes) -> tuple[str, str]:
+    """How a body can be shown: ("utf-8", its text), or ("hex", its bytes in hex)."""
+    try:
+        return "utf-8", body.decode()
+    except UnicodeDecodeError:
+        return "hex", body.hex()
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A moment in local time; "-" for 0, which means never."""
+    return local_text(timestamp_ms) if timestamp_ms else "-"
+
+
+def to_tree(value: Any) -> Any:
+    """A value as JSON knows it; the field names are the dataclass's."""
+    if isinstance(value, StoredMessage):
+        return message_tree(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, (list, tuple)):
+        return [to_tree(each) for each in value]
+    return value
+
+
+def message_tree(message: StoredMessage) -> dict[str, Any]:
+    """A message's fields; body is text, or hex where body_encoding says so."""
+    tree = dataclasses.asdict(message)
+    tree["body_encoding"], tree["body"] = body_text(message.body)
+    tree["message_id"] = message.message_id
+    return tree
+
+
+def print_json(value: Any) -> None:
+    """One document, ASCII only: no byte of a message reaches the terminal as it is."""
+    sys.stdout.write(json.dumps(to_tree(value), indent=2) + "\n")
+
+
+def print_json_line(value: Any) -> None:
+    """One document on one line, at once, for a stream of them."""
+    sys.stdout.write(json.dumps(to_tree(value)) + "\n")
+    sys.stdout.flush()
+
+
+def print_json_array(values: Iterable[Any]) -> None:
+    """One document, a list, written while its items still come."""
+    separator = "["
+    for value in values:
+        sys.stdout.write(f"{separator}\n  {json.dumps(to_tree(value))}")
+        separator = ","
+    sys.stdout.write("[]\n" if separator == "[" else "\n]\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
+    """A table; a number is aligned to the right and grouped in thousands."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    listed = [list(row) for row in rows]
+    for index, name in enumerate(columns):
+        is_number = _is_numeric([row[index] for row in listed])
+        table.add_column(Text(name), justify="right" if is_number else "left", no_wrap=True)
+    for row in listed:
+        table.add_row(*[Text(cell_text(cell)) for cell in row])
+    console = out()
+    if title:
+        console.print(Text(printable(title), style="bold"))
+    console.print(table)
+
+
+def _is_numeric(cells: Sequence[object]) -> bool:
+    given = [cell for cell in cells if cell is not None]
+    return bool(given) and all([type(cell) in (int, float) for cell in given])
+
+
+def cell_text(cell: object) -> str:
+    """What a table shows for a value."""
+    if cell is None:
+        return "-"
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    if isinstance(cell, float):
+        return f"{cell:,.1f}"
+    return printable(str(cell))
+
+
+def out() -> Console:
+    """The standard output, for tables; colours only where a terminal is."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    console.width = _WIDTH_MAX
+    return console
+
+
+def progress_console() -> Console:
+    """The standard error, for progress, so that the output stays what was asked for."""
+    return Console(stderr=True, highlight=False)
+
+
+def note(sentence: str) -> None:
+    """Say something beside the output."""
+    sys.stderr.write(printable(sentence) + "\n")
+
+
+def error_line(error: RmqliteError) -> str:
+    """An error on one line: what is wrong, then the rule where the sentence lacks it."""
+    sentence = str(error)
+    rule = f" ({error.rule})" if error.rule and error.rule not in sentence else ""
+    return printable(f"error: {sentence}{rule}")
