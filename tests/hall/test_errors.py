@@ -1,0 +1,73 @@
+"""Every deliberate error: a stable code, a sentence from its fields, and a way back."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from rmqlite import errors
+from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable, by_code, restore
+
+CLASSES = sorted(by_code().values(), key=lambda cls: cls.code)
+
+
+def test_every_class_has_a_code_of_its_own() -> None:
+    """by_code() would silently drop one of two classes with the same code."""
+    classes = {
+        value
+        for value in vars(errors).values()
+        if inspect.isclass(value) and issubclass(value, RmqliteError)
+    }
+    assert set(by_code().values()) == classes
+    assert all("code" in vars(cls) for cls in classes)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.code)
+def test_a_code_is_for_programs_and_says_whether_a_retry_can_help(
+    cls: type[RmqliteError],
+) -> None:
+    """Refused never works unchanged, Unavailable may; nothing stands between the two."""
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", cls.code)
+    assert cls.__doc__
+    if cls is not RmqliteError:
+        assert issubclass(cls, Refused) != issubclass(cls, Unavailable)
+        assert cls.can_retry is issubclass(cls, Unavailable)
+
+
+def test_an_error_says_field_value_and_rule() -> None:
+    """A caller can mend the request without reading our source."""
+    error = InvalidValue("queue_id", 9, "0 <= queue_id < 4")
+    assert str(error) == "queue_id='9' is not allowed: 0 <= queue_id < 4"
+    assert (error.field, error.value, error.rule) == ("queue_id", "9", "0 <= queue_id < 4")
+
+
+def test_a_long_value_is_shortened() -> None:
+    """A body of 4 MiB belongs neither in a log line nor in gRPC's metadata."""
+    error = InvalidValue("body", "x" * 10_000, "short")
+    assert len(error.value) == 120
+    assert error.value.endswith("…")
+    assert len(str(error)) < 200
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.code)
+def test_an_error_is_restored_as_it_was_raised(cls: type[RmqliteError]) -> None:
+    """A client catches the same class that the broker raised."""
+    error = restore(cls.code, "a sentence", field="f", value="v", rule="r")
+    assert type(error) is cls
+    assert str(error) == "a sentence"
+    assert (error.field, error.value, error.rule) == ("f", "v", "r")
+
+
+def test_an_unknown_code_becomes_the_root() -> None:
+    """A newer broker may know errors that an older client does not."""
+    error = restore("from-the-future", "a sentence", field="f", value="v", rule="r")
+    assert type(error) is RmqliteError
+    assert str(error) == "a sentence"
+
+
+def test_a_config_error_names_the_line_only_where_there_is_one() -> None:
+    """A value given in code has no line."""
+    assert str(errors.ConfigInvalid("a.conf", 7, "k", "v", "r")) == "a.conf:7: k='v': r"
+    assert str(errors.ConfigInvalid("a.conf", 0, "k", "v", "r")) == "a.conf: k='v': r"

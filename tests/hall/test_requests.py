@@ -1,0 +1,22 @@
+"""What requests and answers say about themselves."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.requests import Queue, QueueProgress, SendBackResult
+
+
+@pytest.mark.parametrize(
+    ("committed_offset", "lag"), [(None, 90), (0, 90), (10, 90), (60, 40), (100, 0), (120, 0)]
+)
+def test_lag_counts_what_is_there_and_not_done(committed_offset: int | None, lag: int) -> None:
+    """What retention deleted cannot be read any more; a position past the end is no lag."""
+    progress = QueueProgress(Queue("orders", 0), 10, 100, committed_offset, "")
+    assert progress.lag == lag
+
+
+def test_a_dead_letter_is_never_due() -> None:
+    """deliver_at_ms 0 is how the wire says it."""
+    assert SendBackResult("%DLQ%g", 17, 0, 0).is_dead
+    assert not SendBackResult("%RETRY%g", 1, 3, 1_700_000_000_000).is_dead
