@@ -31,10 +31,11 @@ def ensure(extras: str = "") -> Path:
         )
     python = VENV / "bin" / "python"
     wanted_extras = {extra for extra in extras.split(",") if extra}
-    installed = _installed_extras() if _works(python) else None
+    works = _works(python)
+    installed = _installed_extras() if works else None
     if installed is not None and wanted_extras <= installed:
         return python
-    if not _works(python):
+    if not works:
         _make_venv()
     # All extras so far: a test run's tools survive the next example.
     _install(python, sorted(wanted_extras | (installed or set())))

@@ -1,0 +1,210 @@
+"""Who may import whom: the table of design.md §2, walked over the source."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "rmqlite"
+HALL = frozenset({"errors", "message", "names", "levels", "config", "clock", "requests"})
+ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
+
+MAY_IMPORT = {
+    "hall": {"hall"},
+    "store": {"store", "hall"},
+    "broker": {"broker", "hall", "store"},
+    "wire": {"wire", "hall"},
+    "server": {"server", "hall", "store", "broker", "wire"},
+    "client": {"client", "hall", "wire"},
+    "cli": {"cli", "hall", "store", "client", "server", "spark"},
+    "spark": {"spark", "hall", "store", "client"},
+}
+ONLY_THESE_OF = {
+    ("cli", "store"): {"rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"},
+    ("spark", "store"): {"rmqlite.store.reader"},
+}
+INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "spark")}
+ALONE = {
+    "os": {"rmqlite.store.files"},
+    "mmap": {"rmqlite.store.files"},
+    "fcntl": {"rmqlite.store.files"},
+    "time": {"rmqlite.clock"},
+    "datetime": {"rmqlite.clock"},
+    "pydantic": {"rmqlite.config"},
+    "google": {"rmqlite.wire"},
+    "grpc": {"rmqlite.server", "rmqlite.client"},
+    "asyncio": {"rmqlite.server"},
+    "prometheus_client": {"rmqlite.server"},
+    "typer": {"rmqlite.cli"},
+    "click": {"rmqlite.cli"},
+    "rich": {"rmqlite.cli"},
+    "pyspark": {"rmqlite.spark"},
+    "pyarrow": {"rmqlite.spark"},
+}
+"""Outside module -> the room, or the one module, that may import it."""
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str
+    imported: str
+    line: int
+    in_function: bool
+
+    def __str__(self) -> str:
+        return f"{self.importer}:{self.line} imports {self.imported}"
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def room(module: str) -> str:
+    """The room that a module of ours stands in; "" for the package and its __main__."""
+    part = [*module.split("."), ""][1]
+    if part in HALL:
+        return "hall"
+    return part if part in ROOMS else ""
+
+
+def names_imported(node: ast.AST, importer: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = node.module or ""
+    if node.level:
+        is_package = MODULES[importer].name == "__init__.py"
+        parents = importer.split(".")
+        above = parents[: len(parents) - node.level + is_package]
+        base = ".".join([*above, *([base] if base else [])])
+    # "from rmqlite.store import reader" imports a module, "from … import a_name" its module.
+    return [f"{base}.{a.name}" if f"{base}.{a.name}" in MODULES else base for a in node.names]
+
+
+def imports_of(module: str, path: Path) -> Iterator[Import]:
+    def walk(node: ast.AST, in_function: bool) -> Iterator[Import]:
+        for name in names_imported(node, module):
+            yield Import(module, name, getattr(node, "lineno", 0), in_function)
+        inside = in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, inside)
+
+    yield from walk(ast.parse(path.read_text("utf-8")), in_function=False)
+
+
+IMPORTS = [each for name, path in MODULES.items() for each in imports_of(name, path)]
+OURS = [each for each in IMPORTS if each.imported.split(".")[0] == "rmqlite"]
+
+
+def is_within(module: str, place: str) -> bool:
+    return module == place or module.startswith(place + ".")
+
+
+def test_every_module_stands_in_a_room() -> None:
+    """A new room is a new line in design.md and in the table above."""
+    homeless = [name for name in MODULES if not room(name)]
+    assert set(homeless) <= {"rmqlite", "rmqlite.__main__"}
+
+
+@pytest.mark.parametrize("importing", sorted(MAY_IMPORT))
+def test_a_room_imports_only_what_stands_below_it(importing: str) -> None:
+    """A rule that can be broken silently is no rule."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if room(each.importer) == importing
+        and each.imported != "rmqlite"
+        and room(each.imported) not in MAY_IMPORT[importing]
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("importing", "imported"), sorted(ONLY_THESE_OF))
+def test_a_reader_of_the_store_uses_only_its_reading_side(importing: str, imported: str) -> None:
+    """The command line and Spark look at a store that a broker may be writing."""
+    allowed = ONLY_THESE_OF[importing, imported]
+    wrong = [
+        str(each)
+        for each in OURS
+        if (room(each.importer), room(each.imported)) == (importing, imported)
+        and each.imported not in allowed
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_command_line_loads_a_room_above_only_when_a_command_needs_it() -> None:
+    """rmqlite send must not load the server, nor anything Spark."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if (room(each.importer), room(each.imported)) in INSIDE_FUNCTIONS and not each.in_function
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("outside", sorted(ALONE))
+def test_an_outside_module_is_used_in_one_place(outside: str) -> None:
+    """So a fake disk, a fake clock or another protocol replaces that one place."""
+    wrong = [
+        str(each)
+        for each in IMPORTS
+        if is_within(each.imported, outside)
+        and not any(is_within(each.importer, place) for place in ALONE[outside])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_generated_code_is_imported_only_inside_the_wire() -> None:
+    """Everybody else has plain values, so a protocol can be added without touching them."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if is_within(each.imported, "rmqlite.wire.pb") and room(each.importer) != "wire"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_package_itself_imports_nothing() -> None:
+    """A Spark executor that imports rmqlite must not get gRPC."""
+    assert [str(each) for each in IMPORTS if each.importer == "rmqlite"] == []
+
+
+def run_fresh(code: str) -> set[str]:
+    """The modules loaded by code in an interpreter of its own, beyond those of a bare one."""
+    script = f"import sys; before = set(sys.modules); {code}; print(*set(sys.modules) - before)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(done.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    """The same seen from outside."""
+    assert run_fresh("import rmqlite") == {"rmqlite"}
+
+
+@pytest.mark.parametrize("module", ["errors", "message", "names", "levels", "clock", "requests"])
+def test_a_word_of_the_hall_loads_neither_grpc_nor_protobuf_nor_pydantic(module: str) -> None:
+    """Only config is a pydantic model, and only the broker needs it."""
+    loaded = run_fresh(f"import rmqlite.{module}")
+    assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "rich"}
+
+
+def test_the_wire_does_not_load_grpc() -> None:
+    """It is a table of bytes; the transport is somebody else's."""
+    assert "grpc" not in run_fresh("import rmqlite.wire.rpcs, rmqlite.wire.status")
