@@ -1,0 +1,170 @@
+"""The pull consumer: reads a queue where it is told to, and remembers where it was.
+
+It has no thread and belongs to no membership: which of several pull consumers reads which
+queue is theirs to agree on.  Only commit() tells the broker how far the group is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import TracebackType
+from typing import Final
+
+import grpc
+
+from rmqlite.client.channel import Connection
+from rmqlite.client.tag_expression import EVERYTHING, parse_tags
+from rmqlite.errors import InvalidValue, QueueUnknown
+from rmqlite.names import check_group
+from rmqlite.requests import (
+    OffsetsCommit,
+    OffsetsQuery,
+    PullRequest,
+    PullResult,
+    PullStatus,
+    Queue,
+    QueueRange,
+    TimeQuery,
+)
+from rmqlite.wire import rpcs
+
+RETRIES: Final = 2
+"""Everything here may be asked twice."""
+
+
+class PullConsumer:
+    """Reads queues for a group.  Usable from several threads, each with queues of its own.
+
+    timeout_ms: of one method, besides the wait_ms of a pull.  Every method raises
+    RmqliteError; Unavailable when the broker did not answer in time, after RETRIES retries.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        *,
+        timeout_ms: int = 10_000,
+        channel: grpc.Channel | None = None,
+    ) -> None:
+        check_group(group)
+        self.group: Final = group
+        self._connection = Connection(endpoint, channel)
+        self._timeout_s = timeout_ms / 1000
+        self._positions: dict[Queue, int] = {}
+
+    def queues(self, topic: str) -> list[Queue]:
+        """A topic's queues, sorted.  Raises TopicUnknown."""
+        return sorted(each.queue for each in self._ranges(topic))
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int | None = None,
+        *,
+        max_messages: int = 32,
+        expression: str = EVERYTHING,
+        wait_ms: int = 0,
+    ) -> PullResult:
+        """Up to max_messages of one queue; none is an answer too.
+
+        queue_offset: None goes on at this consumer's own position and moves it to the
+        result's next_offset, also when the status is OFFSET_MOVED; the position starts at
+        the group's committed offset, else at the queue's beginning.  A given queue_offset
+        leaves the position where it is.  wait_ms: how long the broker waits for a first
+        message.  Raises TopicUnknown, QueueUnknown, GroupUnknown.
+        """
+        queue = Queue(topic, queue_id)
+        at = self.position(queue) if queue_offset is None else queue_offset
+        request = PullRequest(
+            self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms
+        )
+        result = self._ask(rpcs.PULL, request, wait_ms)
+        if queue_offset is None:
+            self._positions[queue] = result.next_offset
+        takes = parse_tags(expression).takes
+        messages = tuple(message for message in result.messages if takes(message))
+        if len(messages) == len(result.messages):
+            return result
+        status = result.status if messages else PullStatus.NO_MATCHED_MESSAGE
+        return replace(result, status=status, messages=messages)
+
+    def position(self, queue: Queue) -> int:
+        """The queue offset that the next pull without one starts at."""
+        at = self._positions.get(queue)
+        if at is None:
+            at = self.committed(queue)
+            self._positions[queue] = at = self._range(queue).min_offset if at is None else at
+        return at
+
+    def commit(self, queue: Queue | None = None, queue_offset: int | None = None) -> None:
+        """Remember at the broker how far the group is.
+
+        Without a queue: all positions of this consumer, so everything pulled counts as
+        done.  With a queue: its position, or queue_offset, the next one to read; a lower
+        one than before is taken.
+        """
+        if queue is None:
+            if queue_offset is not None:
+                raise InvalidValue("queue_offset", queue_offset, "give the queue as well")
+            offsets = dict(self._positions)
+        else:
+            offsets = {queue: self.position(queue) if queue_offset is None else queue_offset}
+        if offsets:
+            self._ask(rpcs.COMMIT_OFFSETS, OffsetsCommit(self.group, offsets))
+
+    def committed(self, queue: Queue) -> int | None:
+        """The group's committed offset; None before the first commit."""
+        return self._ask(rpcs.QUERY_OFFSETS, OffsetsQuery(self.group, (queue,))).get(queue)
+
+    def seek(self, queue: Queue, queue_offset: int) -> None:
+        """Go on there.  Local: nothing is committed, an offset outside is found by the pull."""
+        self._positions[queue] = queue_offset
+
+    def seek_to_time(self, queue: Queue, timestamp_ms: int) -> int:
+        """Go on at the first message stored at or after a time, at the end if there is none.
+
+        Returns that queue offset.  timestamp_ms is compared with store timestamps.
+        """
+        self._positions[queue] = self._ask(rpcs.SEARCH_OFFSET, TimeQuery(queue, timestamp_ms))
+        return self._positions[queue]
+
+    def seek_to_begin(self, queue: Queue) -> int:
+        """Go on at the oldest message; returns its queue offset."""
+        self._positions[queue] = self._range(queue).min_offset
+        return self._positions[queue]
+
+    def seek_to_end(self, queue: Queue) -> int:
+        """Go on at the next message to be stored; returns its queue offset."""
+        self._positions[queue] = self._range(queue).max_offset
+        return self._positions[queue]
+
+    def close(self) -> None:
+        """Disconnect.  Nothing is committed that was not committed before."""
+        self._connection.close()
+
+    def __enter__(self) -> PullConsumer:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _range(self, queue: Queue) -> QueueRange:
+        ranges = self._ranges(queue.topic)
+        for each in ranges:
+            if each.queue == queue:
+                return each
+        raise QueueUnknown(queue.topic, queue.queue_id, len(ranges))
+
+    def _ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        return self._ask(rpcs.GET_QUEUE_RANGES, topic)
+
+    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q, wait_ms: int = 0) -> rpcs.A:
+        timeout_s = self._timeout_s + wait_ms / 1000
+        return self._connection.call_repeatedly(rpc, value, timeout_s, retries=RETRIES)
