@@ -27,7 +27,7 @@ from orders.order import GROUP, TOPIC, read_orders
 from orders.view import View, print_dead_letters, print_levels
 from rmqlite.client import AdminClient, PullConsumer, StoredMessage
 from rmqlite.names import dlq_topic
-from rmqlite.requests import BrokerStatus, Queue
+from rmqlite.requests import BrokerStatus
 
 CONF: Final = Path(__file__).resolve().parents[2] / "conf" / "demo.conf"
 SECONDS_MAX: Final = 90.0
@@ -148,7 +148,7 @@ def dead_letters(endpoint: str) -> list[StoredMessage]:
     at, end = 0, 1
     with PullConsumer(endpoint, "order-audit") as consumer:
         while at < end:
-            pulled = consumer.pull(Queue(dlq_topic(GROUP), 0), at)
+            pulled = consumer.pull(dlq_topic(GROUP), 0, at)
             found += pulled.messages
             at, end = pulled.next_offset, pulled.max_offset
     return sorted(found, key=lambda message: message.keys)

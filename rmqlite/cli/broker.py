@@ -43,7 +43,6 @@ def broker(
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM, then drain and close it."""
     from rmqlite.config import BrokerConfig, load_config
-    from rmqlite.server.serve import serve
 
     settings = load_config(config) if config else BrokerConfig()
     given: dict[str, object] = {}
@@ -53,6 +52,9 @@ def broker(
         given["store_path"] = str(store)
     if given:
         settings = BrokerConfig.model_validate(settings.model_dump() | given)
+    # Only now: a wrong configuration is told without loading a server.
+    from rmqlite.server.serve import serve
+
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",

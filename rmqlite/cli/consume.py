@@ -130,6 +130,7 @@ def _consume(
 ) -> None:
     from rmqlite.client import PushConsumer
 
+    _begin(endpoint, group, topic, start)
     # Ending by SIGTERM is as orderly as by Ctrl-C: what was printed is committed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     consumer = PushConsumer(endpoint, group, consume_threads=1)
@@ -142,6 +143,17 @@ def _consume(
         consumer.close()
     if session.failure:
         raise session.failure
+
+
+def _begin(endpoint: str, group: str, topic: str, start: Start) -> None:
+    """Where the group has never been, put it at the first message or behind the last."""
+    from rmqlite.client import AdminClient, PullConsumer
+
+    with AdminClient(endpoint) as admin, PullConsumer(endpoint, group) as position:
+        for each in admin.ranges(topic):
+            if position.committed(each.queue) is None:
+                first = each.min_offset if start is Start.FIRST else each.max_offset
+                position.commit(each.queue, first)
 
 
 def _peek(
@@ -177,7 +189,8 @@ def _messages(
     """The messages of a queue from an offset to where it ended when it was asked."""
     at = first
     while at < held.max_offset:
-        pulled = consumer.pull(held.queue, at, expression=expression)
+        queue = held.queue
+        pulled = consumer.pull(queue.topic, queue.queue_id, at, expression=expression)
         for message in pulled.messages:
             if message.queue_offset >= held.max_offset:
                 return

@@ -79,7 +79,7 @@ def _print_progress(progress: tuple[QueueProgress, ...]) -> None:
             )
             for each in progress
         ],
-        title="\nprogress",
+        title="progress",
     )
 
 
@@ -97,7 +97,7 @@ def _print_members(status: GroupStatus) -> None:
             )
             for member in status.members
         ],
-        title="\nmembers",
+        title="members",
     )
 
 

@@ -34,7 +34,7 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
     print_table(
         ("LEVEL", "DELAY", "PENDING", "NEXT DUE", "DELIVERED", "P50 MS", "P99 MS", "MAX MS"),
         [_level_row(level, answer) for level in answer.levels],
-        title="\ndelay levels (lateness since the broker started)",
+        title="delay levels (lateness since the broker started)",
     )
 
 

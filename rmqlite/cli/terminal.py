@@ -101,6 +101,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         table.add_row(*[Text(cell_text(cell)) for cell in row])
     console = out()
     if title:
+        console.print()
         console.print(Text(printable(title), style="bold"))
     console.print(table)
 

@@ -66,7 +66,7 @@ def show_topic(
             )
             for each in ranges
         ],
-        title="\nqueues",
+        title="queues",
     )
 
 

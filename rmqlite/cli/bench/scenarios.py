@@ -219,7 +219,8 @@ def _drained(bench: Bench, broker: BrokerProcess, messages: int) -> float:
     first_ms = []
     with PullConsumer(broker.endpoint, "rmqlite-bench") as consumer:
         for each in ranges:
-            pulled = consumer.pull(each.queue, each.min_offset, max_messages=1)
+            queue = each.queue
+            pulled = consumer.pull(queue.topic, queue.queue_id, each.min_offset, max_messages=1)
             if pulled.status is PullStatus.FOUND:
                 first_ms.append(pulled.messages[0].store_timestamp_ms)
     last_ms = max([each.newest_timestamp_ms for each in ranges])

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmqlite import __version__
+from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
+from tests.cli.conftest import Run
+from tests.client.fake_broker import FakeBroker
+
+COMMANDS = (
+    *("broker", "send", "consume", "status", "bench"),
+    *("topic", "topic list", "topic show", "topic create", "group", "group list", "group show"),
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    """--help is the manual; it fits a terminal and needs no broker."""
+    result = run(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+
+
+def test_version(run: Run) -> None:
+    """For bug reports."""
+    assert run("--version").stdout == f"rmqlite {__version__}\n"
+
+
+def test_topics_are_listed_without_the_brokers_own(run: Run) -> None:
+    """SCHEDULE_TOPIC_XXXX is plumbing; --all shows it."""
+    shown = run("topic", "list").stdout
+    assert shown.splitlines()[0].split() == ["TOPIC", "READ", "WRITE", "PERM"]
+    assert shown.splitlines()[1].split() == ["orders", "4", "4", "read+write"]
+    assert "SCHEDULE" not in shown
+    assert "SCHEDULE_TOPIC_XXXX" in run("topic", "list", "--all").stdout
+
+
+def test_no_topics_is_said_beside_the_output(run: Run, broker: FakeBroker) -> None:
+    """A script that reads the output finds it empty."""
+    broker.answers["ListTopics"] = lambda _: ()
+    result = run("topic", "list")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "no topics yet\n")
+
+
+def test_a_topic_is_shown_with_its_queues(run: Run, broker: FakeBroker) -> None:
+    """Numbers line up at the right; nothing stored yet is a dash."""
+    broker.add_queues("orders", 2)
+    lines = run("topic", "show", "orders").stdout.splitlines()
+    assert lines[4].split() == ["QUEUE", "MIN", "MAX", "MESSAGES", "NEWEST"]
+    assert [line.split() for line in lines[5:]] == [[n, "0", "0", "0", "-"] for n in "01"]
+
+
+def test_a_topic_is_created_with_its_settings(run: Run, broker: FakeBroker) -> None:
+    """What was asked for is what the broker is asked for."""
+    result = run("topic", "create", "new", "--queues", "9", "--perm", "4", "--json")
+    assert json.loads(result.stdout) == {
+        "topic": "new",
+        "read_queues": 9,
+        "write_queues": 9,
+        "perm": 4,
+    }
+    assert broker.asked["CreateTopic"][0].perm == 4
+
+
+def test_a_group_is_shown_with_lag_and_members(run: Run) -> None:
+    """The three questions of an operator: how far, how much is left, and who."""
+    shown = run("group", "show", "workers").stdout
+    assert ["workers", "16", "1", "yes", "572"] in [line.split() for line in shown.splitlines()]
+    row = ["orders", "0", "1,234,000", "1,234,567", "567", "10.0.0.1@77"]
+    assert row in [line.split() for line in shown.splitlines()]
+    assert "A || B" in shown
+    assert max(len(line.rstrip()) for line in shown.splitlines()) <= 80
+
+
+def test_a_groups_json_has_the_lag_of_each_queue(run: Run) -> None:
+    """It is no field of the answer, but what most scripts want to know."""
+    tree = json.loads(run("group", "show", "workers", "--json").stdout)
+    assert [each["lag"] for each in tree["progress"]] == [567, 5]
+    assert tree["progress"][1]["committed_offset"] is None
+    assert tree["progress"][0]["queue"] == {"topic": "orders", "queue_id": 0}
+
+
+def test_groups_are_listed(run: Run) -> None:
+    """As a table and as JSON."""
+    assert run("group", "list").stdout.splitlines()[1].split() == ["workers", "16", "1", "yes"]
+    assert json.loads(run("group", "list", "--json").stdout)[0]["max_reconsume_times"] == 16
+
+
+def test_status_says_what_waits_and_how_late(run: Run) -> None:
+    """Pending and next due of each level, and its lateness; in 80 columns."""
+    lines = run("status").stdout.splitlines()
+    assert lines[1].split() == [
+        *("broker-a", "0.1.0", "1m", "40s", "1,000,000", "900", "17", "1", "5,000")
+    ]
+    assert lines[5].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
+    assert lines[6].split() == ["2", "5s", "0", "-", "0", "0", "0", "0"]
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert json.loads(run("status", "--json").stdout)["levels"][0]["pending"] == 99_100
+
+
+@pytest.mark.parametrize("command", ["topic list", "group list", "status", "group show workers"])
+def test_json_is_one_document_without_colours(run: Run, command: str) -> None:
+    """A script reads all of standard output as JSON."""
+    result = run(*command.split(), "--json")
+    json.loads(result.stdout)
+    assert "\x1b" not in result.stdout
+    assert result.stderr == ""
+
+
+def test_what_is_refused_ends_with_1(run: Run, broker: FakeBroker) -> None:
+    """Asking again will not help: sentence and rule on one line of standard error."""
+
+    def refuse(_: object) -> None:
+        raise TopicUnknown("nothing")
+
+    broker.answers["GetRoute"] = refuse
+    result = run("topic", "show", "nothing")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: no topic named 'nothing' (create the topic first")
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(GroupUnknown("g"), 1), (TopicExists("t"), 1), (Overloaded("maxParkedPolls", 1), 3)],
+)
+def test_the_exit_code_says_whether_to_ask_again(
+    run: Run, broker: FakeBroker, error: Exception, code: int
+) -> None:
+    """1: no; 3: later perhaps."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    broker.answers["GetBrokerStatus"] = fail
+    assert run("status").exit_code == code
+
+
+def test_a_broker_that_is_not_there_ends_with_3(run: Run, tmp_path: Path) -> None:
+    """The commonest mistake gets a plain sentence, not a stack."""
+    result = run("status", "--endpoint", f"unix:{tmp_path}/nobody")
+    assert result.exit_code == 3
+    assert result.stderr.startswith("error: no answer from the broker: ")
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "topic create",
+        "topic create t --queues 0",
+        "group show",
+        "nonsense",
+        "consume t",
+        "consume t --peek --group g",
+        "send t",
+        "send t body --file x",
+        "send t --file /no/such/file",
+        "send t body --property novalue",
+        "bench no-such-scenario",
+        "bench --flush MAYBE",
+        "broker --listen-port 70000",
+    ],
+)
+def test_a_wrong_command_line_ends_with_2(run: Run, command: str) -> None:
+    """Nothing was asked of the broker."""
+    result = run(*command.split())
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+
+
+def test_a_wrong_configuration_names_the_line(run: Run, tmp_path: Path) -> None:
+    """`rmqlite broker` refuses before it touches a store."""
+    conf = tmp_path / "broker.conf"
+    conf.write_text("listenPort=0\nmessageDelayLevl=1s\n")
+    result = run("broker", "--config", str(conf))
+    assert result.exit_code == 1
+    assert f"{conf}:2: messageDelayLevl" in result.stderr
+    assert "messageDelayLevel" in result.stderr

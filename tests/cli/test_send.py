@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
+from rmqlite.errors import Overloaded
+from rmqlite.requests import SendRequest
+from tests.cli.conftest import Run
+from tests.client.fake_broker import FakeBroker
+
+
+def test_a_message_is_sent_with_all_that_was_said(run: Run, broker: FakeBroker) -> None:
+    """Tags, keys, properties and level reach the broker as they were typed."""
+    options = "--tags A --keys k1 --property x=1 -p y=a=b --delay-level 3"
+    result = run("send", "orders", "hello", *options.split())
+    assert result.exit_code == 0
+    sent = broker.asked["Send"][0].messages[0]
+    assert (sent.body, sent.tags, sent.keys, sent.delay_level) == (b"hello", "A", ("k1",), 3)
+    assert sent.properties == {"x": "1", "y": "a=b"}
+    assert sent.message_id in result.stdout
+
+
+def test_a_delay_is_the_level_that_is_exactly_that_long(run: Run, broker: FakeBroker) -> None:
+    """And is refused, with the levels there are, where none is."""
+    assert run("send", "orders", "hello", "--delay", "10m").exit_code == 0
+    assert broker.asked["Send"][0].messages[0].delay_level == 14
+    result = run("send", "orders", "hello", "--delay", "11m")
+    assert result.exit_code == 1
+    assert "1s 5s 10s" in result.stderr
+
+
+def test_standard_input_is_sent_byte_for_byte(run: Run, broker: FakeBroker) -> None:
+    """A body need not be text."""
+    run("send", "orders", "-", stdin=b"\x00\xff\n")
+    assert broker.asked["Send"][0].messages[0].body == b"\x00\xff\n"
+
+
+def test_a_file_is_sent_a_line_a_message_in_batches(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    """In order; empty lines are no messages; the end of a line is no part of one."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes(b"".join([b"line %d\r\n\n" % n for n in range(BATCH_MESSAGES_MAX + 1)]))
+    result = run("send", "orders", "--file", str(file))
+    assert [len(each.messages) for each in broker.asked["Send"]] == [BATCH_MESSAGES_MAX, 1]
+    assert broker.asked["Send"][0].messages[1].body == b"line 1"
+    assert result.stdout.startswith(f"sent {BATCH_MESSAGES_MAX + 1} messages to orders in ")
+
+
+def test_a_count_repeats_the_body_under_ids_of_its_own(run: Run) -> None:
+    """Every one is a message; --json lists them all."""
+    results = json.loads(run("send", "orders", "again", "--count", "30", "--json").stdout)
+    assert len({each["message_id"] for each in results}) == 30
+    assert [each["queue_offset"] for each in results] == list(range(30))
+
+
+def test_what_was_sent_before_a_failure_is_said(run: Run, broker: FakeBroker) -> None:
+    """Whoever repeats the command must know that it would send some twice."""
+
+    def fail_second(request: SendRequest) -> object:
+        if len(broker.asked["Send"]) > 1:
+            raise Overloaded("maxSendMessages", 1)
+        return broker.plain("Send", request)
+
+    broker.answers["Send"] = fail_second
+    result = run("send", "orders", "x", "--count", str(BATCH_MESSAGES_MAX + 1))
+    assert result.exit_code == 3
+    assert f"{BATCH_MESSAGES_MAX} messages were sent before this" in result.stderr
+
+
+@given(st.lists(st.integers(0, 2 * BATCH_BYTES_MAX), max_size=30))
+def test_batches_keep_order_and_limits(sizes: list[int]) -> None:
+    """Nothing is lost, and only a body that is too large on its own goes over the limit."""
+    bodies = [bytes(size) for size in sizes]
+    made = list(batches(bodies))
+    assert [body for batch in made for body in batch] == bodies
+    assert all(len(b) == 1 or sum(map(len, b)) <= BATCH_BYTES_MAX for b in made)

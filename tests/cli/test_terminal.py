@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
+from rmqlite.cli.terminal import body_text, cell_text, error_line, printable
+from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain ünï 王", "plain ünï 王"),
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("two\nlines\tand\r", "two\\nlines\\tand\\r"),
+        ("\u202egnp.exe", "\\u202egnp.exe"),
+        ("\x9b31m", "\\x9b31m"),
+        ("\x7f\x00", "\\x7f\\x00"),
+        ("\udcff", "\\udcff"),
+    ],
+)
+def test_what_a_terminal_would_interpret_is_shown_escaped(text: str, shown: str) -> None:
+    """ESC, C1 controls, line breaks, bidi overrides and broken UTF-8 are somebody else's words."""
+    assert printable(text) == shown
+
+
+@given(st.text())
+def test_escaped_text_has_nothing_left_to_interpret(text: str) -> None:
+    """Whatever comes in, what goes out is printable and can be written to a terminal."""
+    assert printable(text).isprintable()
+    printable(text).encode()
+
+
+@given(st.binary())
+def test_any_body_can_be_shown(body: bytes) -> None:
+    """Text where it is text, hex where it is not, never an error."""
+    encoding, text = body_text(body)
+    assert (text.encode() if encoding == "utf-8" else bytes.fromhex(text)) == body
+    assert shown_body(body).isprintable()
+
+
+def test_a_huge_body_is_cut_and_says_so() -> None:
+    """Four megabytes on a terminal help nobody; --json has all of it."""
+    assert shown_body(b"x" * 4_000_000) == "x" * BODY_CHARS_SHOWN + " … (4,000,000 bytes)"
+
+
+def test_a_cell_shows_absence_and_groups_digits() -> None:
+    """A dash is not 0; a million is read at a glance."""
+    assert [cell_text(c) for c in (None, 0, 1_000_000, True, False, 2.345)] == [
+        *("-", "0", "1,000,000", "yes", "no", "2.3")
+    ]
+
+
+def test_an_error_is_one_line_with_its_rule_once() -> None:
+    """The rule is added only where the sentence does not say it already."""
+    rule = "create the topic first, or set autoCreateTopicEnable=true"
+    assert error_line(TopicUnknown("orders")) == f"error: no topic named 'orders' ({rule})"
+    assert error_line(InvalidValue("tags", "\x01", "no 0x01")).count("no 0x01") == 1
+    assert "\n" not in error_line(BrokerUnreachable("down\nand out"))
