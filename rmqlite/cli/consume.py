@@ -132,7 +132,7 @@ def _consume(
 
     _begin(endpoint, group, topic, start)
     # Ending by SIGTERM is as orderly as by Ctrl-C: what was printed is committed.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     consumer = PushConsumer(endpoint, group, consume_threads=1)
     consumer.subscribe(topic, expression)
     consumer.listen(session)
@@ -141,6 +141,7 @@ def _consume(
         session.ended.wait()
     finally:
         consumer.close()
+        signal.signal(signal.SIGTERM, before)
     if session.failure:
         raise session.failure
 

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_demo_accounts_for_every_order() -> None:
+    """README's one command does what it says: its own check decides the exit code."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "orders.demo"],
+        env={"PYTHONPATH": str(ROOT / "examples"), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "every order is accounted for exactly once" in ran.stdout
+    assert "\x1b" not in ran.stdout
