@@ -6,11 +6,11 @@ held in memory; what was sent before a failure is said.
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -73,28 +73,34 @@ def send(
         delay_level=delay_level,
         delay=delay,
     )
+    total = None if file else count
+    with _lines(file) if file else nullcontext(repeat(_body(body or ""), count)) as bodies:
+        _send_all(endpoint, producer_group, template, bodies, total=total, as_json=as_json)
+
+
+def _send_all(
+    endpoint: str,
+    producer_group: str,
+    template: Message,
+    bodies: Iterable[bytes],
+    *,
+    total: int | None,
+    as_json: bool,
+) -> None:
     from rmqlite.client import Producer
 
-    with ExitStack() as stack:
-        if file is not None:
-            bodies: Iterable[bytes] = stack.enter_context(_lines(file))
-        else:
-            bodies = itertools.repeat(_body(body or ""), count)
-        producer = stack.enter_context(
-            # Batches are made here; the producer must not split them again.
-            Producer(
-                endpoint,
-                producer_group,
-                batch_messages_max=BATCH_MESSAGES_MAX,
-                batch_bytes_max=4 * BATCH_BYTES_MAX,
-            )
-        )
-        total = None if file is not None else count
-        results = _sent(producer, template, bodies, total, is_shown=not as_json)
+    with Producer(
+        endpoint,
+        producer_group,
+        # Batches are made here; the producer must not split them again.
+        batch_messages_max=BATCH_MESSAGES_MAX,
+        batch_bytes_max=4 * BATCH_BYTES_MAX,
+    ) as producer:
+        results = _sent(producer, template, bodies, total, not as_json)
         if as_json:
             print_json_array(results)
         else:
-            _print_results(topic, results)
+            _print_results(template.topic, results)
 
 
 @contextmanager
@@ -126,7 +132,6 @@ def _sent(
     template: Message,
     bodies: Iterable[bytes],
     total: int | None,
-    *,
     is_shown: bool,
 ) -> Iterator[SendResult]:
     """Send batch by batch and give the results as they come."""
@@ -167,7 +172,7 @@ def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def _print_results(topic: str, results: Iterator[SendResult]) -> None:
     began_s = elapsed_s()
-    listed = list(itertools.islice(results, LISTED_MAX + 1))
+    listed = list(islice(results, LISTED_MAX + 1))
     if len(listed) <= LISTED_MAX:
         is_delayed = any([each.deliver_at_ms for each in listed])
         columns = ("MESSAGE ID", "QUEUE", "OFFSET") + (("DELIVERED AT",) if is_delayed else ())

@@ -1,3 +1,5 @@
+"""A fake broker that answers everything, and a way to run the command line against it."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,3 +1,5 @@
+"""Figures: ranks, units and rows; what is measured is a journey's matter."""
+
 from __future__ import annotations
 
 from hypothesis import given

@@ -1,3 +1,5 @@
+"""Every command: help, tables, JSON, the error line and the exit code."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Consuming commits what it printed; peeking leaves no trace; no body harms a terminal."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""Sending: what was typed arrives, in batches, and failures say how far it went."""
+
 from __future__ import annotations
 
 import json

@@ -1,3 +1,5 @@
+"""What is shown can be read and never interpreted."""
+
 from __future__ import annotations
 
 import pytest

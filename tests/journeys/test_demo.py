@@ -1,3 +1,5 @@
+"""The demo of README's one command, run as it is."""
+
 from __future__ import annotations
 
 import subprocess
