@@ -64,6 +64,11 @@ def local_text(timestamp_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) + f".{millis:03d}"
 
 
+def local_hour(timestamp_ms: int) -> int:
+    """The local hour, 0 to 23."""
+    return time.localtime(timestamp_ms // 1000).tm_hour
+
+
 def month_start_ms(timestamp_ms: int) -> int:
     """The start of the local month that this moment lies in (for RocketMQ's unique ids)."""
     local = time.localtime(timestamp_ms // 1000)

@@ -162,7 +162,7 @@ class CommitLog:
                     self.end = position if to_end else self.end
                     continue
             if not to_end:
-                raise self._damage(position, "a record")
+                raise self.damage(position, "a record")
             self._check_nothing_follows(self.end)
             return
 
@@ -183,13 +183,25 @@ class CommitLog:
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()
 
-    def newest_paths(self) -> list[Path]:
-        """The last file, if there is one."""
-        return [self._segments.path_at(start) for start in self._segments.starts[-1:]]
+    def paths_between(self, begin: int, end: int) -> list[Path]:
+        """The files that hold the bytes begin <= n < end, or the last one's end."""
+        return [
+            self._segments.path_at(start)
+            for start in self._segments.starts
+            if start <= end and start + self.segment_bytes >= begin
+        ]
 
     def drop_before(self, physical_offset: int) -> list[Path]:
         """Remove files that end at or before there; see Segments.drop_before."""
         return self._segments.drop_before(physical_offset)
+
+    def damage(self, physical_offset: int, expected: str) -> StoreDamaged:
+        """The error for bytes that are not what they should be, with what they are."""
+        path = self._segments.path_at(physical_offset)
+        found = self._segments.read(physical_offset, 16).hex(" ", 4) or "nothing"
+        return StoreDamaged(
+            str(path), physical_offset % self.segment_bytes, expected, f"the bytes {found}"
+        )
 
     def path_at(self, physical_offset: int) -> Path:
         return self._segments.path_at(physical_offset)
@@ -229,7 +241,7 @@ class CommitLog:
             while at >= 0:
                 offset = start + at - 4
                 if offset > position and self._is_sound_record(offset):
-                    raise self._damage(position, f"a record, as there is one at {offset}")
+                    raise self.damage(position, f"a record, as there is one at {offset}")
                 at = data.find(record.MAGIC_BYTES, at + 1)
             carried, carried_at = data[-3:], start + len(data) - 3
 
@@ -249,11 +261,4 @@ class CommitLog:
 
     def _check_body(self, head: Head, data: bytes, physical_offset: int) -> None:
         if not record.has_sound_body(head, data):
-            raise self._damage(physical_offset, f"a body with CRC {head.body_crc:#010x}")
-
-    def _damage(self, physical_offset: int, expected: str) -> StoreDamaged:
-        path = self._segments.path_at(physical_offset)
-        found = self._segments.read(physical_offset, 16).hex(" ", 4) or "nothing"
-        return StoreDamaged(
-            str(path), physical_offset % self.segment_bytes, expected, f"the bytes {found}"
-        )
+            raise self.damage(physical_offset, f"a body with CRC {head.body_crc:#010x}")

@@ -20,15 +20,19 @@ from rmqlite.errors import InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
-from rmqlite.store.commit_log import CommitLog, Written
-from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.commit_log import CommitLog, Walked, Written
+from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.files import Files, Lock
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import NewRecord
+from rmqlite.store.record import NewRecord, has_sound_body, read_head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE, progress_tree, recover
 
 LEVELS_TABLE: Final = "delayLevels.json"
+READ_BYTES_MAX: Final = 4 << 20
+"""How much of the log one read takes at most, unless one record is larger."""
+READ_GAP_BYTES_MAX: Final = 16 << 10
+"""Records at most this far apart are read at once, with what lies between."""
 _CHECKPOINT = struct.Struct(">qqq4072x")
 
 
@@ -84,7 +88,7 @@ class MessageStore:
             )
             self.recovered = recover(files, self._root, self._log, self._dispatch)
             """How many records the recovery walk dispatched."""
-            clock.not_before(self._log.newest_timestamp_ms + 1)
+            clock.not_before(max(self._log.newest_timestamp_ms + 1, self.levels.in_force_from_ms))
             if files.read_all(self._root / "abort") is None:
                 files.replace(self._root / "abort", b"")
             self.durable_end = self._log.end
@@ -124,7 +128,8 @@ class MessageStore:
 
     def begin_persist(self, more: Mapping[str, tables.Tree]) -> PersistJob:
         """A job that makes queues and tables durable; more: other tables, by file name."""
-        paths = self._log.take_unsynced()
+        # The log's files again, not only its unsynced ones: a sync of those may be under way.
+        paths = self._log.paths_between(self.persisted_end, self._log.end)
         for queue in self._dispatch.queues.values():
             paths += queue.take_unsynced()
         trees = {
@@ -208,6 +213,29 @@ class MessageStore:
         """The message that begins there; size is a guess.  Raises MessageNotFound."""
         return self._log.read_message(physical_offset, size)
 
+    def read_records(self, entries: Sequence[Entry]) -> list[Walked | None]:
+        """The records behind queue entries, None for one that is gone.
+
+        Neighbours in the log are read at once.  Raises StoreDamaged for a body whose CRC
+        does not fit.
+        """
+        found: list[Walked | None] = []
+        data, base, upto = b"", 0, 0
+        for index, entry in enumerate(entries):
+            offset, size = entry.physical_offset, entry.size
+            if not base <= offset or offset + size > upto:
+                upto = _end_of_neighbours(entries, index)
+                base = offset
+                data = self._log.read(base, upto - base)
+            head = read_head(data, offset - base)
+            if head is None or head.physical_offset != offset:
+                found.append(None)
+                continue
+            if not has_sound_body(head, data):
+                raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
+            found.append(Walked(head, data))
+        return found
+
     def store_timestamp_ms(self, physical_offset: int) -> int | None:
         """When the record that begins there was stored; None if there is none."""
         found = self._log.read_head(physical_offset, 512)
@@ -253,3 +281,14 @@ class MessageStore:
         except (InvalidValue, KeyError, TypeError, ValueError) as error:
             path = self._root / "config" / LEVELS_TABLE
             raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
+
+
+def _end_of_neighbours(entries: Sequence[Entry], index: int) -> int:
+    """Where the records end that one read takes, beginning with entries[index]."""
+    first = entries[index].physical_offset
+    end = first + entries[index].size
+    for offset, size, _ in entries[index + 1 :]:
+        if not end <= offset <= end + READ_GAP_BYTES_MAX or offset + size - first > READ_BYTES_MAX:
+            break
+        end = offset + size
+    return end

@@ -62,7 +62,7 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
         queue.drop_before(log.min_offset)
         queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
-    for path in log.newest_paths():
+    for path in log.paths_between(log.end, log.end):
         files.sync(path)
     return count
 

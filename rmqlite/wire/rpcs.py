@@ -51,11 +51,10 @@ def _reader(codec: Codec) -> Callable[[bytes], Any]:
 
     def read(data: bytes) -> Any:
         try:
-            message = parse(data)
-        except DecodeError as error:
+            return from_pb(parse(data))
+        except (DecodeError, ValueError) as error:
             rule = f"a protobuf message {codec.pb_class.DESCRIPTOR.full_name}"
             raise InvalidValue("request", f"{len(data)} bytes", rule) from error
-        return from_pb(message)
 
     return read
 

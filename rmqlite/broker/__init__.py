@@ -1,0 +1,1 @@
+"""Decisions: synchronous; no gRPC, no sleeping, no waiting."""

@@ -1,0 +1,401 @@
+"""The room's door: what can be asked of a broker, whichever protocol asks.
+
+Every method decides and returns at once; waiting for messages, for the disk or for a due
+time belongs to the server, which is told through a Listener what happened.  Bad input
+raises Refused with field, value and rule, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Protocol
+
+from rmqlite import __version__
+from rmqlite.broker.groups import GroupTable, Membership
+from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.offsets import ConsumerOffsets
+from rmqlite.broker.pulling import offset_at, pull, queue_range
+from rmqlite.broker.retry import after_failure
+from rmqlite.broker.routing import route
+from rmqlite.broker.schedule import Schedule
+from rmqlite.broker.sending import check_batch
+from rmqlite.broker.topics import READ, TopicTable
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing, QueueUnknown
+from rmqlite.message import (
+    CLUSTER,
+    Message,
+    encode_properties,
+    message_properties,
+    offset_message_id,
+    pack_host,
+)
+from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, retry_topic
+from rmqlite.requests import (
+    Assignment,
+    BrokerStatus,
+    GroupInfo,
+    GroupStatus,
+    HeartbeatRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+    PullRequest,
+    PullResult,
+    Queue,
+    QueueProgress,
+    QueueRange,
+    Route,
+    RouteRequest,
+    SendBackRequest,
+    SendBackResult,
+    SendRequest,
+    SendResult,
+    TimeQuery,
+    TopicInfo,
+)
+from rmqlite.store.commit_log import Written
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import (
+    BORN_HOST_V6,
+    PROPERTIES_BYTES_MAX,
+    STORE_HOST_V6,
+    NewRecord,
+    body_crc,
+)
+from rmqlite.store.tables import Tree
+
+
+class Listener(Protocol):
+    """Who is told what a call has changed."""
+
+    def appended(self, topic: str, queue_id: int) -> None:
+        """A queue has a new message; it may be read when the log is durable up to its end."""
+        ...
+
+    def due_sooner(self, level: int) -> None:
+        """A level's earliest message is due earlier than it was."""
+        ...
+
+
+class Broker:
+    """One broker on one store; used by one thread."""
+
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, clock: Clock, listener: Listener
+    ) -> None:
+        self.store = store
+        self.schedule = Schedule(store, clock)
+        self.topics = TopicTable(store, config)
+        self.groups = GroupTable(store, config)
+        self.offsets = ConsumerOffsets(store)
+        self.membership = Membership(config, clock, self._read_queues)
+        self.topics.on_change = self.membership.topic_changed
+        self._config = config
+        self._clock = clock
+        self._listener = listener
+        self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
+        if ":" in config.broker_ip:
+            self._store_host_text = f"[{config.broker_ip}]:{config.listen_port}"
+        self._store_host = pack_host(self._store_host_text)
+        self._turn = 0
+        self._started_at_ms = clock.now_ms()
+        self._sent = self._retried = self._dead = 0
+
+    # ---- sending
+
+    def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
+        """Store messages, all or none; they are durable when the store is, up to its end.
+
+        Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing, TopicUnknown,
+        QueueUnknown, StoreUnavailable.
+        """
+        check_batch(request.messages, self._config)
+        born_at_ms = request.born_at_ms or self._clock.now_ms()
+        self._turn += 1
+        results = []
+        records = []
+        for message in request.messages:
+            queue_id = self._queue_for(message, request.queue_id)
+            message_id = message.message_id or uuid.uuid4().hex.upper()
+            properties = message_properties(message, message_id)
+            properties[CLUSTER] = self._config.cluster_name
+            records.append(
+                self._routed(
+                    message.topic,
+                    queue_id,
+                    message.delay_level,
+                    properties,
+                    NewRecord(
+                        "",
+                        0,
+                        message.body,
+                        body_crc(message.body),
+                        b"",
+                        message.flag,
+                        0,
+                        born_at_ms,
+                        born_host,
+                        self._store_host,
+                        0,
+                        0,
+                    ),
+                )
+            )
+            results.append((message.topic, queue_id, message_id))
+        written = self._append(records)
+        self._sent += len(records)
+        return tuple(
+            [
+                SendResult(
+                    topic,
+                    queue_id,
+                    at.queue_offset,
+                    message_id,
+                    offset_message_id(self._store_host_text, at.physical_offset),
+                    self._deliver_at_ms(record, at),
+                )
+                for (topic, queue_id, message_id), record, at in zip(
+                    results, records, written, strict=True
+                )
+            ]
+        )
+
+    def send_back(self, request: SendBackRequest) -> SendBackResult:
+        """A consumer failed a message: retry it later, or make it a dead letter.
+
+        Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, StoreUnavailable.
+        """
+        group = self.groups.for_use(request.group)
+        message = self.store.read_message(request.physical_offset)
+        if message.topic == SCHEDULE_TOPIC:
+            rule = "a message that a consumer can have received"
+            raise InvalidValue("physical_offset", request.physical_offset, rule)
+        failure = after_failure(message, request, group, self._clock.now_ms())
+        queues = group.retry_queues if failure.delay_level else 1
+        self.topics.ensure(failure.topic, queues)
+        queue_id = message.physical_offset % queues
+        record = self._routed(
+            failure.topic,
+            queue_id,
+            failure.delay_level,
+            failure.properties,
+            NewRecord(
+                "",
+                0,
+                message.body,
+                body_crc(message.body),
+                b"",
+                message.flag,
+                message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+                message.born_timestamp_ms,
+                pack_host(message.born_host),
+                pack_host(message.store_host),
+                failure.reconsume_times,
+                0,
+            ),
+        )
+        (at,) = self._append([record])
+        if failure.delay_level:
+            self._retried += 1
+        else:
+            self._dead += 1
+        level = record.queue_id + 1 if failure.delay_level else 0
+        return SendBackResult(
+            failure.topic, failure.reconsume_times, level, self._deliver_at_ms(record, at)
+        )
+
+    def deliver(self, level: int) -> int | None:
+        """Deliver a slice of what is due at a level; when to come back, or None."""
+        return self.schedule.deliver(level, self._config.deliver_batch_max, self._listener.appended)
+
+    # ---- pulling
+
+    def pull(self, request: PullRequest) -> PullResult:
+        """Messages of a queue from a queue offset on; none is an answer.
+
+        Only what is durable is given, so that an offset can never be committed past
+        something that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
+        QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
+        """
+        group = self.groups.for_use(request.group)
+        if not group.can_consume:
+            raise PermissionMissing(request.group, "consuming as", "the group may not consume")
+        topic = self.topics.existing(request.topic)
+        if not topic.perm & READ:
+            raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
+        _check_queue(topic, request.queue_id, topic.read_queues)
+        return pull(self.store, self._config, self.readable_end, request)
+
+    @property
+    def readable_end(self) -> int:
+        """Records that end behind this physical offset are not given to consumers yet."""
+        return (
+            self.store.durable_end
+            if self._config.flush_disk_type == "SYNC_FLUSH"
+            else self.store.end
+        )
+
+    # ---- offsets
+
+    def query_offsets(self, request: OffsetsQuery) -> dict[Queue, int]:
+        """What a group has committed; queues without a commit are left out."""
+        known = self.offsets.of(request.group)
+        return {queue: known[queue] for queue in request.queues if queue in known}
+
+    def commit_offsets(self, request: OffsetsCommit) -> None:
+        """Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue."""
+        self.groups.for_use(request.group)
+        for queue in request.offsets:
+            topic = self.topics.existing(queue.topic)
+            _check_queue(topic, queue.queue_id, topic.read_queues)
+        self.offsets.commit(request.group, request.offsets)
+
+    def search_offset(self, request: TimeQuery) -> int:
+        """The first queue offset stored at or after a time; the queue's end if none."""
+        topic = self.topics.existing(request.queue.topic)
+        _check_queue(topic, request.queue.queue_id, topic.read_queues)
+        queue = self.store.queue(request.queue.topic, request.queue.queue_id)
+        return offset_at(self.store, queue, request.timestamp_ms) if queue else 0
+
+    def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        """The ranges of all read queues of a topic.  Raises TopicUnknown."""
+        info = self.topics.existing(topic)
+        return tuple(queue_range(self.store, Queue(topic, n)) for n in range(info.read_queues))
+
+    # ---- topics and groups
+
+    def route(self, request: RouteRequest) -> Route:
+        """What a client must know about a topic.  Raises InvalidName, TopicUnknown."""
+        if request.create:
+            check_sendable(request.topic)
+            info = self.topics.for_send(request.topic)
+        else:
+            info = self.topics.existing(request.topic)
+        return Route(
+            info,
+            self._config.broker_name,
+            self.store.levels.current.text,
+            self._config.max_message_bytes,
+        )
+
+    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+        """A member lives; its group and retry topic are made on demand.
+
+        Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
+        """
+        group = self.groups.for_use(request.group)
+        self.topics.ensure(retry_topic(request.group), group.retry_queues)
+        return self.membership.heartbeat(request)
+
+    def all_groups(self) -> tuple[GroupInfo, ...]:
+        return self.groups.all()
+
+    def group_status(self, group: str) -> GroupStatus:
+        """Settings, members, and progress in every queue it reads or has read."""
+        info = self.groups.existing(group)
+        committed = self.offsets.of(group)
+        readers = self.membership.readers(group)
+        progress = []
+        for queue in sorted({*committed, *readers}):
+            known = queue_range(self.store, queue)
+            progress.append(
+                QueueProgress(
+                    queue,
+                    known.min_offset,
+                    known.max_offset,
+                    committed.get(queue),
+                    readers.get(queue, ""),
+                )
+            )
+        return GroupStatus(info, self.membership.members(group), tuple(progress))
+
+    def status(self, parked_polls: int) -> BrokerStatus:
+        """Counts since the start, and what waits in every level."""
+        return BrokerStatus(
+            __version__,
+            self._config.broker_name,
+            self._clock.now_ms(),
+            self._started_at_ms,
+            self.store.min_offset,
+            self.store.end,
+            self._sent,
+            self.schedule.delivered,
+            self._retried,
+            self._dead,
+            parked_polls,
+            tuple(self.schedule.status()),
+        )
+
+    # ---- upkeep
+
+    def tables(self) -> dict[str, Tree]:
+        """What belongs on disk with every persist of the store."""
+        return {OFFSETS_TABLE: self.offsets.tree()}
+
+    def retain(self, wall_clock_ms: int) -> int:
+        """Remove log files older than fileReservedTime; how many files went.
+
+        A file that holds a message which is still to be delivered stays, and all behind it.
+        """
+        pinned = self.schedule.oldest_pending_offset()
+        limit = self.store.expired_segments(
+            wall_clock_ms - self._config.file_reserved_hours * 3_600_000,
+            self.store.end if pinned is None else pinned,
+        )
+        return len(self.store.drop_before(limit))
+
+    # ---- inside
+
+    def _append(self, records: Sequence[NewRecord]) -> list[Written]:
+        written = self.store.append(records)
+        for record, at in zip(records, written, strict=True):
+            if record.topic == SCHEDULE_TOPIC:
+                level = record.queue_id + 1
+                if self.schedule.notice(level, at.queue_offset, self._deliver_at_ms(record, at)):
+                    self._listener.due_sooner(level)
+            else:
+                self._listener.appended(record.topic, record.queue_id)
+        return written
+
+    def _routed(
+        self,
+        topic: str,
+        queue_id: int,
+        level: int,
+        properties: dict[str, str],
+        record: NewRecord,
+    ) -> NewRecord:
+        """The record with its topic, queue id and property string."""
+        topic, queue_id = route(topic, queue_id, level, properties, self.store.levels.current)
+        encoded = encode_properties(properties)
+        if len(encoded) > PROPERTIES_BYTES_MAX:
+            rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
+            raise MessageTooLarge("properties", len(encoded), rule)
+        return record._replace(topic=topic, queue_id=queue_id, properties=encoded)
+
+    def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
+        if record.topic != SCHEDULE_TOPIC:
+            return 0
+        return self.store.levels.deliver_at_ms(record.queue_id + 1, at.store_timestamp_ms)
+
+    def _queue_for(self, message: Message, queue_id: int) -> int:
+        """The queue asked for, or each topic's next one, the same for a whole batch."""
+        if is_retry(message.topic):
+            group = self.groups.for_use(group_of(message.topic) or "")
+            self.topics.ensure(message.topic, group.retry_queues)
+        topic = self.topics.for_send(message.topic)
+        if queue_id < 0:
+            return self._turn % topic.write_queues
+        _check_queue(topic, queue_id, topic.write_queues)
+        return queue_id
+
+    def _read_queues(self, topic: str) -> int:
+        info = self.topics.get(topic)
+        return info.read_queues if info and info.perm & READ else 0
+
+
+def _check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
+    if not 0 <= queue_id < queues:
+        raise QueueUnknown(topic.topic, queue_id, queues)

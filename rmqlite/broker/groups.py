@@ -1,0 +1,246 @@
+"""Who reads which queue: consumer groups, their members, and the queues of each member.
+
+Settings are RocketMQ's config/subscriptionGroup.json.  Members live in memory: they say so
+by heartbeats and are gone when these stop.  Queues are shared by RocketMQ's average
+allocation (reference §9.7), worked out here once for all members, so that no two of them
+can disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
+from rmqlite.names import check_group, check_topic, retry_topic
+from rmqlite.requests import (
+    Assignment,
+    GroupInfo,
+    HeartbeatRequest,
+    MemberInfo,
+    Queue,
+    Subscription,
+)
+from rmqlite.store.message_store import MessageStore
+
+_TABLE: Final = "subscriptionGroup.json"
+CLIENT_ID_BYTES_MAX: Final = 255
+SUBSCRIPTIONS_MAX: Final = 256
+Row = dict[str, Any]
+
+
+class GroupTable:
+    """Settings of consumer groups, by name; changes are on disk before they are answered."""
+
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+        self._store = store
+        self._config = config
+        self._rows: dict[str, Row] = {}
+        tree = store.load_table(_TABLE) or {}
+        self._version = int(tree.get("dataVersion", {}).get("counter", 0))
+        for row in tree.get("subscriptionGroupTable", {}).values():
+            self._rows[row["groupName"]] = row
+
+    def all(self) -> tuple[GroupInfo, ...]:
+        return tuple(_info(self._rows[name]) for name in sorted(self._rows))
+
+    def existing(self, group: str) -> GroupInfo:
+        """Raises GroupUnknown."""
+        row = self._rows.get(group)
+        if row is None:
+            raise GroupUnknown(group)
+        return _info(row)
+
+    def for_use(self, group: str) -> GroupInfo:
+        """The group, created on demand.  Raises InvalidName, GroupUnknown."""
+        row = self._rows.get(group)
+        if row is not None:
+            return _info(row)
+        check_group(group)
+        if not self._config.auto_create_group:
+            raise GroupUnknown(group)
+        info = GroupInfo(group)
+        self.save(info)
+        return info
+
+    def save(self, info: GroupInfo) -> None:
+        """Create or change a group.  Raises InvalidName, InvalidValue."""
+        check_group(info.group)
+        if info.retry_queues < 1:
+            # RocketMQ accepts this and then drops every failed message (reference §7.1).
+            raise InvalidValue("retry_queues", info.retry_queues, "1 or more")
+        if info.max_reconsume_times < 0:
+            raise InvalidValue("max_reconsume_times", info.max_reconsume_times, "0 or more")
+        before = self._rows.get(info.group)
+        self._rows[info.group] = {
+            "brokerId": 0,
+            "consumeBroadcastEnable": True,
+            "consumeEnable": info.can_consume,
+            "consumeFromMinEnable": True,
+            "groupName": info.group,
+            "notifyConsumerIdsChangedEnable": True,
+            "retryMaxTimes": info.max_reconsume_times,
+            "retryQueueNums": info.retry_queues,
+            "whichBrokerWhenConsumeSlowly": 1,
+        }
+        self._version += 1
+        tree = {
+            "dataVersion": {
+                "counter": self._version,
+                "timestamp": self._store.newest_timestamp_ms,
+            },
+            "subscriptionGroupTable": self._rows,
+        }
+        try:
+            self._store.save_table(_TABLE, tree)
+        except Exception:
+            if before is None:
+                del self._rows[info.group]
+            else:
+                self._rows[info.group] = before
+            raise
+
+
+@dataclass(slots=True)
+class _Member:
+    subscriptions: tuple[Subscription, ...]
+    last_seen_ms: int
+
+
+@dataclass(slots=True)
+class _Group:
+    members: dict[str, _Member] = field(default_factory=dict)
+    queues: dict[str, tuple[Queue, ...]] = field(default_factory=dict)
+    epoch: int = 0
+
+
+class Membership:
+    """The members of every group and the queues they read.
+
+    queues_of: the number of read queues of a topic, 0 for an unknown one.  An epoch numbers
+    the assignments of a group; it rises with every change and never repeats, not even after
+    a restart.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, queues_of: Callable[[str], int]) -> None:
+        self._config = config
+        self._clock = clock
+        self._queues_of = queues_of
+        self._groups: dict[str, _Group] = {}
+        self.on_change: Callable[[str], None] = lambda _group: None
+
+    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+        """The member lives.  Raises InvalidValue, InvalidName, Overloaded."""
+        _check_member(request)
+        group = self._groups.setdefault(request.group, _Group())
+        member = group.members.get(request.client_id)
+        subscriptions = _with_retries(request)
+        if member is None or member.subscriptions != subscriptions:
+            if member is None and len(group.members) >= self._config.group_members_max:
+                raise Overloaded("maxGroupMembers", self._config.group_members_max)
+            group.members[request.client_id] = _Member(subscriptions, self._clock.now_ms())
+            self._reassign(request.group)
+        else:
+            member.last_seen_ms = self._clock.now_ms()
+        return self.assignment(request.group, request.client_id)
+
+    def assignment(self, group: str, client_id: str) -> Assignment:
+        known = self._groups.get(group) or _Group()
+        return Assignment(
+            known.epoch, known.queues.get(client_id, ()), tuple(sorted(known.members))
+        )
+
+    def epoch(self, group: str) -> int:
+        known = self._groups.get(group)
+        return known.epoch if known else 0
+
+    def leave(self, group: str, client_id: str) -> None:
+        """The member is gone; the others take over.  Unknown ones are ignored."""
+        known = self._groups.get(group)
+        if known is not None and known.members.pop(client_id, None) is not None:
+            self._reassign(group)
+
+    def expire(self) -> None:
+        """Members whose last heartbeat is older than channelExpiredTimeout are gone."""
+        oldest_ms = self._clock.now_ms() - self._config.client_expiry_ms
+        for name, group in list(self._groups.items()):
+            gone = [c for c, member in group.members.items() if member.last_seen_ms < oldest_ms]
+            for client_id in gone:
+                del group.members[client_id]
+            if gone:
+                self._reassign(name)
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was made or has another number of queues."""
+        for name, group in list(self._groups.items()):
+            if any(topic == s.topic for m in group.members.values() for s in m.subscriptions):
+                self._reassign(name)
+
+    def members(self, group: str) -> tuple[MemberInfo, ...]:
+        known = self._groups.get(group) or _Group()
+        return tuple(
+            MemberInfo(client_id, member.subscriptions, member.last_seen_ms)
+            for client_id, member in sorted(known.members.items())
+        )
+
+    def readers(self, group: str) -> dict[Queue, str]:
+        """Who reads each queue now."""
+        known = self._groups.get(group) or _Group()
+        return {queue: client for client, queues in known.queues.items() for queue in queues}
+
+    def _reassign(self, name: str) -> None:
+        group = self._groups[name]
+        queues: dict[str, list[Queue]] = {client_id: [] for client_id in group.members}
+        topics = {s.topic for member in group.members.values() for s in member.subscriptions}
+        for topic in sorted(topics):
+            readers = [
+                client_id
+                for client_id, member in sorted(group.members.items())
+                if any(topic == s.topic for s in member.subscriptions)
+            ]
+            every = [Queue(topic, queue_id) for queue_id in range(self._queues_of(topic))]
+            for client_id, share in zip(readers, allocate(every, len(readers)), strict=True):
+                queues[client_id] += share
+        group.queues = {client_id: tuple(each) for client_id, each in queues.items()}
+        group.epoch = max(group.epoch + 1, self._clock.now_ms())
+        self.on_change(name)
+
+
+def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:
+    """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
+    size, larger = divmod(len(queues), readers)
+    start = 0
+    for index in range(readers):
+        end = start + size + (1 if index < larger else 0)
+        yield queues[start:end]
+        start = end
+
+
+def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:
+    retries = Subscription(retry_topic(request.group))
+    return tuple(sorted({*request.subscriptions, retries}, key=lambda s: s.topic))
+
+
+def _check_member(request: HeartbeatRequest) -> None:
+    if not request.client_id or len(request.client_id.encode()) > CLIENT_ID_BYTES_MAX:
+        raise InvalidValue("client_id", request.client_id, f"1 to {CLIENT_ID_BYTES_MAX} bytes")
+    if len(request.subscriptions) > SUBSCRIPTIONS_MAX:
+        rule = f"at most {SUBSCRIPTIONS_MAX} topics"
+        raise InvalidValue("subscriptions", len(request.subscriptions), rule)
+    topics = [subscription.topic for subscription in request.subscriptions]
+    for topic in topics:
+        check_topic(topic)
+        if topics.count(topic) > 1:
+            raise InvalidValue("subscriptions", topic, "each topic once")
+
+
+def _info(row: Row) -> GroupInfo:
+    return GroupInfo(
+        str(row["groupName"]),
+        int(row.get("retryMaxTimes", 16)),
+        int(row.get("retryQueueNums", 1)),
+        bool(row.get("consumeEnable", True)),
+    )

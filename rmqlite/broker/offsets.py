@@ -1,0 +1,61 @@
+"""How far each group is in each queue: RocketMQ's config/consumerOffset.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.requests import Queue
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import Tree
+
+TABLE: Final = "consumerOffset.json"
+
+
+class ConsumerOffsets:
+    """The next queue offset to read, by group and queue."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._offsets: dict[str, dict[Queue, int]] = {}
+        tree = store.load_table(TABLE) or {}
+        for name, offsets in tree.get("offsetTable", {}).items():
+            topic, _, group = str(name).partition("@")
+            for queue_id, offset in offsets.items():
+                queue = Queue(topic, int(queue_id))
+                # A crash may have taken unsynced messages that were already consumed.
+                known = min(int(offset), self._max_offset(queue))
+                self._offsets.setdefault(group, {})[queue] = known
+
+    def groups(self) -> Iterable[str]:
+        return self._offsets.keys()
+
+    def of(self, group: str) -> Mapping[Queue, int]:
+        """Every commit of a group."""
+        return self._offsets.get(group, {})
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Remember all of them, or none.  Raises InvalidValue.
+
+        They are on disk after the next persist; until then a crash makes the group read
+        again what it has read.
+        """
+        for queue, offset in offsets.items():
+            highest = self._max_offset(queue)
+            if not 0 <= offset <= highest:
+                rule = f"0 to {highest}, the end of {queue.topic} queue {queue.queue_id}"
+                raise InvalidValue("queue_offset", offset, rule)
+        self._offsets.setdefault(group, {}).update(offsets)
+
+    def tree(self) -> Tree:
+        """RocketMQ's shape: "topic@group" -> queue id -> offset."""
+        table: dict[str, dict[int, int]] = {}
+        for group, offsets in self._offsets.items():
+            for queue, offset in sorted(offsets.items()):
+                table.setdefault(f"{queue.topic}@{group}", {})[queue.queue_id] = offset
+        return {"offsetTable": table}
+
+    def _max_offset(self, queue: Queue) -> int:
+        stored = self._store.queue(queue.topic, queue.queue_id)
+        return stored.max_offset if stored else 0

@@ -1,0 +1,102 @@
+"""Read messages of a queue from a queue offset on (reference §9.2, §9.3)."""
+
+from __future__ import annotations
+
+from rmqlite.broker.filters import parse_tags, tags_codes
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.message import TAGS
+from rmqlite.requests import PullRequest, PullResult, PullStatus, Queue, QueueRange
+from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import to_message
+
+MESSAGES_DEFAULT = 32
+BYTES_DEFAULT = 256 * 1024
+
+
+def pull(
+    store: MessageStore, config: BrokerConfig, readable_end: int, request: PullRequest
+) -> PullResult:
+    """Up to max_messages and max_bytes, at least one message if there is one.
+
+    readable_end: records that end behind this physical offset are not given yet.
+    Raises InvalidValue, StoreDamaged.
+    """
+    tags = parse_tags(request.expression)
+    count = _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max)
+    size = _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max)
+    if request.queue_offset < 0:
+        raise InvalidValue("queue_offset", request.queue_offset, "0 or more")
+    queue = store.queue(request.topic, request.queue_id)
+    low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
+    offset = request.queue_offset
+    if queue is None or not low <= offset < high:
+        if offset == high:
+            return PullResult(PullStatus.NO_NEW_MESSAGE, offset, low, high)
+        return PullResult(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
+    scan = config.filter_scan_max if tags else count
+    codes = tags_codes(tags) if tags else None
+    entries = [
+        entry
+        for entry in queue.read(offset, scan)
+        if entry.physical_offset + entry.size <= readable_end
+    ]
+    chosen, next_offset = _chosen(entries, offset, codes, count, size)
+    messages = tuple(
+        [to_message(walked.head, walked.buffer) for walked in store.read_records(chosen) if walked]
+    )
+    if tags:
+        # Tags of another message may have the same code.
+        messages = tuple([each for each in messages if each.properties.get(TAGS) in tags])
+    if next_offset == offset:
+        status = PullStatus.NO_NEW_MESSAGE
+    else:
+        status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MESSAGE
+    return PullResult(status, next_offset, low, high, messages)
+
+
+def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> int:
+    """The first queue offset stored at or after a time; max_offset if none."""
+    low, high = queue.min_offset, queue.max_offset
+    while low < high:
+        middle = (low + high) // 2
+        entry = queue.entry(middle)
+        stored_ms = store.store_timestamp_ms(entry.physical_offset) if entry else None
+        if stored_ms is None or stored_ms < timestamp_ms:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
+    """What a queue holds; an unknown one holds nothing."""
+    stored = store.queue(queue.topic, queue.queue_id)
+    if stored is None:
+        return QueueRange(queue, 0, 0)
+    last = stored.entry(stored.max_offset - 1)
+    newest_ms = store.store_timestamp_ms(last.physical_offset) if last else None
+    return QueueRange(queue, stored.min_offset, stored.max_offset, newest_ms or 0)
+
+
+def _chosen(
+    entries: list[Entry], offset: int, codes: frozenset[int] | None, count: int, size: int
+) -> tuple[list[Entry], int]:
+    """The entries to give, and the queue offset after the last one looked at."""
+    chosen: list[Entry] = []
+    total = 0
+    for entry in entries:
+        if codes is None or entry.tags_code in codes:
+            total += entry.size
+            if chosen and (len(chosen) == count or total > size):
+                break
+            chosen.append(entry)
+        offset += 1
+    return chosen, offset
+
+
+def _limit(field: str, asked: int, default: int, most: int) -> int:
+    if asked < 0 or asked > most:
+        raise InvalidValue(field, asked, f"0 for the default, {default}, or 1 to {most}")
+    return asked or default

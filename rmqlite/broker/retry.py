@@ -1,0 +1,108 @@
+"""A failed message becomes a delayed retry or a dead letter.
+
+The decision table is RocketMQ's (reference §7.1); the end is the ordinary append.  A dead
+letter is written at once on every path.  What a person needs to understand a failure stays
+on the record: where the message came from, when it first and last failed, and why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.levels import FIRST_RETRY_LEVEL
+from rmqlite.message import (
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    FIRST_FAILURE_TIMESTAMP,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_ID,
+    ORIGIN_QUEUE_OFFSET,
+    RETRY_TOPIC,
+    WAIT,
+    StoredMessage,
+    encode_properties,
+)
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests import GroupInfo, SendBackRequest
+from rmqlite.store.record import PROPERTIES_BYTES_MAX
+
+REASON_BYTES_MAX: Final = 1024
+ROUTING_BYTES: Final = 2 * 127 + 64
+"""Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
+_SPARED_FIRST: Final = (
+    FAILURE_REASON,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    ORIGIN_QUEUE_OFFSET,
+    ORIGIN_QUEUE_ID,
+    FIRST_FAILURE_TIMESTAMP,
+    LAST_FAILURE_TIMESTAMP,
+    DELIVERY_ATTEMPTS,
+)
+"""What is left out, in this order, of a record whose properties have no room for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What becomes of a failed message; delay_level 0 is a dead letter."""
+
+    topic: str
+    delay_level: int
+    reconsume_times: int
+    properties: dict[str, str]
+
+
+def after_failure(
+    message: StoredMessage, request: SendBackRequest, group: GroupInfo, now_ms: int
+) -> Failure:
+    """Decide; rows 7 to 11 of the table."""
+    most = group.max_reconsume_times
+    if request.max_reconsume_times is not None:
+        most = request.max_reconsume_times
+    is_dead = message.reconsume_times >= most or request.delay_level < 0
+    properties = dict(message.properties)
+    properties.setdefault(RETRY_TOPIC, message.topic)
+    properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_message_id)
+    properties.setdefault(ORIGIN_QUEUE_ID, str(message.queue_id))
+    properties.setdefault(ORIGIN_QUEUE_OFFSET, str(message.queue_offset))
+    properties.setdefault(FIRST_FAILURE_TIMESTAMP, str(now_ms))
+    properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
+    properties[DELIVERY_ATTEMPTS] = str(message.reconsume_times + 1)
+    properties[WAIT] = "false"
+    properties.pop(FAILURE_REASON, None)
+    reason = _printable(request.reason)
+    if reason:
+        properties[FAILURE_REASON] = reason
+    if is_dead:
+        properties[DELAY] = "0"
+        properties[DLQ_ORIGIN_TOPIC] = properties[RETRY_TOPIC]
+        properties[DLQ_ORIGIN_MESSAGE_ID] = properties[ORIGIN_MESSAGE_ID]
+        topic, level = dlq_topic(group.group), 0
+    else:
+        level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+        topic = retry_topic(group.group)
+    return _fitted(Failure(topic, level, message.reconsume_times + 1, properties), message, group)
+
+
+def _fitted(failure: Failure, message: StoredMessage, group: GroupInfo) -> Failure:
+    """The failure with no more properties than a record can carry."""
+    room = PROPERTIES_BYTES_MAX - (ROUTING_BYTES if failure.delay_level else 0)
+    for name in _SPARED_FIRST:
+        if len(encode_properties(failure.properties)) <= room:
+            return failure
+        failure.properties.pop(name, None)
+    if len(encode_properties(failure.properties)) <= room:
+        return failure
+    # Not even the way back fits.  As a dead letter with its own properties it is not lost.
+    return Failure(dlq_topic(group.group), 0, failure.reconsume_times, dict(message.properties))
+
+
+def _printable(reason: str) -> str:
+    """At most 1 KiB of text that a property may hold."""
+    cleaned = reason.replace("\x01", " ").replace("\x02", " ").strip()
+    return cleaned.encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")

@@ -1,0 +1,44 @@
+"""Where a message is stored, which is not always where it is going.
+
+A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, and carries its
+destination in two properties.  route() hides it, unroute() gives it back; nothing else in
+the house writes or reads these properties.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import MutableMapping
+
+from rmqlite.levels import LevelTable
+from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmqlite.names import SCHEDULE_TOPIC
+
+_DESTINATION = {
+    name: re.compile(rb"(?:^|\x02)" + name.encode() + rb"\x01([^\x02]+)")
+    for name in (REAL_TOPIC, REAL_QID)
+}
+
+
+def route(
+    topic: str, queue_id: int, level: int, properties: MutableMapping[str, str], table: LevelTable
+) -> tuple[str, int]:
+    """The topic and queue id to store under; properties change for a level of 1 or more."""
+    if level <= 0:
+        return topic, queue_id
+    level = table.clamp(level)
+    properties[DELAY] = str(level)
+    properties[REAL_TOPIC] = topic
+    properties[REAL_QID] = str(queue_id)
+    # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
+    properties.setdefault(WAIT, "true")
+    return SCHEDULE_TOPIC, level - 1
+
+
+def unroute(properties: bytes) -> tuple[str, int] | None:
+    """The destination in a scheduled record's property string; None if there is none."""
+    topic = _DESTINATION[REAL_TOPIC].search(properties)
+    queue_id = _DESTINATION[REAL_QID].search(properties)
+    if topic is None or queue_id is None or not queue_id[1].isdigit():
+        return None
+    return topic[1].decode("utf-8", "replace"), int(queue_id[1])

@@ -1,0 +1,1 @@
+"""Joins broker and wire; the only room that waits."""

@@ -1,0 +1,45 @@
+"""rmqlite.v1.Admin: convert, call the broker, convert."""
+
+from __future__ import annotations
+
+import grpc
+
+from rmqlite.broker.broker import Broker
+from rmqlite.requests import BrokerStatus, GroupInfo, GroupStatus, TopicInfo
+from rmqlite.server.calls import Context, service_handler
+from rmqlite.server.waiting import Waiting
+from rmqlite.wire import rpcs
+
+
+class AdminService:
+    """What administrators and tools call."""
+
+    def __init__(self, broker: Broker, pulls: Waiting) -> None:
+        self._broker = broker
+        self._pulls = pulls
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        return service_handler(
+            {
+                rpcs.LIST_TOPICS: self.list_topics,
+                rpcs.CREATE_TOPIC: self.create_topic,
+                rpcs.LIST_GROUPS: self.list_groups,
+                rpcs.DESCRIBE_GROUP: self.describe_group,
+                rpcs.GET_BROKER_STATUS: self.get_broker_status,
+            }
+        )
+
+    async def list_topics(self, _: None, __: Context) -> tuple[TopicInfo, ...]:
+        return self._broker.topics.all()
+
+    async def create_topic(self, topic: TopicInfo, _: Context) -> TopicInfo:
+        return self._broker.topics.create(topic)
+
+    async def list_groups(self, _: None, __: Context) -> tuple[GroupInfo, ...]:
+        return self._broker.all_groups()
+
+    async def describe_group(self, group: str, _: Context) -> GroupStatus:
+        return self._broker.group_status(group)
+
+    async def get_broker_status(self, _: None, __: Context) -> BrokerStatus:
+        return self._broker.status(self._pulls.count)

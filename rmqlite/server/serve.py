@@ -1,0 +1,185 @@
+"""Open the store, run everything in one TaskGroup, drain, close.
+
+If any loop dies the broker stops loudly and leaves the store as after a crash: the next
+start recovers it.  A stop by signal drains: parked calls are answered, running ones finish,
+then store and tables are closed so that RocketMQ, too, would find a clean shutdown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import grpc.aio
+
+from rmqlite.broker.broker import Broker
+from rmqlite.clock import SystemClock, local_hour, wall_ms
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.server.admin_service import AdminService
+from rmqlite.server.delivery import Delivery
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.native_service import NativeService
+from rmqlite.server.waiting import Waiting
+from rmqlite.store.files import SystemFiles
+from rmqlite.store.message_store import MessageStore
+
+PERSIST_BYTES_MAX: Final = 128 << 20
+"""This much new log is persisted without waiting for the interval; it bounds recovery."""
+CALL_BYTES_EXTRA: Final = 4 << 20
+"""What one call may be larger than its bodies: properties, names, framing."""
+PERSIST_LOOK_S: Final = 0.5
+EXPIRY_S: Final = 1.0
+EXIT_FAILED: Final = 1
+
+log = logging.getLogger(__name__)
+
+
+def serve(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code.
+
+    on_ready is told "address:port" when calls are accepted.  Raises StoreLocked,
+    StoreDamaged, StoreUnavailable and InvalidValue when it cannot start.
+    """
+    logging.getLogger("rmqlite").setLevel(logging.INFO)
+    return asyncio.run(_Server(config).run(on_ready or (lambda _endpoint: None)))
+
+
+class _Server:
+    """One broker process; as the broker's listener it carries news to those who wait."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._clock = SystemClock()
+        self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
+        self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
+        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._persister = ThreadPoolExecutor(1, "persist")
+        self._commit: GroupCommit
+        self._delivery: Delivery
+
+    def appended(self, topic: str, queue_id: int) -> None:
+        self._commit.appended(topic, queue_id)
+
+    def due_sooner(self, level: int) -> None:
+        self._delivery.due_sooner(level)
+
+    async def run(self, on_ready: Callable[[str], None]) -> int:
+        server, port = _listening_server(self._config)
+        config = self._config.model_copy(update={"listen_port": port})
+        store = MessageStore(config, SystemFiles(), self._clock)
+        log.info(
+            "store opened path=%s log_end=%d recovered_records=%d",
+            config.store_path,
+            store.end,
+            store.recovered,
+        )
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for signal_number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signal_number, stop.set)
+        try:
+            broker = Broker(config, store, self._clock, self)
+            broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
+            self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self._commit.run(), name="group commit"),
+                    tasks.create_task(self._persist(broker), name="persist"),
+                    tasks.create_task(self._upkeep(broker), name="upkeep"),
+                ]
+                self._delivery = Delivery(broker, self._clock, tasks)
+                service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
+                admin = AdminService(broker, self._pulls)
+                server.add_generic_rpc_handlers((service.handler(), admin.handler()))
+                await server.start()
+                # What is alive now lives as long as the broker: never look at it again.
+                gc.freeze()
+                on_ready(f"{config.bind_address}:{port}")
+                await stop.wait()
+                await self._drain(server)
+                self._delivery.close()
+                for task in running:
+                    task.cancel()
+            store.close(broker.tables())
+        except BaseExceptionGroup as group:
+            store.release()
+            log.critical("the broker stops, the next start will recover the store", exc_info=group)
+            await server.stop(0)
+            return EXIT_FAILED
+        except BaseException:
+            store.release()
+            raise
+        return 0
+
+    async def _drain(self, server: grpc.aio.Server) -> None:
+        """Answer the parked calls, let the running ones finish, take no more."""
+        log.info("draining parked_calls=%d", self._pulls.count + self._heartbeats.count)
+        self._pulls.close()
+        self._heartbeats.close()
+        await server.stop(self._config.drain_ms_max / 1000)
+
+    async def _persist(self, broker: Broker) -> None:
+        """Write offsets and progress at their interval, or when much was appended."""
+        loop = asyncio.get_running_loop()
+        config = self._config
+        shorter_ms = min(
+            config.flush_consumer_offset_interval_ms, config.flush_delay_offset_interval_ms
+        )
+        while True:
+            until = loop.time() + shorter_ms / 1000
+            while (left_s := until - loop.time()) > 0:
+                await asyncio.sleep(min(left_s, PERSIST_LOOK_S))
+                if broker.store.end - broker.store.persisted_end > PERSIST_BYTES_MAX:
+                    break
+            job = broker.store.begin_persist(broker.tables())
+            await loop.run_in_executor(self._persister, job.run)
+
+    async def _upkeep(self, broker: Broker) -> None:
+        """Expire members that are silent, remove log files that are old."""
+        clean_s = self._config.clean_interval_ms / 1000
+        loop = asyncio.get_running_loop()
+        next_clean = loop.time() + clean_s
+        while True:
+            await asyncio.sleep(EXPIRY_S)
+            broker.membership.expire()
+            if loop.time() >= next_clean:
+                next_clean = loop.time() + clean_s
+                self._retain(broker)
+
+    def _retain(self, broker: Broker) -> None:
+        config, now_ms = self._config, wall_ms()
+        is_full = broker.store.used_ratio() * 100 > config.disk_max_used_ratio
+        if is_full or local_hour(now_ms) in config.delete_hours:
+            gone = broker.retain(now_ms)
+            if gone:
+                log.info("expired files removed count=%d", gone)
+
+
+def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:
+    """A server that has its port but does not answer yet.  Raises InvalidValue."""
+    server = grpc.aio.server(
+        options=(
+            # A second broker on the same port must fail, not share its calls.
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", config.send_bytes_max + CALL_BYTES_EXTRA),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.keepalive_time_ms", 30_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
+            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+            ("grpc.keepalive_permit_without_calls", 1),
+        )
+    )
+    address = config.bind_address
+    host = f"[{address}]" if ":" in address else address
+    try:
+        port = server.add_insecure_port(f"{host}:{config.listen_port}")
+    except RuntimeError as error:
+        rule = f"a port that is free on bindAddress={config.bind_address}"
+        raise InvalidValue("listenPort", config.listen_port, rule) from error
+    return server, port
