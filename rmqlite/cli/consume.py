@@ -100,6 +100,7 @@ class Session:
     ) -> None:
         self.ended = threading.Event()
         self.failure: OSError | None = None
+        self.take_no_more: Callable[[], None] = lambda: None
         self._left = count
         self._reasons = reasons or ()
         self._retry_level = retry_level
@@ -113,48 +114,43 @@ class Session:
         except OSError as error:
             # Nobody reads our output any more: the message goes back, and we end.
             self.failure = error
-            self.ended.set()
+            self._end()
             raise
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
-                self.ended.set()
+                self._end()
         if not self._reasons:
             return CONSUME_SUCCESS
         reason = self._reasons[message.reconsume_times % len(self._reasons)]
         return reconsume_later(delay_level=self._retry_level, reason=reason)
 
+    def _end(self) -> None:
+        self.take_no_more()
+        self.ended.set()
+
 
 def _consume(
     endpoint: str, group: str, topic: str, expression: str, start: Start, session: Session
 ) -> None:
-    from rmqlite.client import PushConsumer
+    from rmqlite.client import ConsumeFrom, PushConsumer
 
-    _begin(endpoint, group, topic, start)
+    begin = ConsumeFrom.FIRST_OFFSET if start is Start.FIRST else ConsumeFrom.LAST_OFFSET
+    consumer = PushConsumer(endpoint, group, session, consume_threads=1, consume_from=begin)
+    consumer.subscribe(topic, expression)
+    # The message after the last one must stay untouched, and close(), which a listener may
+    # not wait for, would come too late for it.
+    session.take_no_more = consumer._backlog.stop
     # Ending by SIGTERM is as orderly as by Ctrl-C: what was printed is committed.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    consumer = PushConsumer(endpoint, group, consume_threads=1)
-    consumer.subscribe(topic, expression)
-    consumer.listen(session)
-    consumer.start()
     try:
+        consumer.start()
         session.ended.wait()
     finally:
         consumer.close()
         signal.signal(signal.SIGTERM, before)
     if session.failure:
         raise session.failure
-
-
-def _begin(endpoint: str, group: str, topic: str, start: Start) -> None:
-    """Where the group has never been, put it at the first message or behind the last."""
-    from rmqlite.client import AdminClient, PullConsumer
-
-    with AdminClient(endpoint) as admin, PullConsumer(endpoint, group) as position:
-        for each in admin.ranges(topic):
-            if position.committed(each.queue) is None:
-                first = each.min_offset if start is Start.FIRST else each.max_offset
-                position.commit(each.queue, first)
 
 
 def _peek(
