@@ -1,19 +1,37 @@
 """The user's side of the wire: producers, consumers, and an administrator's questions."""
 
 from rmqlite.client.admin import AdminClient
+from rmqlite.client.listener import (
+    CONSUME_SUCCESS,
+    DEAD_LETTER,
+    RECONSUME_LATER,
+    ConsumeResult,
+    Listener,
+    reconsume_later,
+)
 from rmqlite.client.producer import Producer
 from rmqlite.client.pull_consumer import PullConsumer
+from rmqlite.client.push_consumer import PushConsumer
+from rmqlite.client.queue_reader import ConsumeFrom
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests import PullResult, PullStatus, Queue, SendResult
 
 __all__ = [
+    "CONSUME_SUCCESS",
+    "DEAD_LETTER",
+    "RECONSUME_LATER",
     "AdminClient",
+    "ConsumeFrom",
+    "ConsumeResult",
+    "Listener",
     "Message",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PushConsumer",
     "Queue",
     "SendResult",
     "StoredMessage",
+    "reconsume_later",
 ]

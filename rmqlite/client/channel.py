@@ -25,7 +25,7 @@ A = TypeVar("A")
 CALL_BYTES_MAX: Final = 64 * 1024 * 1024
 RECONNECT_BACKOFF_MS_MAX: Final = 1_000
 RETRY_PAUSE_S_MIN: Final = 0.1
-RETRY_PAUSE_S_MAX: Final = 2.0
+RETRY_PAUSE_S_MAX: Final = 1.0
 
 _OPTIONS: Final = (
     ("grpc.max_send_message_length", CALL_BYTES_MAX),

@@ -1,0 +1,85 @@
+"""The user's listener and what it may answer.
+
+Only a plain success moves on.  Whatever else a listener does (fails, forgets to return,
+returns nonsense) means: again later, with a reason that says what happened.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rmqlite.errors import InvalidValue
+from rmqlite.message import StoredMessage
+
+REASON_BYTES_MAX: Final = 1024
+DEAD_LETTER: Final = -1
+"""As a delay_level: no retry, to the dead letters at once."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeResult:
+    """What became of a message.
+
+    The rest is for a failure.  delay_level: when to try again; 0 lets the broker choose
+    (3 + attempts so far), DEAD_LETTER is never.  reason: kept with the message, up to
+    REASON_BYTES_MAX bytes of it.
+    """
+
+    is_success: bool
+    delay_level: int = 0
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        # Here the listener's own line is to blame, later it would be a call that never works.
+        if not isinstance(self.delay_level, int) or not -(2**31) <= self.delay_level < 2**31:
+            raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
+        if not isinstance(self.reason, str):
+            raise InvalidValue("reason", type(self.reason).__name__, "text")
+
+
+CONSUME_SUCCESS: Final = ConsumeResult(True)
+RECONSUME_LATER: Final = ConsumeResult(False)
+
+Listener: TypeAlias = Callable[[StoredMessage], ConsumeResult | None]
+"""Runs on one of the consumer's threads, several at a time.  None counts as RECONSUME_LATER."""
+
+
+def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
+    """RECONSUME_LATER at a delay level of its own, or with a reason."""
+    return ConsumeResult(False, delay_level, reason)
+
+
+def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
+    """Run the listener; always gives a result, its reason cut to REASON_BYTES_MAX."""
+    result: object
+    try:
+        result = listener(message)
+    except Exception as error:
+        log.exception(
+            "the listener failed topic=%s message_id=%s", message.topic, message.message_id
+        )
+        return reconsume_later(reason=_cut(_described(error)))
+    if not isinstance(result, ConsumeResult):
+        what = "nothing" if result is None else f"a {type(result).__name__}"
+        reason = f"the listener returned {what}, not CONSUME_SUCCESS or RECONSUME_LATER"
+        return reconsume_later(reason=reason)
+    if result.is_success:
+        return result
+    return reconsume_later(delay_level=result.delay_level, reason=_cut(result.reason))
+
+
+def _described(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # the user's __str__ is the user's code too
+        return type(error).__name__
+
+
+def _cut(reason: str) -> str:
+    """At most REASON_BYTES_MAX bytes, and nothing that UTF-8 cannot carry."""
+    return reason.encode("utf-8", "replace")[:REASON_BYTES_MAX].decode("utf-8", "ignore")
