@@ -26,7 +26,6 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing, QueueUnknown
 from rmqlite.message import (
     CLUSTER,
-    Message,
     encode_properties,
     message_properties,
     offset_message_id,
@@ -114,36 +113,31 @@ class Broker:
         check_batch(request.messages, self._config)
         born_at_ms = request.born_at_ms or self._clock.now_ms()
         self._turn += 1
-        results = []
+        queues = self._queues_for(request)
+        store_host = self._store_host
+        addressed = []
         records = []
         for message in request.messages:
-            queue_id = self._queue_for(message, request.queue_id)
+            queue_id = queues[message.topic]
             message_id = message.message_id or uuid.uuid4().hex.upper()
             properties = message_properties(message, message_id)
             properties[CLUSTER] = self._config.cluster_name
+            body = message.body
             records.append(
-                self._routed(
-                    message.topic,
-                    queue_id,
-                    message.delay_level,
-                    properties,
-                    NewRecord(
-                        "",
-                        0,
-                        message.body,
-                        body_crc(message.body),
-                        b"",
-                        message.flag,
-                        0,
-                        born_at_ms,
-                        born_host,
-                        self._store_host,
-                        0,
-                        0,
-                    ),
+                NewRecord(
+                    *self._routed(message.topic, queue_id, message.delay_level, properties),
+                    body,
+                    body_crc(body),
+                    message.flag,
+                    0,
+                    born_at_ms,
+                    born_host,
+                    store_host,
+                    0,
+                    0,
                 )
             )
-            results.append((message.topic, queue_id, message_id))
+            addressed.append((message.topic, queue_id, message_id))
         written = self._append(records)
         self._sent += len(records)
         return tuple(
@@ -157,7 +151,7 @@ class Broker:
                     self._deliver_at_ms(record, at),
                 )
                 for (topic, queue_id, message_id), record, at in zip(
-                    results, records, written, strict=True
+                    addressed, records, written, strict=True
                 )
             ]
         )
@@ -176,25 +170,17 @@ class Broker:
         queues = group.retry_queues if failure.delay_level else 1
         self.topics.ensure(failure.topic, queues)
         queue_id = message.physical_offset % queues
-        record = self._routed(
-            failure.topic,
-            queue_id,
-            failure.delay_level,
-            failure.properties,
-            NewRecord(
-                "",
-                0,
-                message.body,
-                body_crc(message.body),
-                b"",
-                message.flag,
-                message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-                message.born_timestamp_ms,
-                pack_host(message.born_host),
-                pack_host(message.store_host),
-                failure.reconsume_times,
-                0,
-            ),
+        record = NewRecord(
+            *self._routed(failure.topic, queue_id, failure.delay_level, failure.properties),
+            message.body,
+            body_crc(message.body),
+            message.flag,
+            message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+            message.born_timestamp_ms,
+            pack_host(message.born_host),
+            pack_host(message.store_host),
+            failure.reconsume_times,
+            0,
         )
         (at,) = self._append([record])
         if failure.delay_level:
@@ -350,46 +336,49 @@ class Broker:
 
     def _append(self, records: Sequence[NewRecord]) -> list[Written]:
         written = self.store.append(records)
+        fresh = set()
         for record, at in zip(records, written, strict=True):
             if record.topic == SCHEDULE_TOPIC:
                 level = record.queue_id + 1
                 if self.schedule.notice(level, at.queue_offset, self._deliver_at_ms(record, at)):
                     self._listener.due_sooner(level)
             else:
-                self._listener.appended(record.topic, record.queue_id)
+                fresh.add((record.topic, record.queue_id))
+        for topic, queue_id in fresh:
+            self._listener.appended(topic, queue_id)
         return written
 
     def _routed(
-        self,
-        topic: str,
-        queue_id: int,
-        level: int,
-        properties: dict[str, str],
-        record: NewRecord,
-    ) -> NewRecord:
-        """The record with its topic, queue id and property string."""
-        topic, queue_id = route(topic, queue_id, level, properties, self.store.levels.current)
+        self, topic: str, queue_id: int, level: int, properties: dict[str, str]
+    ) -> tuple[str, int, bytes]:
+        """Topic, queue id and property string to store under."""
+        if level > 0:
+            topic, queue_id = route(topic, queue_id, level, properties, self.store.levels.current)
         encoded = encode_properties(properties)
         if len(encoded) > PROPERTIES_BYTES_MAX:
             rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
             raise MessageTooLarge("properties", len(encoded), rule)
-        return record._replace(topic=topic, queue_id=queue_id, properties=encoded)
+        return topic, queue_id, encoded
 
     def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
         if record.topic != SCHEDULE_TOPIC:
             return 0
         return self.store.levels.deliver_at_ms(record.queue_id + 1, at.store_timestamp_ms)
 
-    def _queue_for(self, message: Message, queue_id: int) -> int:
-        """The queue asked for, or each topic's next one, the same for a whole batch."""
-        if is_retry(message.topic):
-            group = self.groups.for_use(group_of(message.topic) or "")
-            self.topics.ensure(message.topic, group.retry_queues)
-        topic = self.topics.for_send(message.topic)
-        if queue_id < 0:
-            return self._turn % topic.write_queues
-        _check_queue(topic, queue_id, topic.write_queues)
-        return queue_id
+    def _queues_for(self, request: SendRequest) -> dict[str, int]:
+        """Per topic the queue asked for, or its next one in turn, the same for a whole call."""
+        queues = {}
+        for name in {message.topic for message in request.messages}:
+            if is_retry(name):
+                group = self.groups.for_use(group_of(name) or "")
+                self.topics.ensure(name, group.retry_queues)
+            topic = self.topics.for_send(name)
+            if request.queue_id >= 0:
+                _check_queue(topic, request.queue_id, topic.write_queues)
+            queues[name] = (
+                request.queue_id if request.queue_id >= 0 else self._turn % topic.write_queues
+            )
+        return queues
 
     def _read_queues(self, topic: str) -> int:
         info = self.topics.get(topic)

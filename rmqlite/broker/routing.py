@@ -7,17 +7,14 @@ the house writes or reads these properties.
 
 from __future__ import annotations
 
-import re
 from collections.abc import MutableMapping
 
 from rmqlite.levels import LevelTable
-from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT, find_property, property_marker
 from rmqlite.names import SCHEDULE_TOPIC
 
-_DESTINATION = {
-    name: re.compile(rb"(?:^|\x02)" + name.encode() + rb"\x01([^\x02]+)")
-    for name in (REAL_TOPIC, REAL_QID)
-}
+_REAL_TOPIC = property_marker(REAL_TOPIC)
+_REAL_QID = property_marker(REAL_QID)
 
 
 def route(
@@ -37,8 +34,8 @@ def route(
 
 def unroute(properties: bytes) -> tuple[str, int] | None:
     """The destination in a scheduled record's property string; None if there is none."""
-    topic = _DESTINATION[REAL_TOPIC].search(properties)
-    queue_id = _DESTINATION[REAL_QID].search(properties)
-    if topic is None or queue_id is None or not queue_id[1].isdigit():
+    topic = find_property(properties, _REAL_TOPIC)
+    queue_id = find_property(properties, _REAL_QID)
+    if not topic or not queue_id or not queue_id.isdigit():
         return None
-    return topic[1].decode("utf-8", "replace"), int(queue_id[1])
+    return topic.decode("utf-8", "replace"), int(queue_id)

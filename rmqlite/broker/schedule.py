@@ -198,9 +198,10 @@ class Schedule:
         written = self._store.append(restored)
         known.completed.add(queue_offset, queue_offset + len(entries))
         self.delivered += len(restored)
-        for record, at, due in zip(restored, written, due_ms, strict=True):
+        for at, due in zip(written, due_ms, strict=True):
             known.lateness.add(at.store_timestamp_ms - due)
-            appended(record.topic, record.queue_id)
+        for topic, queue_id in {(record.topic, record.queue_id) for record in restored}:
+            appended(topic, queue_id)
 
     def _level(self, level: int) -> _Level:
         known = self._levels.get(level)
@@ -242,9 +243,9 @@ def _restored(walked: Walked | None) -> NewRecord | None:
     return NewRecord(
         topic,
         queue_id,
+        head.properties,
         data[head.body_position : head.body_end],
         head.body_crc,
-        head.properties,
         head.flag,
         head.sys_flag & ~_HOST_BITS,
         head.born_timestamp_ms,

@@ -26,13 +26,20 @@ A file ends with a blank: i32 bytes left, i32 0xCBD43194.
 
 from __future__ import annotations
 
-import re
 import struct
 import zlib
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.message import DELAY, TAGS, StoredMessage, decode_properties, unpack_host
+from rmqlite.message import (
+    DELAY,
+    TAGS,
+    StoredMessage,
+    decode_properties,
+    find_property,
+    property_marker,
+    unpack_host,
+)
 
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124
@@ -56,8 +63,8 @@ _HEADS: Final = {
     for born in (8, 20)
     for store in (8, 20)
 }
-_TAGS = re.compile(rb"(?:^|\x02)" + TAGS.encode() + rb"\x01([^\x02]+)")
-_DELAY = re.compile(rb"(?:^|\x02)" + DELAY.encode() + rb"\x01(-?[0-9]+)(?:\x02|$)")
+_TAGS = property_marker(TAGS)
+_DELAY = property_marker(DELAY)
 
 
 class NewRecord(NamedTuple):
@@ -69,9 +76,9 @@ class NewRecord(NamedTuple):
 
     topic: str
     queue_id: int
+    properties: bytes
     body: bytes
     body_crc: int
-    properties: bytes
     flag: int
     sys_flag: int
     born_timestamp_ms: int
@@ -265,14 +272,14 @@ def to_message(head: Head, data: bytes) -> StoredMessage:
 
 def tags_code(properties: bytes) -> int:
     """The tags code of a property string (reference §2.1): Java's hash of TAGS, 0 without."""
-    found = _TAGS.search(properties)
-    return tags_hash(found[1].decode("utf-8", "replace")) if found else 0
+    tags = find_property(properties, _TAGS)
+    return tags_hash(tags.decode("utf-8", "replace")) if tags else 0
 
 
 def delay_level(properties: bytes) -> int:
     """The DELAY property as a number; 0 without, or when it is none."""
-    found = _DELAY.search(properties)
-    return int(found[1]) if found else 0
+    level = find_property(properties, _DELAY)
+    return int(level) if level and level.isdigit() else 0
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,1 @@
+"""What tests of several rooms share: a clock to move by hand, stores, a whole broker."""

@@ -1,0 +1,120 @@
+"""A broker on real files with a clock moved by hand: everything but gRPC and waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmqlite.broker.broker import Broker
+from rmqlite.config import BrokerConfig
+from rmqlite.message import Message, StoredMessage, pack_host
+from rmqlite.requests import PullRequest, PullResult, SendRequest, SendResult
+from rmqlite.store.files import Files, SystemFiles
+from rmqlite.store.message_store import MessageStore
+from tests.support.clock import FakeClock
+
+BORN_HOST = pack_host("10.0.0.1:1234")
+
+
+@dataclass
+class Heard:
+    """A listener that remembers what it was told."""
+
+    appended_to: list[tuple[str, int]] = field(default_factory=list)
+    sooner: list[int] = field(default_factory=list)
+
+    def appended(self, topic: str, queue_id: int) -> None:
+        self.appended_to.append((topic, queue_id))
+
+    def due_sooner(self, level: int) -> None:
+        self.sooner.append(level)
+
+
+def small_config(folder: Path, **changes: Any) -> BrokerConfig:
+    """Small files, so that tests cross their ends; everything else is the default."""
+    values: dict[str, Any] = {
+        "store_path": folder,
+        "mapped_file_size_commit_log": 1 << 20,
+        "mapped_file_size_consume_queue": 4_000,
+        "max_message_bytes": 1 << 19,
+        **changes,
+    }
+    return BrokerConfig(**values)
+
+
+class BrokerUnderTest:
+    """Open, use, crash, open again; synced after every call, as a server does."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: FakeClock | None = None,
+        files: Files | None = None,
+        **changes: Any,
+    ) -> None:
+        self.config = small_config(folder, **changes)
+        self.clock = clock or FakeClock()
+        self.files = files or SystemFiles()
+        self.heard = Heard()
+        self.open()
+
+    def open(self, **changes: Any) -> None:
+        """Open the store, with other settings if any are given."""
+        if changes:
+            self.config = small_config(self.config.store_path, **changes)
+        self.store = MessageStore(self.config, self.files, self.clock)
+        self.broker = Broker(self.config, self.store, self.clock, self.heard)
+
+    def sync(self) -> None:
+        job = self.store.begin_sync()
+        job.run()
+        self.store.synced(job)
+
+    def persist(self) -> None:
+        self.store.begin_persist(self.broker.tables()).run()
+
+    def crash(self) -> None:
+        """The process is gone: nothing is persisted, what was written stays."""
+        self.store.release()
+
+    def close(self) -> None:
+        self.store.close(self.broker.tables())
+
+    def restart(self, **changes: Any) -> None:
+        self.close()
+        self.open(**changes)
+
+    def send(self, *messages: Message, queue_id: int = 0) -> tuple[SendResult, ...]:
+        results = self.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
+        self.sync()
+        return results
+
+    def deliver(self) -> int:
+        """Deliver everything that is due now; how many messages."""
+        before = self.broker.schedule.delivered
+        for level in self.broker.schedule.levels():
+            while True:
+                due_ms = self.broker.deliver(level)
+                if due_ms is None or due_ms > self.clock.now_ms():
+                    break
+        self.sync()
+        return self.broker.schedule.delivered - before
+
+    def pull(
+        self, topic: str, queue_id: int = 0, queue_offset: int = 0, group: str = "readers"
+    ) -> PullResult:
+        return self.broker.pull(PullRequest(group, topic, queue_id, queue_offset))
+
+    def messages(self, topic: str, queue_id: int = 0) -> Sequence[StoredMessage]:
+        """Everything in a queue."""
+        found: list[StoredMessage] = []
+        offset = 0
+        while True:
+            result = self.pull(topic, queue_id, offset)
+            found += result.messages
+            if result.next_offset == offset:
+                return found
+            offset = result.next_offset
