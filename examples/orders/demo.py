@@ -122,7 +122,7 @@ def watch(
             for _ in range(CONSUMERS)
         ]
         wait_for(lambda: share_queues(admin), "the consumers to share the queues", *consumers)
-        stack.enter_context(running(["-m", "orders.producer", endpoint], log, events))
+        producer = stack.enter_context(running(["-m", "orders.producer", endpoint], log, events))
         view = stack.enter_context(View(console, endpoint))
         until = time.monotonic() + SECONDS_MAX
         while True:
@@ -134,6 +134,8 @@ def watch(
             is_over = ledger.done.total() + status.dead >= len(ledger.orders)
             if is_over or time.monotonic() > until:
                 break
+            if any([process.poll() for process in (producer, *consumers)]):
+                raise GaveUp("a process of the demo failed")
             time.sleep(0.15)
     # What the consumers said while they were stopping.
     with contextlib.suppress(queue.Empty):
@@ -162,8 +164,9 @@ def main() -> int:
         f" one producer,\n{CONSUMERS} consumers in one group, each a process of its own."
     )
     console.print(
-        "conf/demo.conf has short levels: a retry takes 1 s instead of RocketMQ's 10 s to 2 h,\n"
-        "so an order that always fails is dead after 17 s instead of 4 h 46 min.\n"
+        "conf/demo.conf has short levels: a retry takes 1 s, not RocketMQ's 10 s to 2 h,\n"
+        "so an order that always fails is dead after 17 s instead of 4 h 46 min.\n",
+        soft_wrap=True,
     )
     with (
         tempfile.TemporaryDirectory(prefix="rmqlite-demo-") as folder,
@@ -192,4 +195,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
