@@ -41,6 +41,7 @@ class BrokerLink:
         self._loop = loop
         self._name = name
         self._is_away = False
+        self._turns = 0
 
     def ask(
         self,
@@ -51,10 +52,11 @@ class BrokerLink:
     ) -> Asked:
         """Start a call; on_outcome gets the answer or the error, unless it is cancelled first."""
         asked = Asked()
+        turns = self._turns
 
         def deliver(outcome: Any) -> None:
             if not asked.is_given_up:
-                self._note(outcome)
+                self._note(outcome, turns)
                 on_outcome(outcome)
 
         def post(outcome: A | RmqliteError) -> None:
@@ -66,10 +68,14 @@ class BrokerLink:
             post(error)
         return asked
 
-    def _note(self, outcome: object) -> None:
+    def _note(self, outcome: object, turns: int) -> None:
+        # Calls that were under way when the broker went, or came back, tell of before that.
         is_away = isinstance(outcome, (BrokerUnreachable, BrokerClosing))
-        if is_away and not self._is_away:
-            log.warning("the broker is away, trying again consumer=%s: %s", self._name, outcome)
-        elif self._is_away and not is_away:
-            log.warning("the broker is back consumer=%s", self._name)
+        if turns != self._turns or is_away is self._is_away:
+            return
+        self._turns += 1
         self._is_away = is_away
+        if is_away:
+            log.warning("the broker is away, trying again consumer=%s: %s", self._name, outcome)
+        else:
+            log.warning("the broker is back consumer=%s", self._name)

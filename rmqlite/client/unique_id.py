@@ -8,7 +8,6 @@ two producers of one process never share an id.
 
 from __future__ import annotations
 
-import os
 import secrets
 import socket
 import threading
@@ -23,7 +22,7 @@ class UniqueIds:
     """Makes unique ids.  Usable from any thread.  now_ms: the wall clock."""
 
     def __init__(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        prefix = own_address() + (os.getpid() & 0xFFFF).to_bytes(2, "big")
+        prefix = own_address() + (_process_id() & 0xFFFF).to_bytes(2, "big")
         self._prefix = (prefix + secrets.token_bytes(4)).hex().upper()
         self._now_ms = now_ms
         self._lock = threading.Lock()
@@ -58,4 +57,9 @@ def own_address() -> bytes:
 
 def own_client_id() -> str:
     """A name for this client that no other has: "ip@pid#random", much as RocketMQ's."""
-    return f"{socket.inet_ntoa(own_address())}@{os.getpid()}#{secrets.token_hex(4)}"
+    return f"{socket.inet_ntoa(own_address())}@{_process_id()}#{secrets.token_hex(4)}"
+
+
+def _process_id() -> int:
+    """On Linux a process has the id of its main thread; os itself is the store's to use."""
+    return threading.main_thread().native_id or 0

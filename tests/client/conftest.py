@@ -1,3 +1,5 @@
+"""A small broker, started for one test and stopped after it."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -18,6 +18,7 @@ from rmqlite.client import (
     ConsumeResult,
     Message,
     PushConsumer,
+    broker_link,
     reconsume_later,
 )
 from rmqlite.errors import (
@@ -30,7 +31,15 @@ from rmqlite.errors import (
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
-from rmqlite.requests import OffsetsCommit, PullRequest, PullResult, PullStatus, Queue
+from rmqlite.requests import (
+    Assignment,
+    HeartbeatRequest,
+    OffsetsCommit,
+    PullRequest,
+    PullResult,
+    PullStatus,
+    Queue,
+)
 from tests.client.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000
@@ -62,6 +71,26 @@ class Seen:
     @property
     def names(self) -> list[str]:
         return [m.body.decode() for m in self.messages]
+
+
+class LineSeen(logging.Filter):
+    """Sees a line of the client's log when it is written."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__()
+        self.line = line
+        self.seen = threading.Event()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if self.line in record.getMessage():
+            self.seen.set()
+        return True
+
+    def __enter__(self) -> None:
+        broker_link.log.addFilter(self)
+
+    def __exit__(self, *_: object) -> None:
+        broker_link.log.removeFilter(self)
 
 
 Make = Callable[..., PushConsumer]
@@ -342,6 +371,7 @@ def test_a_new_assignment_starts_and_stops_queues(
     broker.until(lambda: broker.committed.get(zero) == 1)
     assert consumer.queues == (zero,)
     broker.assign("me", [one])
+    broker.until(lambda: consumer.queues == (one,))
     fill(broker, "b", 0)
     fill(broker, "c", 1)
     broker.until(lambda: broker.committed.get(one) == 1)
@@ -457,11 +487,13 @@ def test_a_broker_that_was_away_is_found_again(
 ) -> None:
     """By itself, and with one line per outage, not one per call."""
     broker.add_queues("orders", 8)
-    with caplog.at_level(logging.WARNING):
+    away = LineSeen("the broker is away")
+    with caplog.at_level(logging.WARNING), away:
         make()
         fill(broker, "a")
         broker.until(lambda: broker.committed.get(QUEUE) == 1)
         broker.stop()
+        assert away.seen.wait(WAIT_S)
         fill(broker, "b")
         broker.start()
         broker.until(lambda: broker.committed[QUEUE] == 2)
@@ -469,17 +501,22 @@ def test_a_broker_that_was_away_is_found_again(
     assert caplog.text.count("the broker is away") == 1
 
 
-def test_a_restarted_broker_is_asked_for_the_assignment_whatever_its_epoch(
+def test_after_a_failed_heartbeat_the_assignment_is_asked_for_whatever_its_epoch(
     broker: FakeBroker, make: Make
 ) -> None:
-    """It counts epochs anew: the same number need not be the same assignment."""
+    """It may be another broker, whose same number is not the same assignment."""
+    left = iter([False, False, True])
+
+    def answer(request: HeartbeatRequest) -> Assignment:
+        if next(left, False):
+            raise BrokerClosing
+        queues = () if request.known_epoch else (QUEUE,)
+        return Assignment(5, queues, ("me",))
+
+    broker.answers["Heartbeat"] = answer
     make()
-    broker.until(lambda: broker.asked["Heartbeat"][-1].known_epoch == broker.epoch)
-    broker.stop()
-    broker.asked.clear()
-    broker.start()
-    broker.until(lambda: len(broker.asked["Heartbeat"]) >= 1)
-    assert broker.asked["Heartbeat"][0].known_epoch == 0
+    broker.until(lambda: len(broker.asked["Heartbeat"]) >= 4)
+    assert [r.known_epoch for r in broker.asked["Heartbeat"][:4]] == [0, 0, 5, 0]
 
 
 def test_close_lets_listeners_finish_commits_and_leaves(
