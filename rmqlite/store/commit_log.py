@@ -112,6 +112,10 @@ class CommitLog:
             return b""
         return self._segments.read(physical_offset, min(size, self.end - physical_offset))
 
+    def read_raw(self, position: int, size: int) -> bytes:
+        """What the files hold at a position, also past the log's end; for who checks them."""
+        return self._segments.read(position, size)
+
     def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
         """The message that begins there; size is a guess.  Raises MessageNotFound."""
         found = self.read_head(physical_offset, size)
@@ -165,6 +169,29 @@ class CommitLog:
                 raise self.damage(position, "a record")
             self._check_nothing_follows(self.end)
             return
+
+    def next_sound(self, position: int) -> int | None:
+        """Where the first valid record behind a position begins; None if there is none.
+
+        A record older than the log's newest is none: it is what RocketMQ leaves in place
+        when it cuts a tail.
+        """
+        carried, carried_at = b"", position
+        for start, data in self._segments.data_ranges(position, WALK_BYTES):
+            if carried and carried_at + len(carried) == start:
+                start, data = carried_at, carried + data
+            at = data.find(record.MAGIC_BYTES)
+            while at >= 0:
+                offset = start + at - 4
+                if offset > position and self._is_sound_record(offset):
+                    return offset
+                at = data.find(record.MAGIC_BYTES, at + 1)
+            carried, carried_at = data[-3:], start + len(data) - 3
+        return None
+
+    def has_bytes_from(self, position: int) -> bool:
+        """Is anything but zeros there or behind?"""
+        return any(any(data) for _, data in self._segments.data_ranges(position, WALK_BYTES))
 
     def cut(self, physical_offset: int) -> None:
         """Everything from there on reads as zeros; the log ends there."""
@@ -228,22 +255,10 @@ class CommitLog:
         return bool(magic == record.BLANK_MAGIC and size == room)
 
     def _check_nothing_follows(self, position: int) -> None:
-        """Raises StoreDamaged if a valid record lies behind a position.
-
-        A record older than the log's newest is none: it is what RocketMQ leaves in place
-        when it cuts a tail.
-        """
-        carried, carried_at = b"", position
-        for start, data in self._segments.data_ranges(position, WALK_BYTES):
-            if carried and carried_at + len(carried) == start:
-                start, data = carried_at, carried + data
-            at = data.find(record.MAGIC_BYTES)
-            while at >= 0:
-                offset = start + at - 4
-                if offset > position and self._is_sound_record(offset):
-                    raise self.damage(position, f"a record, as there is one at {offset}")
-                at = data.find(record.MAGIC_BYTES, at + 1)
-            carried, carried_at = data[-3:], start + len(data) - 3
+        """Raises StoreDamaged if a valid record lies behind a position."""
+        offset = self.next_sound(position)
+        if offset is not None:
+            raise self.damage(position, f"a record, as there is one at {offset}")
 
     def _is_sound_record(self, physical_offset: int) -> bool:
         start = self._segments.read(physical_offset, BLANK_BYTES)

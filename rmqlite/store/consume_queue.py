@@ -60,6 +60,20 @@ class ConsumeQueue:
         """The raw entries at a place, also past max_offset; for recovery."""
         return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
 
+    def place_of(self, queue_offset: int) -> tuple[Path, int]:
+        """The file that holds, or would hold, an entry, and its position there; for messages."""
+        position = queue_offset * ENTRY_BYTES
+        return self._segments.path_at(position), position % self._segments.segment_bytes
+
+    @property
+    def files_begin(self) -> int:
+        """The first entry that the files have room for."""
+        return self._segments.first_position // ENTRY_BYTES
+
+    @property
+    def has_files(self) -> bool:
+        return not self._segments.is_empty
+
     def recovered_end(self) -> int:
         """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2)."""
         offset = max(self._segments.first_position, self._last_file_position()) // ENTRY_BYTES

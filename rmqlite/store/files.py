@@ -13,7 +13,7 @@ import fcntl
 import os
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, NoReturn, Protocol
 
 from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
 
@@ -97,6 +97,8 @@ class Files(Protocol):
 
 class SystemFiles:
     """The real disk."""
+
+    _open_flags = os.O_RDWR | os.O_CLOEXEC
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, int] = OrderedDict()
@@ -260,11 +262,25 @@ class SystemFiles:
             _, oldest = self._open.popitem(last=False)
             os.close(oldest)
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(path, self._open_flags)
         except OSError as error:
             raise _unavailable("open", path, error) from error
         self._open[path] = fd
         return fd
+
+
+class ReadOnlyFiles(SystemFiles):
+    """The real disk, for looking: no call changes a byte, a name or a time."""
+
+    _open_flags = os.O_RDONLY | os.O_CLOEXEC
+
+    def create(self, path: Path, size: int) -> None:
+        """Nothing: a file that never got its length stays empty and reads as such."""
+
+    def _refuse(self, *_args: object, **_options: object) -> NoReturn:
+        raise AssertionError("who only looks does not write")
+
+    write = sync = cut = replace = make_folder = remove = lock = _refuse
 
 
 class _FileLock:
