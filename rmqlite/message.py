@@ -52,6 +52,7 @@ RESERVED_PROPERTIES: Final = frozenset(
 KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"
 _SEPARATORS = re.compile("[\x01\x02\ud800-\udfff]")
+_UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
 _TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 
 
@@ -82,20 +83,31 @@ class Message:
         if self.keys.__class__ is not tuple:
             tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
             object.__setattr__(self, "keys", tuple(tokens))
-        if self.keys:
-            _check_keys(self.keys)
         if self.properties:
             _check_properties(self.properties)
-        if self.tags and _SEPARATORS.search(self.tags):
-            raise InvalidValue("tags", self.tags, _TEXT_RULE)
-        if self.message_id and _SEPARATORS.search(self.message_id):
-            raise InvalidValue("message_id", self.message_id, _TEXT_RULE)
+        # One search for what is nearly always sound; only then which field it is.
+        if _UNFIT.search(f"{self.tags}{''.join(self.keys)}{self.message_id}") or "" in self.keys:
+            _check_texts(self)
         if self.delay is not None and self.delay_level:
             raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")
         if not -(2**31) <= self.delay_level < 2**31:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
         if not -(2**31) <= self.flag < 2**31:
             raise InvalidValue("flag", self.flag, "a 32-bit integer")
+
+    def named(self, message_id: str) -> Message:
+        """The same message with an id; faster than dataclasses.replace."""
+        return Message(
+            self.topic,
+            self.body,
+            self.tags,
+            self.keys,
+            self.properties,
+            self.delay_level,
+            self.delay,
+            self.flag,
+            message_id,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +246,12 @@ def unpack_host(packed: bytes) -> str:
     return f"[{ipaddress.IPv6Address(packed[:-4])}]:{port}"
 
 
-def _check_keys(keys: Sequence[str]) -> None:
-    for key in keys:
-        if not key or any(c.isspace() for c in key) or _SEPARATORS.search(key):
+def _check_texts(message: Message) -> None:
+    for name, text in (("tags", message.tags), ("message_id", message.message_id)):
+        if _SEPARATORS.search(text):
+            raise InvalidValue(name, text, _TEXT_RULE)
+    for key in message.keys:
+        if not key or _UNFIT.search(key):
             raise InvalidValue("keys", key, f"tokens without blanks, {_TEXT_RULE}")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from types import TracebackType
 
 import grpc
@@ -120,7 +119,7 @@ class Producer:
 
     def _named(self, message: Message) -> Message:
         resolved = self._levels.resolve(message)
-        return resolved if resolved.message_id else replace(resolved, message_id=self._ids.next())
+        return resolved if resolved.message_id else resolved.named(self._ids.next())
 
     def _send(self, messages: tuple[Message, ...], queue_id: int) -> tuple[SendResult, ...]:
         request = SendRequest(messages, self._group, queue_id, wall_ms())

@@ -7,6 +7,7 @@ others, and those on the hot path, are written out.  Nothing outside wire/ sees 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,16 +29,24 @@ class Codec(NamedTuple):
 
 
 def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
-    """For a message whose fields are all scalars and called like the value's."""
+    """For a message whose fields are all scalars and called like the value's.
+
+    An optional field that is absent is None.
+    """
     names = tuple(field.name for field in dataclasses.fields(value_class))  # type: ignore[arg-type]
+    by_name = pb_class.DESCRIPTOR.fields_by_name
+    optional = {at: name for at, name in enumerate(names) if by_name[name].has_presence}
+    values_of = operator.attrgetter(*names) if len(names) > 1 else None
 
     def to_pb(value: V) -> ProtoMessage:
         return pb_class(**{name: getattr(value, name) for name in names})
 
     def from_pb(message: ProtoMessage) -> V:
-        return value_class(
-            **{name: getattr(message, name) if _is_given(message, name) else None for name in names}
-        )
+        values = list(values_of(message)) if values_of else [getattr(message, names[0])]
+        for at, name in optional.items():
+            if not message.HasField(name):
+                values[at] = None
+        return value_class(*values)
 
     return Codec(pb_class, to_pb, from_pb)
 
@@ -70,11 +79,6 @@ def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None)
 def nothing(pb_class: type[ProtoMessage]) -> Codec:
     """For a message without fields: None."""
     return Codec(pb_class, lambda _: pb_class(), lambda _: None)
-
-
-def _is_given(message: ProtoMessage, name: str) -> bool:
-    field = message.DESCRIPTOR.fields_by_name[name]
-    return not field.has_presence or message.HasField(name)
 
 
 # ---- messages
