@@ -47,7 +47,7 @@ class Backlog:
             if queue.ready and not was_ready:
                 self._turns.append(queue)
             if messages:
-                self._work.notify(len(messages))
+                self._work.notify()
             queue.is_waiting_for_room = queue.is_full
             return not queue.is_waiting_for_room
 
@@ -57,6 +57,10 @@ class Backlog:
             while not self._stopped:
                 taken = self._next()
                 if taken is not None:
+                    # One thread wakes the next while there is work: waking all of them for
+                    # a batch that two have done in no time costs more than the work.
+                    if self._turns:
+                        self._work.notify()
                     return taken
                 self._work.wait()
         return None

@@ -126,12 +126,15 @@ class Batcher:
                     target=self._run, name="rmqlite-batcher", daemon=True
                 )
                 self._thread.start()
-            if not self._gathering:
-                self._gathering_since_s = elapsed_s()
+            was_full = self._is_full()
             self._gathering.append(entry)
             self._gathering_bytes += entry.size_bytes
             self._in_flight += 1
-            if len(self._gathering) == 1 or self._is_full():
+            is_first = len(self._gathering) == 1
+            if is_first:
+                self._gathering_since_s = elapsed_s()
+            # Only for news: waking the thread for every message costs more than the message.
+            if is_first or (self._is_full() and not was_full):
                 self._changed.notify_all()
         return entry.future
 
