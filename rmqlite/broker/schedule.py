@@ -63,6 +63,9 @@ class _Level:
 
     def notice(self, queue_offset: int, due_ms: int) -> None:
         """The queue's next entry is due then: it extends the last run or begins another."""
+        if queue_offset < self._seen:
+            # One of the batch with which the level began: the scan has found it already.
+            return
         self._seen = queue_offset + 1
         last = self.runs[-1] if self.runs else None
         if last is not None and last.end == queue_offset and due_ms >= last.last_due_ms:
@@ -98,6 +101,8 @@ class _Level:
 
     def advance(self, run: _Run, queue_offset: int) -> None:
         """The run goes on at the first open queue offset at or after this one, or ends."""
+        # What somebody removed with its files is not waited for.
+        self.completed.add(0, self.queue.min_offset)
         run.cursor = self.completed.next_open(queue_offset)
         entry = self.queue.entry(run.cursor) if run.cursor < run.end else None
         if entry is None:

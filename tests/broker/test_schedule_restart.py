@@ -1,0 +1,251 @@
+"""Delayed messages across the end of a process: each is delivered exactly once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from rmqlite.errors import StoreUnavailable
+from rmqlite.message import encode_properties
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.record import NewRecord, body_crc
+from tests.broker.conftest import Make
+from tests.broker.words import (
+    TOPIC,
+    FragileDisk,
+    bodies,
+    delayed,
+    level_status,
+    plain,
+    scheduled_entry,
+)
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+
+
+def clean(broker: BrokerUnderTest) -> None:
+    broker.restart()
+
+
+def crash(broker: BrokerUnderTest) -> None:
+    broker.crash()
+    broker.open()
+
+
+def crash_after_persist(broker: BrokerUnderTest) -> None:
+    broker.persist()
+    crash(broker)
+
+
+def lose_the_queues(broker: BrokerUnderTest) -> None:
+    """Only the log is left; the queues are made again from it."""
+    broker.close()
+    root = broker.config.store_path
+    shutil.rmtree(root / "consumequeue", ignore_errors=True)
+    for table in ("storeProgress.json", "storeProgress.json.bak", "delayOffset.json"):
+        (root / "config" / table).unlink(missing_ok=True)
+    (root / "config" / "delayOffset.json.bak").unlink(missing_ok=True)
+    broker.open()
+
+
+def crash_and_lose_the_queues(broker: BrokerUnderTest) -> None:
+    crash(broker)
+    lose_the_queues(broker)
+
+
+WAYS = [clean, crash, crash_after_persist, lose_the_queues, crash_and_lose_the_queues]
+Restart = Callable[[BrokerUnderTest], None]
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_what_waits_keeps_its_time(under_test: BrokerUnderTest, restart: Restart) -> None:
+    """A restart is no reason to be early, nor late."""
+    results = under_test.send(delayed("a", 1), delayed("b", 2), delayed("c", 18))
+    restart(under_test)
+    for result, seen in zip(results, (["a"], ["a", "b"], ["a", "b", "c"]), strict=True):
+        under_test.clock.forward(result.deliver_at_ms - 1 - under_test.clock.now_ms())
+        assert under_test.deliver() == 0
+        under_test.clock.forward(1)
+        assert under_test.deliver() == 1
+        assert bodies(under_test) == seen
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_what_was_delivered_stays_delivered(under_test: BrokerUnderTest, restart: Restart) -> None:
+    """RocketMQ delivers again whatever its last persist did not know."""
+    under_test.send(*[delayed(str(number), 1) for number in range(4)], delayed("later", 2))
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    for _ in range(2):
+        restart(under_test)
+        assert under_test.deliver() == 0
+        assert level_status(under_test, 1).pending == 0
+        assert level_status(under_test, 2).pending == 1
+    under_test.clock.forward(4_000)
+    under_test.deliver()
+    assert bodies(under_test) == ["0", "1", "2", "3", "later"]
+
+
+@pytest.mark.parametrize("restart", WAYS)
+@pytest.mark.parametrize("slices", [0, 1, 2, 3])
+def test_a_delivery_goes_on_where_it_was_cut_off(make: Make, restart: Restart, slices: int) -> None:
+    """Between any two slices: nothing twice, nothing lost, the order kept."""
+    broker = make(deliver_batch_max=3)
+    broker.send(*[delayed(str(number), 1) for number in range(8)])
+    broker.persist()
+    broker.clock.forward(1_000)
+    for _ in range(slices):
+        broker.broker.deliver(1)
+    broker.sync()
+    restart(broker)
+    assert level_status(broker, 1).pending == max(0, 8 - 3 * slices)
+    broker.deliver()
+    assert bodies(broker) == [str(number) for number in range(8)]
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_a_restart_may_come_between_any_two_deliveries(make: Make, restart: Restart) -> None:
+    """One message per slice, a restart after each."""
+    broker = make(deliver_batch_max=1)
+    broker.send(*[delayed(str(number), 1 + number % 2) for number in range(6)])
+    broker.clock.forward(5_000)
+    for _ in range(3):
+        broker.broker.deliver(1)
+        restart(broker)
+        broker.broker.deliver(2)
+        restart(broker)
+    assert broker.deliver() == 0
+    assert sorted(bodies(broker)) == [str(number) for number in range(6)]
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_a_restart_changes_nothing_in_the_log(
+    under_test: BrokerUnderTest, restart: Restart
+) -> None:
+    """Opening is looking."""
+    under_test.send(delayed("a", 1), plain("b"))
+    end = under_test.store.end
+    restart(under_test)
+    assert under_test.store.end == end
+    (later,) = under_test.send(delayed("c", 1))
+    assert later.queue_offset == 1
+
+
+def test_what_was_late_while_the_broker_was_down_comes_at_once(
+    under_test: BrokerUnderTest,
+) -> None:
+    """A day off is no reason to lose anything."""
+    under_test.send(delayed("a", 1), delayed("b", 18))
+    under_test.close()
+    under_test.clock.forward(86_400_000)
+    under_test.open()
+    assert under_test.deliver() == 2
+    assert level_status(under_test, 18).lateness_max_ms == 86_400_000 - 7_200_000
+
+
+def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) -> None:
+    """A record put into level 1 by hand, as a foreign or broken writer would."""
+    made = encode_properties(properties)
+    host = BORN_HOST
+    born_ms = broker.clock.now_ms()
+    new = NewRecord(SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0)
+    (at,) = broker.store.append([new])
+    broker.broker.schedule.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"DELAY": "1", "REAL_QID": "0"},
+        {"DELAY": "1", "REAL_TOPIC": TOPIC},
+        {"DELAY": "1", "REAL_TOPIC": TOPIC, "REAL_QID": "zero"},
+        {"DELAY": "1", "REAL_TOPIC": SCHEDULE_TOPIC, "REAL_QID": "0"},
+        {"no": "routing"},
+    ],
+)
+@pytest.mark.parametrize("restart", [clean, crash])
+def test_a_record_without_a_destination_blocks_nobody(
+    under_test: BrokerUnderTest, properties: dict[str, str], restart: Restart
+) -> None:
+    """RocketMQ tries such a record for ever, and its level stands still."""
+    under_test.send(delayed("before", 1))
+    scheduled(under_test, b"astray", properties)
+    under_test.send(delayed("behind", 1))
+    under_test.clock.forward(1_000)
+    assert under_test.deliver() == 2
+    assert under_test.broker.schedule.undeliverable == 1
+    assert bodies(under_test) == ["before", "behind"]
+    restart(under_test)
+    assert under_test.deliver() == 0
+    assert bodies(under_test) == ["before", "behind"]
+
+
+def test_an_undeliverable_record_alone_does_not_come_back_at_once(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Else the level's task would turn in circles."""
+    scheduled(under_test, b"astray", {"DELAY": "1"})
+    under_test.clock.forward(1_000)
+    assert under_test.broker.deliver(1) is None
+    assert level_status(under_test, 1).pending == 0
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_vanished_record_does_not_block_its_level(make: Make, is_running: bool) -> None:
+    """Its log file is gone, and its queue file with it: what is left is delivered."""
+    broker = make(mapped_file_size_commit_log=1 << 17, max_message_bytes=1 << 10)
+    for number in range(600):
+        broker.send(delayed(f"{number:03d}" + "x" * 1_000, 1))
+    second = broker.store.queue(SCHEDULE_TOPIC, 0)
+    assert second is not None
+    gone = broker.store.drop_before(scheduled_entry(broker, 1, 500).physical_offset)
+    assert any("consumequeue" in str(path) for path in gone)
+    kept = 600 - second.min_offset
+    assert 100 <= kept < 400
+    if not is_running:
+        broker.restart()
+    broker.clock.forward(1_000)
+    assert broker.deliver() == kept
+    assert level_status(broker, 1).pending == 0
+    assert bodies(broker)[-1][:3] == "599"
+
+
+@pytest.mark.parametrize("writes", range(4))
+def test_a_failing_append_is_tried_again(make: Make, writes: int) -> None:
+    """A full disk delays a delivery; it neither loses, repeats nor reorders anything."""
+    disk = FragileDisk()
+    broker = make(files=disk, deliver_batch_max=10)
+    for number in range(8):
+        broker.send(delayed(str(number), 1), queue_id=number % 2)
+    broker.clock.forward(1_000)
+    end = broker.store.end
+    disk.writes_left = writes
+    if writes < 3:
+        with pytest.raises(StoreUnavailable):
+            broker.broker.deliver(1)
+        assert (broker.store.end, broker.broker.schedule.delivered) == (end, 0)
+        assert (bodies(broker), bodies(broker, queue_id=1)) == ([], [])
+        assert broker.broker.schedule.next_due_ms(1) == scheduled_entry(broker, 1).tags_code
+    disk.writes_left = None
+    broker.deliver()
+    crash(broker)
+    assert broker.deliver() == 0
+    assert bodies(broker) == ["0", "2", "4", "6"]
+    assert bodies(broker, queue_id=1) == ["1", "3", "5", "7"]
+
+
+def test_a_crash_after_a_failed_append_delivers_once(make: Make) -> None:
+    """What a failed write left behind in the files is not taken for a delivery."""
+    disk = FragileDisk()
+    broker = make(files=disk)
+    broker.send(delayed("a", 1), delayed("b", 1))
+    broker.clock.forward(1_000)
+    disk.writes_left = 1
+    with pytest.raises(StoreUnavailable):
+        broker.broker.deliver(1)
+    disk.writes_left = None
+    crash(broker)
+    assert level_status(broker, 1).pending == 2
+    assert broker.deliver() == 2
+    assert bodies(broker) == ["a", "b"]

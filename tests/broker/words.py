@@ -1,0 +1,104 @@
+"""The short words that the tests of the broker are written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rmqlite.errors import StoreUnavailable
+from rmqlite.levels import LevelTable
+from rmqlite.message import Message, StoredMessage
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests import (
+    GroupInfo,
+    LevelStatus,
+    SendBackRequest,
+    SendBackResult,
+    SendResult,
+    TopicInfo,
+)
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.files import SystemFiles
+from tests.support.brokers import BrokerUnderTest
+
+TOPIC = "orders"
+GROUP = "shop"
+
+
+class FragileDisk(SystemFiles):
+    """A disk that takes a number of writes more, then none; None: it takes them all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left: int | None = None
+
+    def write(self, path: Path, position: int, data: bytes) -> None:
+        if self.writes_left == 0:
+            super().write(path, position, data[: len(data) // 2])
+            raise StoreUnavailable("write to", str(path), "no space left on device")
+        if self.writes_left is not None:
+            self.writes_left -= 1
+        super().write(path, position, data)
+
+
+def delayed(body: str, level: int, topic: str = TOPIC) -> Message:
+    return Message(topic, body.encode(), delay_level=level)
+
+
+def plain(body: str, topic: str = TOPIC, **more: Any) -> Message:
+    return Message(topic, body.encode(), **more)
+
+
+def bodies(broker: BrokerUnderTest, topic: str = TOPIC, queue_id: int = 0) -> list[str]:
+    """What a queue holds, in order."""
+    if broker.broker.topics.get(topic) is None:
+        return []
+    return [message.body.decode() for message in broker.messages(topic, queue_id)]
+
+
+def physical_offset(result: SendResult) -> int:
+    return int(result.offset_message_id[-16:], 16)
+
+
+def record(broker: BrokerUnderTest, result: SendResult) -> StoredMessage:
+    """The record that a send wrote."""
+    return broker.store.read_message(physical_offset(result))
+
+
+def scheduled_entry(broker: BrokerUnderTest, level: int, queue_offset: int = 0) -> Entry:
+    queue = broker.store.queue(SCHEDULE_TOPIC, level - 1)
+    assert queue is not None
+    entry = queue.entry(queue_offset)
+    assert entry is not None
+    return entry
+
+
+def level_status(broker: BrokerUnderTest, level: int) -> LevelStatus:
+    (status,) = [each for each in broker.broker.status(0).levels if each.level == level]
+    return status
+
+
+def table(broker: BrokerUnderTest) -> LevelTable:
+    return broker.store.levels.current
+
+
+def received(broker: BrokerUnderTest, **message: Any) -> StoredMessage:
+    """A plain message, sent and pulled."""
+    (result,) = broker.send(Message(**{"topic": TOPIC, "body": b"order", **message}))
+    return broker.pull(result.topic, result.queue_id, result.queue_offset).messages[0]
+
+
+def send_back(
+    broker: BrokerUnderTest, message: StoredMessage, *, group: str = GROUP, **how: Any
+) -> SendBackResult:
+    result = broker.broker.send_back(SendBackRequest(group, message.physical_offset, **how))
+    broker.sync()
+    return result
+
+
+def save_group(broker: BrokerUnderTest, **settings: Any) -> None:
+    broker.broker.groups.save(GroupInfo(**{"group": GROUP, **settings}))
+
+
+def create_topic(broker: BrokerUnderTest, topic: str, queues: int = 4, perm: int = 6) -> None:
+    broker.broker.topics.create(TopicInfo(topic, queues, queues, perm))
