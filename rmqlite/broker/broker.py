@@ -159,17 +159,23 @@ class Broker:
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
 
-        Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, StoreUnavailable.
+        Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
+        StoreUnavailable.
         """
         group = self.groups.for_use(request.group)
+        self.topics.ensure(retry_topic(group.group), group.retry_queues)
+        retries = self.topics.for_send(retry_topic(group.group))
         message = self.store.read_message(request.physical_offset)
         if message.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
         failure = after_failure(message, request, group, self._clock.now_ms())
-        queues = group.retry_queues if failure.delay_level else 1
-        self.topics.ensure(failure.topic, queues)
-        queue_id = message.physical_offset % queues
+        queue_id = 0
+        if failure.delay_level:
+            # Not the group's number: that may have changed since its retry topic was made.
+            queue_id = message.physical_offset % min(retries.read_queues, retries.write_queues)
+        else:
+            self.topics.ensure(failure.topic, 1)
         record = NewRecord(
             *self._routed(failure.topic, queue_id, failure.delay_level, failure.properties),
             message.body,

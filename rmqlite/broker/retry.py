@@ -7,6 +7,7 @@ on the record: where the message came from, when it first and last failed, and w
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,6 +35,8 @@ from rmqlite.store.record import PROPERTIES_BYTES_MAX
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64
 """Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""All but tab and line feed: some end a property, others drive a terminal."""
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -104,5 +107,5 @@ def _fitted(failure: Failure, message: StoredMessage, group: GroupInfo) -> Failu
 
 def _printable(reason: str) -> str:
     """At most 1 KiB of text that a property may hold."""
-    cleaned = reason.replace("\x01", " ").replace("\x02", " ").strip()
-    return cleaned.encode()[:REASON_BYTES_MAX].decode("utf-8", "ignore")
+    cleaned = _CONTROL.sub(" ", reason).strip().encode("utf-8", "replace")
+    return cleaned[:REASON_BYTES_MAX].decode("utf-8", "ignore")
