@@ -338,5 +338,5 @@ def _queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
     folder = root / "consumequeue"
     for topic in files.names(folder):
         for queue_id in files.names(folder / topic):
-            if queue_id.isdigit():
+            if queue_id.isascii() and queue_id.isdigit():
                 yield topic, int(queue_id)

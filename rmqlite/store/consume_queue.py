@@ -86,9 +86,13 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, entries: bytes) -> None:
         """Write whole entries at max_offset; advance() makes them visible."""
-        if self._segments.is_empty and queue_offset:
+        segments, position = self._segments, queue_offset * ENTRY_BYTES
+        if not segments.first_position <= position <= segments.end_position:
+            # Files of an older life: with a gap to the new ones they would not open again.
+            segments.drop_all()
+        if segments.is_empty and queue_offset:
             self._fill_up_to(queue_offset)
-        self._segments.write(queue_offset * ENTRY_BYTES, entries)
+        segments.write(position, entries)
 
     def advance(self, max_offset: int) -> None:
         self.max_offset = max_offset

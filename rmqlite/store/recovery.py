@@ -122,7 +122,7 @@ def _last_entry_fits(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
 def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:
     for topic in files.names(folder):
         for queue_id in files.names(folder / topic):
-            if queue_id.isdigit():
+            if queue_id.isascii() and queue_id.isdigit():
                 dispatch.queue(topic, int(queue_id))
 
 

@@ -142,7 +142,8 @@ class Segments:
 
     def _checked_start(self, name: str) -> int:
         path = self.folder / name
-        if len(name) != _NAME_DIGITS or not name.isdigit() or int(name) % self.segment_bytes:
+        is_number = len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+        if not is_number or int(name) % self.segment_bytes:
             rule = f"a name of {_NAME_DIGITS} digits, a multiple of {self.segment_bytes}"
             raise StoreDamaged(str(path), 0, rule, repr(name))
         size = self._files.size(path)

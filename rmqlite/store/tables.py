@@ -16,7 +16,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.store.files import Files
 
 Tree = dict[str, Any]
-_BARE_KEY = re.compile(r"([{,]\s*)(-?\d+)\s*:")
+_TEXT_OR_BARE_KEY = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)')
 
 
 def encode(tree: Tree) -> bytes:
@@ -30,7 +30,7 @@ def decode(data: bytes) -> Tree:
     try:
         tree = json.loads(text)
     except json.JSONDecodeError:
-        tree = json.loads(_BARE_KEY.sub(r'\1"\2":', text))
+        tree = json.loads(_TEXT_OR_BARE_KEY.sub(_quoted, text))
     if not isinstance(tree, dict):
         raise ValueError("not a JSON object")
     return tree
@@ -55,6 +55,12 @@ def load(files: Files, path: Path) -> Tree | None:
     if problem:
         raise problem
     return None
+
+
+def _quoted(found: re.Match[str]) -> str:
+    # Text is matched only to step over it: it may hold what looks like a bare key.
+    text, before, key = found.groups()
+    return text or f'{before}"{key}"'
 
 
 def _text(value: Any, depth: int) -> str:

@@ -1,0 +1,177 @@
+"""A message store with tiny files and a clock moved by hand: open, write, crash, compare."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rmqlite.message import DELAY, TAGS, encode_properties, pack_host
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import tables
+from rmqlite.store.check import Finding, check
+from rmqlite.store.commit_log import Written
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.files import Files, SystemFiles
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import NewRecord, body_crc
+from tests.support.brokers import small_config
+from tests.support.clock import FakeClock
+
+HOST = pack_host("10.0.0.1:1234")
+STORE_HOST = pack_host("10.0.0.2:10911")
+LOG_FILE_BYTES = 4096
+QUEUE_FILE_BYTES = 200
+
+
+def new_record(
+    body: bytes | str, topic: str = "orders", queue_id: int = 0, **changes: Any
+) -> NewRecord:
+    """A plain record; properties may be given as a dict."""
+    raw = body.encode() if isinstance(body, str) else body
+    properties = encode_properties(changes.pop("properties", {}))
+    plain = NewRecord(
+        topic, queue_id, properties, raw, body_crc(raw), 0, 0, 1, HOST, STORE_HOST, 0, 0
+    )
+    return plain._replace(**changes)
+
+
+def scheduled(body: bytes | str, level: int) -> NewRecord:
+    """A record that waits at a level."""
+    return new_record(body, SCHEDULE_TOPIC, level - 1, properties={DELAY: str(level)})
+
+
+def tagged(body: bytes | str, tags: str, topic: str = "orders", queue_id: int = 0) -> NewRecord:
+    return new_record(body, topic, queue_id, properties={TAGS: tags})
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    """Every name below a folder with its content; None for a folder."""
+    return {
+        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+class StoreUnderTest:
+    """Several files are crossed within a few records; levels are 1s 5s 10s."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        files: Files | None = None,
+        clock: FakeClock | None = None,
+        log_file_bytes: int = LOG_FILE_BYTES,
+        levels: str = "1s 5s 10s",
+    ) -> None:
+        self.root = folder
+        self.files = files or SystemFiles()
+        self.clock = clock or FakeClock()
+        self.log_file_bytes = log_file_bytes
+        self.open(levels)
+
+    def open(self, levels: str = "") -> None:
+        if levels:
+            self.config = small_config(self.root, message_delay_level=levels).model_copy(
+                update={
+                    "mapped_file_size_commit_log": self.log_file_bytes,
+                    "mapped_file_size_consume_queue": QUEUE_FILE_BYTES,
+                }
+            )
+        self.store = MessageStore(self.config, self.files, self.clock)
+
+    def append(self, *records: NewRecord) -> list[Written]:
+        return self.store.append(records)
+
+    def send(self, *bodies: bytes | str, topic: str = "orders", queue_id: int = 0) -> list[Written]:
+        return self.append(*(new_record(body, topic, queue_id) for body in bodies))
+
+    def deliver(self, level: int, *written: Written, topic: str = "orders") -> list[Written]:
+        """Complete scheduled records as the broker does: in one batch, now."""
+        records = [
+            new_record(
+                self.store.read_message(each.physical_offset).body,
+                topic,
+                properties={DELAY: str(level)},
+                completes=each.physical_offset + each.size,
+            )
+            for each in written
+        ]
+        delivered = self.append(*records)
+        for each in written:
+            self.store.progress.level(level).add(each.queue_offset, each.queue_offset + 1)
+        return delivered
+
+    def fill(self) -> None:
+        """A bit of everything: several files, tags, levels delivered out of order, progress."""
+        for number in range(12):
+            self.append(tagged(f"order {number}" * 20, f"tag-{number % 3}", queue_id=number % 2))
+            self.clock.forward(7)
+        waiting = [self.append(scheduled(f"later {n}", 1 + n % 3))[0] for n in range(18)]
+        self.clock.forward(5_000)
+        self.deliver(1, *waiting[0:9:3])
+        self.deliver(2, waiting[1], waiting[7])
+        self.sync()
+
+    def sync(self) -> None:
+        job = self.store.begin_sync()
+        job.run()
+        self.store.synced(job)
+
+    def persist(self) -> None:
+        self.store.begin_persist({}).run()
+
+    def close(self) -> None:
+        self.store.close({})
+
+    def crash(self) -> None:
+        """The process is gone; what was written stays."""
+        self.store.release()
+
+    def restart(self, levels: str = "") -> None:
+        self.close()
+        self.open(levels)
+
+    def bodies(self, topic: str = "orders", queue_id: int = 0) -> list[bytes]:
+        """What a consumer would read from a queue."""
+        queue = self.store.queue(topic, queue_id)
+        if queue is None:
+            return []
+        return [
+            self.store.read_message(entry.physical_offset, entry.size).body
+            for entry in queue.read(queue.min_offset, 1 << 20)
+        ]
+
+    def view(self) -> dict[str, object]:
+        """All that a broker sees of the store; equal views are equal stores."""
+        queues: dict[str, tuple[int, list[Entry]]] = {}
+        for topic, queue_id in sorted(self.store.queue_keys()):
+            queue = self.store.queue(topic, queue_id)
+            if queue is not None and queue.max_offset:
+                entries = queue.read(queue.min_offset, 1 << 20)
+                queues[f"{topic}-{queue_id}"] = (queue.min_offset, entries)
+        progress = self.store.progress.to_json()
+        return {
+            "end": self.store.end,
+            "queues": queues,
+            "completed": {level: ranges for level, ranges in progress.items() if ranges},
+            "newest": self.store.newest_timestamp_ms,
+        }
+
+    def findings(self) -> list[Finding]:
+        return findings(self.root)
+
+    def table(self, name: str) -> tables.Tree:
+        return tables.decode((self.root / "config" / name).read_bytes())
+
+    def write_table(self, name: str, tree: tables.Tree) -> None:
+        (self.root / "config" / name).write_text(json.dumps(tree))
+
+    def log_files(self) -> list[Path]:
+        return sorted((self.root / "commitlog").iterdir())
+
+
+def findings(root: Path) -> list[Finding]:
+    """What check says of a store with tiny files."""
+    return list(check(root, queue_file_bytes=QUEUE_FILE_BYTES))
