@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 
 from orders.order import GROUP, TOPIC
 from rmqlite.client import (
@@ -55,14 +54,14 @@ def work(message: StoredMessage) -> ConsumeResult:
 
 
 def main(endpoint: str) -> None:
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopped.set())
+    # Blocked, and waited for below: no handler runs in the midst of something else.
+    stops = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     consumer = PushConsumer(endpoint, GROUP, consume_threads=4)
     consumer.subscribe(TOPIC, "*")
     consumer.listen(work)
     consumer.start()
-    stopped.wait()
+    signal.sigwait(stops)
     consumer.close()
 
 

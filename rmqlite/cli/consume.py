@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -115,7 +116,7 @@ class Session:
             # Nobody reads our output any more: the message goes back, and we end.
             self.failure = error
             self._end()
-            raise
+            return reconsume_later(reason=f"rmqlite consume could not print it: {error}")
         if self._left is not None:
             self._left -= 1
             if self._left == 0:
@@ -141,16 +142,35 @@ def _consume(
     # The message after the last one must stay untouched, and close(), which a listener may
     # not wait for, would come too late for it.
     session.take_no_more = consumer._backlog.stop
-    # Ending by SIGTERM is as orderly as by Ctrl-C: what was printed is committed.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        consumer.start()
-        session.ended.wait()
-    finally:
-        consumer.close()
-        signal.signal(signal.SIGTERM, before)
+    with _interrupted_once():
+        try:
+            consumer.start()
+            session.ended.wait()
+        finally:
+            consumer.close()
     if session.failure:
         raise session.failure
+
+
+@contextmanager
+def _interrupted_once() -> Iterator[None]:
+    """SIGTERM is as orderly an end as Ctrl-C, and a second one does not disturb it.
+
+    `timeout` for one sends its signal twice; the second must not break off the commit.
+    """
+    stops = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
+
+    def interrupt(*_: object) -> None:
+        for number in stops:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in stops}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _peek(

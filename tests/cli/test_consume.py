@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 from rmqlite.message import Message
 from rmqlite.requests import Queue
@@ -86,3 +90,23 @@ def test_failing_gives_the_reason_of_this_delivery(run: Run, broker: FakeBroker)
     broker.until(lambda: len(broker.asked["SendBack"]) == 2)
     asked = broker.asked["SendBack"]
     assert [(each.reason, each.delay_level) for each in asked] == [("down", 5), ("still down", 5)]
+
+
+def test_a_signal_ends_it_in_order_even_when_it_comes_twice(tmp_path: Path) -> None:
+    """`timeout` sends SIGTERM twice; what was printed is committed all the same."""
+    broker = FakeBroker(tmp_path)
+    broker.start()
+    broker.add(Message("orders", b"a"))
+    command = [sys.executable, "-m", "rmqlite", "consume", "orders", "--group", "g"]
+    process = subprocess.Popen(
+        [*command, "--json", "--endpoint", broker.endpoint], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    with process:
+        assert bodies_of(process.stdout.readline()) == ["a"]
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.read() == ""
+    assert process.returncode == 130
+    assert broker.committed[Queue("orders", 0)] == 1
+    broker.stop()
