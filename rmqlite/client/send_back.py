@@ -8,6 +8,7 @@ given up: then its offset was not committed, and it is delivered again.  Belongs
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Final
 
 from rmqlite.client.backlog import Backlog
@@ -51,7 +52,14 @@ class SendBacks:
     def send(
         self, queue: ProcessQueue, message: StoredMessage, result: ConsumeResult, failures: int = 0
     ) -> None:
-        """Send a failed message back, again and again until the broker takes it."""
+        """Send a failed message back, again and again until the broker takes it.
+
+        Not one of a lost queue: its next reader gets the message anyway, and a second
+        send-back would begin a second chain of retries.
+        """
+        if queue.is_lost:
+            self._backlog.abandon(queue)
+            return
 
         def on_outcome(outcome: SendBackResult | RmqliteError) -> None:
             if isinstance(outcome, MessageNotFound):
@@ -94,13 +102,5 @@ class SendBacks:
         if queue.is_lost or self._closing:
             self._backlog.abandon(queue)
             return
-        again = lambda: self._again(queue, message, result, failures + 1)  # noqa: E731
+        again = partial(self.send, queue, message, result, failures + 1)
         self._loop.later(retry_pause_s(failures), again)
-
-    def _again(
-        self, queue: ProcessQueue, message: StoredMessage, result: ConsumeResult, failures: int
-    ) -> None:
-        if queue.is_lost:
-            self._backlog.abandon(queue)
-        else:
-            self.send(queue, message, result, failures)
