@@ -173,7 +173,8 @@ class Broker:
         queue_id = 0
         if failure.delay_level:
             # Not the group's number: that may have changed since its retry topic was made.
-            queue_id = message.physical_offset % min(retries.read_queues, retries.write_queues)
+            queues = min(retries.read_queues, retries.write_queues)
+            queue_id = message.physical_offset % max(1, queues)
         else:
             self.topics.ensure(failure.topic, 1)
         record = NewRecord(
@@ -379,11 +380,11 @@ class Broker:
                 group = self.groups.for_use(group_of(name) or "")
                 self.topics.ensure(name, group.retry_queues)
             topic = self.topics.for_send(name)
-            if request.queue_id >= 0:
-                _check_queue(topic, request.queue_id, topic.write_queues)
-            queues[name] = (
-                request.queue_id if request.queue_id >= 0 else self._turn % topic.write_queues
-            )
+            queue_id = request.queue_id
+            if queue_id < 0:
+                queue_id = self._turn % max(1, topic.write_queues)
+            _check_queue(topic, queue_id, topic.write_queues)
+            queues[name] = queue_id
         return queues
 
     def _read_queues(self, topic: str) -> int:

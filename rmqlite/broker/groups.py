@@ -30,6 +30,14 @@ _TABLE: Final = "subscriptionGroup.json"
 CLIENT_ID_BYTES_MAX: Final = 255
 SUBSCRIPTIONS_MAX: Final = 256
 Row = dict[str, Any]
+_NOT_OURS: Final[Row] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+"""What RocketMQ keeps beside our settings, with its defaults."""
 
 
 class GroupTable:
@@ -70,21 +78,16 @@ class GroupTable:
         """Create or change a group.  Raises InvalidName, InvalidValue."""
         check_group(info.group)
         if info.retry_queues < 1:
-            # RocketMQ accepts this and then drops every failed message (reference §7.1).
             raise InvalidValue("retry_queues", info.retry_queues, "1 or more")
         if info.max_reconsume_times < 0:
             raise InvalidValue("max_reconsume_times", info.max_reconsume_times, "0 or more")
         before = self._rows.get(info.group)
         self._rows[info.group] = {
-            "brokerId": 0,
-            "consumeBroadcastEnable": True,
+            **(before or _NOT_OURS),
             "consumeEnable": info.can_consume,
-            "consumeFromMinEnable": True,
             "groupName": info.group,
-            "notifyConsumerIdsChangedEnable": True,
             "retryMaxTimes": info.max_reconsume_times,
             "retryQueueNums": info.retry_queues,
-            "whichBrokerWhenConsumeSlowly": 1,
         }
         self._version += 1
         tree = {
@@ -241,6 +244,7 @@ def _info(row: Row) -> GroupInfo:
     return GroupInfo(
         str(row["groupName"]),
         int(row.get("retryMaxTimes", 16)),
-        int(row.get("retryQueueNums", 1)),
+        # RocketMQ allows none, and then drops every failed message (reference §7.1).
+        max(1, int(row.get("retryQueueNums", 1))),
         bool(row.get("consumeEnable", True)),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from rmqlite.errors import (
@@ -92,6 +94,21 @@ def test_row_3_a_group_without_retry_queues_cannot_be(
     """RocketMQ takes it, and then drops every failed message without a word."""
     with pytest.raises(InvalidValue, match="retry_queues"):
         save_group(under_test, retry_queues=queues)
+
+
+def test_row_3_a_group_that_rocketmq_left_without_retry_queues_has_one(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Its failures must not vanish here."""
+    under_test.close()
+    row = {"groupName": GROUP, "retryQueueNums": 0, "retryMaxTimes": 16}
+    path = under_test.config.store_path / "config" / "subscriptionGroup.json"
+    path.write_text(json.dumps({"subscriptionGroupTable": {GROUP: row}}))
+    under_test.open()
+    assert send_back(under_test, received(under_test)).topic == RETRY
+    under_test.clock.forward(10_000)
+    under_test.deliver()
+    assert bodies(under_test, RETRY) == ["order"]
 
 
 def test_row_4_the_retry_topic_is_made_with_the_groups_queues(

@@ -1,0 +1,199 @@
+"""Retention: old whole files go, what is still to be delivered stays (promise P9)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests import OffsetsCommit, OffsetsQuery, PullStatus, Queue
+from tests.broker.conftest import Make
+from tests.broker.words import GROUP, TOPIC, bodies, delayed, level_status, plain
+from tests.support.brokers import BrokerUnderTest
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_800_000_000_000
+"""The wall clock of these tests; retention goes by the files' own times."""
+SEGMENT = 1 << 17
+
+
+@pytest.fixture
+def broker(make: Make) -> BrokerUnderTest:
+    """Files of 128 KiB, kept for 72 hours."""
+    return make(mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000)
+
+
+def log_files(broker: BrokerUnderTest) -> list[Path]:
+    return sorted((broker.config.store_path / "commitlog").iterdir())
+
+
+def fill(broker: BrokerUnderTest, files: int, body: str = "x") -> None:
+    """Four plain messages to a file, until the log has this many more."""
+    wanted = len(log_files(broker)) + files
+    while len(log_files(broker)) < wanted:
+        broker.send(plain(body * 30_000))
+
+
+def age(broker: BrokerUnderTest, hours: float = 73) -> None:
+    """Every file of the log was last written this long ago."""
+    for path in log_files(broker):
+        then_ns = int((NOW_MS - hours * HOUR_MS) * 1_000_000)
+        os.utime(path, ns=(then_ns, then_ns))
+
+
+def starts(broker: BrokerUnderTest) -> list[int]:
+    return [int(path.name) // SEGMENT for path in log_files(broker)]
+
+
+def test_old_files_go_and_the_newest_stays(broker: BrokerUnderTest) -> None:
+    """However old it is: the next record is written there."""
+    broker.send(plain("first"))
+    fill(broker, 3)
+    broker.persist()
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 3
+    assert starts(broker) == [3]
+    assert broker.broker.status(0).log_min_offset == 3 * SEGMENT
+    assert broker.broker.retain(NOW_MS) == 0
+
+
+@pytest.mark.parametrize(("hours", "gone"), [(71.99, 0), (72, 2), (73, 2)])
+def test_a_file_is_kept_for_its_time(broker: BrokerUnderTest, hours: float, gone: int) -> None:
+    """fileReservedTime after its last write."""
+    broker.send(plain("first"))
+    fill(broker, 2)
+    broker.persist()
+    age(broker, hours)
+    assert broker.broker.retain(NOW_MS) == gone
+
+
+def test_a_young_file_keeps_all_behind_it(broker: BrokerUnderTest) -> None:
+    """The log has no gaps."""
+    broker.send(plain("first"))
+    fill(broker, 4)
+    broker.persist()
+    age(broker)
+    os.utime(log_files(broker)[1], ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
+    assert broker.broker.retain(NOW_MS) == 1
+    assert starts(broker) == [1, 2, 3, 4]
+
+
+def test_what_is_not_persisted_is_not_removed(broker: BrokerUnderTest) -> None:
+    """Recovery would walk the log from the last persisted point, which must exist."""
+    broker.send(plain("first"))
+    fill(broker, 3)
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 0
+
+
+def test_an_undelivered_message_keeps_its_file(broker: BrokerUnderTest) -> None:
+    """RocketMQ deletes it, and nobody ever knows."""
+    broker.send(plain("first"))
+    fill(broker, 1)
+    broker.send(delayed("in two hours", 18))
+    fill(broker, 3)
+    broker.persist()
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 1
+    assert starts(broker) == [1, 2, 3, 4]
+    broker.restart(mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000)
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 0
+    broker.clock.forward(2 * HOUR_MS)
+    assert broker.deliver() == 1
+    broker.persist()
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 3
+    assert bodies(broker)[-1] == "in two hours"
+
+
+def test_the_oldest_of_all_levels_counts(broker: BrokerUnderTest) -> None:
+    """Also one of a level that the table no longer has, and one behind delivered ones."""
+    broker.send(delayed("long", 18), delayed("short", 1))
+    fill(broker, 1)
+    broker.send(delayed("middle", 5))
+    fill(broker, 1)
+    broker.restart(
+        message_delay_level="1s", mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000
+    )
+    broker.clock.forward(60_000)
+    assert broker.deliver() == 2
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 0
+    broker.clock.forward(2 * HOUR_MS)
+    broker.deliver()
+    broker.persist()
+    age(broker)
+    assert broker.broker.retain(NOW_MS) == 2
+
+
+def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
+    """A reader that was slower is moved to the first message that is left."""
+    broker.send(plain("first"))
+    broker.send(plain("other"), queue_id=1)
+    fill(broker, 2)
+    for number in range(3):
+        broker.send(plain(str(number)))
+    broker.persist()
+    age(broker)
+    broker.broker.retain(NOW_MS)
+    ranges = broker.broker.queue_ranges(TOPIC)
+    left = broker.pull(TOPIC, 0, ranges[0].min_offset).messages
+    assert left[0].physical_offset == broker.store.min_offset
+    assert [m.body.decode() for m in left[-3:]] == ["0", "1", "2"]
+    moved = broker.pull(TOPIC, 0, 0)
+    assert (moved.status, moved.next_offset) == (PullStatus.OFFSET_MOVED, ranges[0].min_offset)
+    assert (ranges[1].min_offset, ranges[1].max_offset) == (1, 1)
+    (sent,) = broker.send(plain("next"), queue_id=1)
+    assert sent.queue_offset == 1
+
+
+LOST_BEGIN = pytest.mark.xfail(
+    raises=IndexError,
+    reason="store: recovery begins queues at the persisted minimum, whose file may be gone",
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "how"),
+    [
+        (150, "clean"),
+        (450, "clean"),
+        (1_200, "clean"),
+        (150, "crash"),
+        pytest.param(450, "crash", marks=LOST_BEGIN),
+        pytest.param(1_200, "crash", marks=LOST_BEGIN),
+    ],
+)
+def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) -> None:
+    """Also when queue files went too, and the process died before the next persist."""
+    settings = {"mapped_file_size_commit_log": SEGMENT, "max_message_bytes": 40_000}
+    broker = make(**settings)
+    for number in range(count):
+        broker.send(delayed(str(number), 1), plain("x" * 900))
+    broker.clock.forward(1_000)
+    broker.deliver()
+    broker.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 2 * count}))
+    broker.persist()
+    age(broker)
+    gone = broker.broker.retain(NOW_MS)
+    assert gone >= 1
+    before = broker.broker.queue_ranges(TOPIC)
+    if how == "clean":
+        broker.restart(**settings)
+    else:
+        broker.crash()
+        broker.open()
+    assert broker.broker.queue_ranges(TOPIC) == before
+    assert broker.deliver() == 0
+    assert level_status(broker, 1).pending == 0
+    query = OffsetsQuery(GROUP, (Queue(TOPIC, 0),))
+    assert broker.broker.query_offsets(query) == {Queue(TOPIC, 0): 2 * count}
+    (result,) = broker.send(delayed("next", 1))
+    assert result.queue_offset == count
+    schedule = broker.store.queue(SCHEDULE_TOPIC, 0)
+    assert schedule is not None
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 1

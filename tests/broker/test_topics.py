@@ -1,0 +1,186 @@
+"""Topics: created, kept in RocketMQ's file, with what RocketMQ wrote there."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from rmqlite.errors import (
+    InvalidName,
+    InvalidValue,
+    PermissionMissing,
+    QueueUnknown,
+    StoreUnavailable,
+    TopicExists,
+    TopicUnknown,
+)
+from rmqlite.requests import RouteRequest, TopicInfo
+from rmqlite.store import tables
+from rmqlite.store.files import SystemFiles
+from tests.broker.conftest import Make
+from tests.broker.words import TOPIC, create_topic, plain
+from tests.support.brokers import BrokerUnderTest
+
+
+def on_disk(broker: BrokerUnderTest) -> Any:
+    return tables.decode((broker.config.store_path / "config" / "topics.json").read_bytes())
+
+
+@pytest.mark.parametrize("how", ["clean", "crash"])
+def test_a_topic_is_on_disk_before_it_is_answered(under_test: BrokerUnderTest, how: str) -> None:
+    """Even if nothing is persisted afterwards."""
+    create_topic(under_test, TOPIC, 7)
+    if how == "clean":
+        under_test.restart()
+    else:
+        under_test.crash()
+        under_test.open()
+    assert under_test.broker.topics.existing(TOPIC) == TopicInfo(TOPIC, 7, 7)
+
+
+def test_the_file_has_rocketmqs_shape(under_test: BrokerUnderTest) -> None:
+    """RocketMQ must be able to start on it."""
+    create_topic(under_test, TOPIC, 2)
+    tree = on_disk(under_test)
+    assert set(tree) == {"dataVersion", "topicConfigTable"}
+    assert tree["dataVersion"]["counter"] == 1
+    assert tree["topicConfigTable"][TOPIC] == {
+        "order": False,
+        "perm": 6,
+        "readQueueNums": 2,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": TOPIC,
+        "topicSysFlag": 0,
+        "writeQueueNums": 2,
+    }
+    assert set(tree["topicConfigTable"]) == {TOPIC, "SCHEDULE_TOPIC_XXXX", "TBW102"}
+
+
+def test_what_rocketmq_wrote_is_kept(under_test: BrokerUnderTest) -> None:
+    """Fields that mean nothing here go back as they came, also when another topic is made."""
+    row = {
+        "attributes": {"a": "b"},
+        "order": True,
+        "perm": 4,
+        "readQueueNums": 8,
+        "topicFilterType": "MULTI_TAG",
+        "topicName": "old",
+        "topicSysFlag": 2,
+        "writeQueueNums": 6,
+    }
+    tree = {"dataVersion": {"counter": 41, "timestamp": 1}, "topicConfigTable": {"old": row}}
+    under_test.close()
+    (under_test.config.store_path / "config" / "topics.json").write_text(json.dumps(tree))
+    under_test.open()
+    assert under_test.broker.topics.existing("old") == TopicInfo("old", 8, 6, 4)
+    create_topic(under_test, TOPIC)
+    assert on_disk(under_test)["topicConfigTable"]["old"] == row
+    assert on_disk(under_test)["dataVersion"]["counter"] == 42
+
+
+def test_a_topic_that_rocketmq_left_without_queues_takes_no_messages(
+    under_test: BrokerUnderTest,
+) -> None:
+    """An operator may have set writeQueueNums=0 to drain it; that is a refusal, not a crash."""
+    row = {"topicName": TOPIC, "perm": 6, "readQueueNums": 4, "writeQueueNums": 0}
+    under_test.close()
+    path = under_test.config.store_path / "config" / "topics.json"
+    path.write_text(json.dumps({"topicConfigTable": {TOPIC: row}}))
+    under_test.open()
+    for queue_id in (-1, 0):
+        with pytest.raises(QueueUnknown):
+            under_test.send(plain("a"), queue_id=queue_id)
+    assert under_test.messages(TOPIC) == []
+
+
+def test_the_same_topic_again_is_no_error(under_test: BrokerUnderTest) -> None:
+    """Two deployments may both make sure of it; another setting is one."""
+    create_topic(under_test, TOPIC, 2)
+    create_topic(under_test, TOPIC, 2)
+    assert on_disk(under_test)["dataVersion"]["counter"] == 1
+    with pytest.raises(TopicExists):
+        create_topic(under_test, TOPIC, 3)
+    with pytest.raises(TopicExists):
+        create_topic(under_test, TOPIC, 2, perm=4)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 128, "a@b"])
+def test_a_topic_name_is_checked(under_test: BrokerUnderTest, name: str) -> None:
+    """By the rule that a send has."""
+    with pytest.raises(InvalidName):
+        create_topic(under_test, name)
+
+
+@pytest.mark.parametrize("name", ["SCHEDULE_TOPIC_XXXX", "TBW102", "BenchmarkTest", "rmq_sys_x"])
+def test_a_system_topic_is_not_made_by_a_user(under_test: BrokerUnderTest, name: str) -> None:
+    """RocketMQ says that the name is in conflict with a system topic's."""
+    with pytest.raises(PermissionMissing):
+        create_topic(under_test, name)
+
+
+@pytest.mark.parametrize(
+    ("queues", "perm", "field"),
+    [
+        (0, 6, "read_queues"),
+        (-1, 6, "read_queues"),
+        (1_025, 6, "read_queues"),
+        (1, 0, "perm"),
+        (1, 8, "perm"),
+        (1, -1, "perm"),
+    ],
+)
+def test_the_settings_of_a_topic_are_checked(
+    under_test: BrokerUnderTest, queues: int, perm: int, field: str
+) -> None:
+    """The error names the field; nothing is made."""
+    with pytest.raises(InvalidValue) as caught:
+        create_topic(under_test, TOPIC, queues, perm)
+    assert caught.value.field == field
+    assert under_test.broker.topics.get(TOPIC) is None
+
+
+def test_a_route_tells_what_a_client_must_know(under_test: BrokerUnderTest) -> None:
+    """Queues, levels, limits; the topic is made only if the client means to send."""
+    with pytest.raises(TopicUnknown):
+        under_test.broker.route(RouteRequest(TOPIC))
+    route = under_test.broker.route(RouteRequest(TOPIC, create=True))
+    assert route.topic == TopicInfo(TOPIC, 4, 4)
+    assert (route.broker_name, route.max_message_bytes) == ("broker-a", 1 << 19)
+    assert route.message_delay_level.startswith("1s 5s 10s")
+    assert under_test.broker.route(RouteRequest(TOPIC)) == route
+
+
+def test_the_list_of_topics_is_sorted(under_test: BrokerUnderTest) -> None:
+    """The system's included."""
+    for name in ("b", "a"):
+        create_topic(under_test, name)
+    names = [info.topic for info in under_test.broker.topics.all()]
+    assert names == ["SCHEDULE_TOPIC_XXXX", "TBW102", "a", "b"]
+
+
+class NoTables(SystemFiles):
+    """A disk on which small files cannot be replaced while `broken`."""
+
+    broken = False
+
+    def replace(self, path: Any, data: bytes, *, keep_previous: bool = False) -> None:
+        if self.broken:
+            raise StoreUnavailable("replace", str(path), "no space left on device")
+        super().replace(path, data, keep_previous=keep_previous)
+
+
+def test_a_topic_that_could_not_be_written_is_not_there(make: Make) -> None:
+    """Neither in memory nor on disk; a later try makes it."""
+    files = NoTables()
+    broker = make(files=files)
+    files.broken = True
+    with pytest.raises(StoreUnavailable):
+        broker.send(plain("a"))
+    assert broker.broker.topics.get(TOPIC) is None
+    assert broker.store.end == 0
+    files.broken = False
+    broker.send(plain("a"))
+    broker.restart()
+    assert broker.broker.topics.get(TOPIC)
