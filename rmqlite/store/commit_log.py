@@ -151,7 +151,7 @@ class CommitLog:
             data, base = self._window(position, data, base, to_end=to_end)
             head = record.read_head(data, position - base)
             if head is not None and head.physical_offset == position:
-                if record.has_sound_body(head, data):
+                if record.has_sound_body(head, data) and not (to_end and self._is_torn(head)):
                     position += head.size
                     if to_end:
                         self.end = position
@@ -246,6 +246,11 @@ class CommitLog:
         room = self.segment_bytes - position % self.segment_bytes
         limit = room if to_end else min(room, self.end - position)
         return self._segments.read(position, min(wanted, limit)), position
+
+    def _is_torn(self, head: Head) -> bool:
+        """Was the last record's property string, which no CRC covers, written only in part?"""
+        end = head.physical_offset + head.size
+        return head.properties.endswith(b"\0") and not self.has_bytes_from(end)
 
     def _is_blank(self, data: bytes, at: int, position: int) -> bool:
         if len(data) - at < BLANK_BYTES:

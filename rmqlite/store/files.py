@@ -22,7 +22,7 @@ OPEN_FILES_MAX: Final = 512
 
 
 class Lock(Protocol):
-    """Held until release()."""
+    """Held until release(); releasing again does nothing."""
 
     def release(self) -> None: ...
 
@@ -299,7 +299,9 @@ class _FileLock:
             raise StoreLocked(str(path.parent)) from error
 
     def release(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
 
 
 def _link_previous(path: Path) -> None:

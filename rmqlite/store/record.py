@@ -63,6 +63,7 @@ _HEADS: Final = {
     for born in (8, 20)
     for store in (8, 20)
 }
+_NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
 _DELAY = property_marker(DELAY)
 
@@ -222,6 +223,9 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
     try:
         topic = data[body_end + 1 : topic_end].decode()
     except UnicodeDecodeError:
+        return None
+    # Both name a folder.  No CRC covers them: a torn topic is one with zeros in it.
+    if queue_id < 0 or "\0" in topic or "/" in topic or topic in _NO_TOPICS:
         return None
     return Head(
         size,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -48,7 +50,7 @@ def test_ranges_are_apart_and_make_the_same_set_again(added: list[tuple[int, int
     completed = CompletedOffsets(added)
     ranges = completed.ranges()
     assert all(a < b for a, b in ranges)
-    assert all(b < c for (_, b), (c, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(b < c for (_, b), (c, _) in pairwise(ranges))
     assert CompletedOffsets(ranges).ranges() == ranges
 
 
