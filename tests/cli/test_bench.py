@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from rmqlite.cli.bench.figures import Figure, percentile, spread, table_rows, value_text
+from rmqlite.cli.bench.scenarios import NAMES
+from rmqlite.cli.main import app
 
 
 def test_percentiles_are_values_that_were_measured() -> None:
@@ -25,6 +31,22 @@ def test_a_case_is_one_row_with_all_its_figures() -> None:
     """A rate without its latencies says half."""
     figures = [Figure("send", "8 threads", "rate", 24013.2, "msg/s")]
     figures += spread("send", "8 threads", [0.5, 1.25])
-    row = "rate 24,013 msg/s, p50 0.50 ms, p99 1.25 ms, max 1.25 ms"
-    assert table_rows(figures) == [("send", "8 threads", row)]
+    figures += spread("lateness", "stored", [2.0])
+    assert table_rows(figures) == [
+        ("send", "8 threads", "24,013 msg/s", 0.5, 1.25, 1.25),
+        ("lateness", "stored", "-", 2.0, 2.0, 2.0),
+    ]
     assert value_text(Figure("", "", "", 12.34, "ms")) == "12.3 ms"
+
+
+def test_a_tiny_bench_measures_every_scenario(tmp_path: Path) -> None:
+    """A real broker, real processes, every figure; at this scale the numbers mean nothing."""
+    file = tmp_path / "figures.json"
+    args = ["bench", "--scale", "0.001", "--dir", str(tmp_path), "--json", str(file)]
+    result = CliRunner().invoke(app, args, env={"COLUMNS": "80"})
+    assert result.exit_code == 0, result.output
+    assert max(len(line.rstrip()) for line in result.stdout.splitlines()) <= 80
+    tree = json.loads(file.read_text())
+    assert {each["scenario"] for each in tree["figures"]} == set(NAMES)
+    assert all(each["value"] > 0 for each in tree["figures"] if each["figure"] in ("rate", "RSS"))
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]

@@ -15,7 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from rmqlite import __version__
-from rmqlite.cli.bench.figures import Figure, table_rows
+from rmqlite.cli.bench.figures import COLUMNS, Figure, table_rows
 from rmqlite.cli.terminal import print_table, progress_console
 from rmqlite.errors import StoreUnavailable
 
@@ -69,7 +69,7 @@ def bench(
     if json_file is not None:
         _write(json_file, document)
     title = f"rmqlite {__version__}, {flush}, {cpu_count()} CPUs, scale {scale:g}"
-    print_table(("SCENARIO", "CASE", "FIGURES"), table_rows(figures), title=title)
+    print_table(COLUMNS, table_rows(figures), title=title)
 
 
 def _document(figures: list[Figure], *, flush: str, scale: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +42,20 @@ def value_text(figure: Figure) -> str:
     return f"{figure.value:,.{digits}f} {figure.unit}"
 
 
-def table_rows(figures: Sequence[Figure]) -> list[tuple[str, str, str]]:
-    """One row a case: its scenario, its name, and all its figures."""
-    cases: dict[tuple[str, str], list[str]] = {}
+COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
+_IN_COLUMNS: Final = ("p50", "p99", "max")
+
+
+def table_rows(figures: Sequence[Figure]) -> list[tuple[object, ...]]:
+    """One row a case, under COLUMNS: its result, and the spread of its durations."""
+    cases: dict[tuple[str, str], dict[str, Figure]] = {}
     for figure in figures:
-        text = f"{figure.figure} {value_text(figure)}"
-        cases.setdefault((figure.scenario, figure.case), []).append(text)
-    return [(scenario, case, ", ".join(texts)) for (scenario, case), texts in cases.items()]
+        cases.setdefault((figure.scenario, figure.case), {})[figure.figure] = figure
+    rows: list[tuple[object, ...]] = []
+    for (scenario, case), by_name in cases.items():
+        spreads = [by_name.pop(name, None) for name in _IN_COLUMNS]
+        results = ", ".join([value_text(each) for each in by_name.values()])
+        rows.append(
+            (scenario, case, results or "-", *[each.value if each else None for each in spreads])
+        )
+    return rows
