@@ -1,0 +1,351 @@
+"""Random operations on a broker and on a plain ledger, compared after every step.
+
+Sends, deliveries, failures, commits, edits of the levels, full disks, crashes and power
+cuts come in any order.  A failing run is shrunk to its shortest form and printed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from rmqlite.errors import StoreUnavailable
+from rmqlite.levels import parse_levels
+from rmqlite.message import FAILURE_REASON, Message
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.requests import (
+    OffsetsCommit,
+    OffsetsQuery,
+    Queue,
+    SendBackRequest,
+    SendRequest,
+    SendResult,
+)
+from rmqlite.store.check import check
+from tests.model.ledger import Ledger, Line, Shown
+from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
+from tests.support.clock import FakeClock
+from tests.support.files import ForgetfulFiles
+
+TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")
+GROUPS = ("shop", "audit")
+QUEUE_FILE_BYTES = 200
+
+levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5])
+queues = st.builds(Queue, st.sampled_from(["orders", "bills"]), st.integers(0, 1))
+tables = st.sampled_from(TABLES)
+sizes = st.sampled_from([0, 10, 3_000])
+
+
+class Disk(ForgetfulFiles):
+    """Its faults end when an operation is over, whether they were met or not."""
+
+    def heal(self) -> None:
+        self._faults.clear()
+
+
+class BrokerBesideLedger(RuleBasedStateMachine):
+    """One broker on tiny files that forget what was not synced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(mkdtemp(prefix="rmqlite-model-"))
+        self.files = Disk()
+        self.levels = TABLES[0]
+        self.ledger = Ledger()
+        self.serial = 0
+        self.table = 0
+        self.under_test = BrokerUnderTest(
+            self.folder / "store", files=self.files, **self._settings()
+        )
+
+    # ---- what clients do
+
+    @rule(what=st.lists(st.tuples(levels, queues, sizes), min_size=1, max_size=4))
+    def send(self, what: list[tuple[int, Queue, int]]) -> None:
+        self._send(what)
+        self.under_test.sync()
+
+    @rule(what=st.lists(st.tuples(levels, queues, sizes), min_size=1, max_size=4))
+    def send_without_sync(self, what: list[tuple[int, Queue, int]]) -> None:
+        """Not answered yet: a power cut may take it back."""
+        self._send(what)
+
+    @precondition(lambda self: self.ledger.shown())
+    @rule(
+        pick=st.integers(0, 10**6),
+        group=st.sampled_from(GROUPS),
+        level=st.sampled_from([0, 0, 0, 1, 2, -1]),
+        is_synced=st.booleans(),
+    )
+    def send_back(self, pick: int, group: str, level: int, is_synced: bool) -> None:
+        shown = self.ledger.shown()
+        line = shown[pick % len(shown)]
+        key = self._key("f")
+        assert line.shown_at is not None
+        request = SendBackRequest(group, line.shown_at, level, key, 4)
+        at = self.under_test.store.end
+        result = self.under_test.broker.send_back(request)
+        is_dead = level < 0 or line.attempts >= 4
+        assert result.is_dead is is_dead
+        assert result.reconsume_times == line.attempts + 1
+        assert result.topic == (dlq_topic if is_dead else retry_topic)(group)
+        assert result.deliver_at_ms == self._due_ms(0 if is_dead else level or 3 + line.attempts)
+        at = self._begin_of_last(at)
+        self.ledger.add(
+            Line(
+                key,
+                Queue(result.topic, 0),
+                line.attempts + 1,
+                result.deliver_at_ms,
+                result.delay_level,
+                self.table,
+                None if is_dead else at,
+                at if is_dead else None,
+            )
+        )
+        if is_synced:
+            self.under_test.sync()
+
+    @precondition(lambda self: self.ledger.shown())
+    @rule(pick=st.integers(0, 10**6), group=st.sampled_from(GROUPS), share=st.floats(0, 1))
+    def commit(self, pick: int, group: str, share: float) -> None:
+        shown = self.ledger.shown()
+        queue = shown[pick % len(shown)].queue
+        stored = self.under_test.store.queue(queue.topic, queue.queue_id)
+        assert stored is not None
+        offset = int(stored.max_offset * share)
+        self.under_test.broker.commit_offsets(OffsetsCommit(group, {queue: offset}))
+        self.ledger.commits[group, queue] = offset
+
+    # ---- what the server does
+
+    @rule(forward_ms=st.sampled_from([0, 1, 999, 1_000, 2_001, 10_000]))
+    def move_the_clock(self, forward_ms: int) -> None:
+        self.under_test.clock.forward(forward_ms)
+
+    @rule()
+    def deliver_all(self) -> None:
+        self.under_test.deliver()
+        self._compare()
+        now_ms = self.under_test.clock.now_ms()
+        for level in self.ledger.pending():
+            assert self.ledger.next_due_ms(level) > now_ms, "late"
+
+    @rule(level=st.integers(1, 5), is_synced=st.booleans())
+    def deliver_a_slice(self, level: int, is_synced: bool) -> None:
+        due_ms = self.under_test.broker.deliver(level)
+        self._compare()
+        assert (due_ms or 0) == self.ledger.next_due_ms(level)
+        if is_synced:
+            self.under_test.sync()
+
+    @rule()
+    def persist(self) -> None:
+        self.under_test.persist()
+        self.ledger.persisted_commits = dict(self.ledger.commits)
+
+    # ---- what goes wrong
+
+    @rule(
+        what=st.lists(st.tuples(levels, queues, sizes), min_size=1, max_size=4),
+        after=st.integers(0, 2),
+        kept_bytes=st.sampled_from([0, 10, 150, 4_000]),
+    )
+    def send_on_a_full_disk(
+        self, what: list[tuple[int, Queue, int]], after: int, kept_bytes: int
+    ) -> None:
+        """All or none of a call is taken."""
+        self.files.fail("write", after=after, kept_bytes=kept_bytes)
+        with suppress(StoreUnavailable):
+            self._send(what)
+        self.files.heal()
+
+    @rule(level=st.integers(1, 3), after=st.integers(0, 2), kept_bytes=st.integers(0, 300))
+    def deliver_to_a_full_disk(self, level: int, after: int, kept_bytes: int) -> None:
+        self.files.fail("write", after=after, kept_bytes=kept_bytes)
+        with suppress(StoreUnavailable):
+            self.under_test.broker.deliver(level)
+        self.files.heal()
+
+    @rule(table=tables)
+    def edit_the_levels(self, table: str) -> None:
+        """In the running broker; the next one starts with the same."""
+        self.levels = table
+        self.table += 1
+        self.under_test.store.change_levels(parse_levels(table))
+
+    @rule(table=tables, clock_back_ms=st.sampled_from([0, 0, 1, 5_000]))
+    def restart(self, table: str, clock_back_ms: int) -> None:
+        self.under_test.close()
+        self.ledger.persisted_commits = dict(self.ledger.commits)
+        self._open(table, clock_back_ms)
+
+    @rule(table=tables)
+    def restart_without_queues(self, table: str) -> None:
+        """They are made again from the log."""
+        self.under_test.close()
+        self.ledger.persisted_commits = dict(self.ledger.commits)
+        root = self.folder / "store"
+        shutil.rmtree(root / "consumequeue", ignore_errors=True)
+        for path in (root / "config").glob("storeProgress.json*"):
+            path.unlink()
+        self._open(table, 0)
+
+    @rule(table=tables, clock_back_ms=st.sampled_from([0, 0, 1, 5_000]))
+    def crash(self, table: str, clock_back_ms: int) -> None:
+        end = self.under_test.store.end
+        self.under_test.crash()
+        self._open(table, clock_back_ms)
+        assert self.under_test.store.end == end
+
+    @rule(table=tables, torn_bytes=st.sampled_from([0, 0, 7, 100, 500, 5_000]))
+    def power_cut(self, table: str, torn_bytes: int) -> None:
+        """What was answered stays; of the rest, whole records from the front."""
+        durable_end = self.under_test.store.durable_end
+        end = self.under_test.store.end
+        self.under_test.crash()
+        self.files.power_cut(torn_bytes=torn_bytes)
+        self._open(table, 0)
+        assert durable_end <= self.under_test.store.end <= end
+        self.ledger.end_of_log(self.under_test.store.end)
+
+    # ---- what must hold
+
+    @invariant()
+    def is_what_the_ledger_says(self) -> None:
+        self._compare()
+        pending = self.ledger.pending()
+        statuses = {each.level: each for each in self.under_test.broker.status(0).levels}
+        assert set(pending) <= set(statuses)
+        for level, status in statuses.items():
+            assert status.pending == pending[level]
+            assert status.next_due_ms == self.ledger.next_due_ms(level)
+
+    @invariant()
+    def commits_are_kept(self) -> None:
+        for (group, queue), offset in self.ledger.commits.items():
+            known = self.under_test.broker.query_offsets(OffsetsQuery(group, (queue,)))
+            assert known == {queue: offset}
+
+    def teardown(self) -> None:
+        try:
+            self.under_test.crash()
+            self._open(self.levels, 0)
+            self._compare()
+            self.under_test.clock.forward(10_000)
+            self.deliver_all()
+            assert not self.ledger.pending()
+            self.under_test.close()
+            assert list(check(self.folder / "store", queue_file_bytes=QUEUE_FILE_BYTES)) == []
+        finally:
+            self.under_test.store.release()
+            shutil.rmtree(self.folder)
+
+    # ---- inside
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "message_delay_level": self.levels,
+            "mapped_file_size_commit_log": 70_000,
+            "mapped_file_size_consume_queue": QUEUE_FILE_BYTES,
+            "max_message_bytes": 4_000,
+            "deliver_batch_max": 3,
+        }
+
+    def _open(self, table: str, clock_back_ms: int) -> None:
+        under_test = self.under_test
+        self.levels = table
+        self.table += 1
+        # The wall clock may have been set back while nobody looked.
+        under_test.clock = FakeClock(under_test.clock.now_ms() - clock_back_ms)
+        under_test.config = small_config(self.folder / "store", **self._settings())
+        under_test.open()
+        self.ledger.commits = dict(self.ledger.persisted_commits)
+        for (group, queue), offset in self.ledger.commits.items():
+            stored = under_test.store.queue(queue.topic, queue.queue_id)
+            end = stored.max_offset if stored else 0
+            self.ledger.commits[group, queue] = min(offset, end)
+
+    def _key(self, kind: str) -> str:
+        self.serial += 1
+        return f"{kind}{self.serial}"
+
+    def _due_ms(self, level: int) -> int:
+        if level <= 0:
+            return 0
+        return self.under_test.clock.now_ms() + parse_levels(self.levels).delay_ms(level)
+
+    def _begin_of_last(self, end_before: int) -> int:
+        """A record that did not fit into its file begins in the next one."""
+        size = 70_000
+        store = self.under_test.store
+        if store.end // size == end_before // size:
+            return end_before
+        return store.end - store.end % size
+
+    def _send(self, what: list[tuple[int, Queue, int]]) -> None:
+        keys = [self._key("m") for _ in what]
+        by_queue: dict[int, list[tuple[str, int, Queue, int]]] = {}
+        for key, (level, queue, size) in zip(keys, what, strict=True):
+            by_queue.setdefault(queue.queue_id, []).append((key, level, queue, size))
+        for queue_id, rows in by_queue.items():
+            messages = [
+                Message(queue.topic, (key + " " * size).encode(), delay_level=level)
+                for key, level, queue, size in rows
+            ]
+            request = SendRequest(tuple(messages), queue_id=queue_id)
+            results = self.under_test.broker.send(request, BORN_HOST)
+            for (key, level, queue, _), result in zip(rows, results, strict=True):
+                self._note(key, level, queue, result)
+
+    def _note(self, key: str, level: int, queue: Queue, result: SendResult) -> None:
+        assert result.deliver_at_ms == self._due_ms(level)
+        assert (result.topic, result.queue_id) == (queue.topic, queue.queue_id)
+        at = int(result.offset_message_id[-16:], 16)
+        level = parse_levels(self.levels).clamp(level)
+        scheduled_at, shown_at = (at, None) if level else (None, at)
+        due_ms = result.deliver_at_ms
+        self.ledger.add(Line(key, queue, 0, due_ms, level, self.table, scheduled_at, shown_at))
+
+    def _compare(self) -> None:
+        store = self.under_test.store
+        found: dict[Queue, list[Shown]] = {}
+        for topic, queue_id in store.queue_keys():
+            queue = store.queue(topic, queue_id)
+            if topic == SCHEDULE_TOPIC or queue is None:
+                continue
+            shown = found.setdefault(Queue(topic, queue_id), [])
+            for entry in queue.read(0, queue.max_offset):
+                message = store.read_message(entry.physical_offset, entry.size)
+                key = message.properties.get(FAILURE_REASON) or message.body.decode().strip()
+                shown.append(Shown(key, message.physical_offset, message.store_timestamp_ms))
+        self.ledger.compare(found)
+
+
+@pytest.mark.timeout(120)
+def test_a_broker_does_what_a_ledger_says() -> None:
+    """Nothing is lost, early, twice or forgotten, whatever happens in whatever order."""
+    settings_ = settings(
+        max_examples=60,
+        stateful_step_count=40,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(BrokerBesideLedger, settings=settings_)
