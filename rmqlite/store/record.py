@@ -209,23 +209,9 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
         completes,
         body_length,
     ) = head.unpack_from(data, position)
-    end = position + size
     body_position = position + head.size
-    body_end = body_position + body_length
-    if body_length < 0 or body_end + 3 > end:
-        return None
-    topic_end = body_end + 1 + data[body_end]
-    if topic_end + 2 > end:
-        return None
-    properties_length = (data[topic_end] << 8) | data[topic_end + 1]
-    if topic_end + 2 + properties_length != end:
-        return None
-    try:
-        topic = data[body_end + 1 : topic_end].decode()
-    except UnicodeDecodeError:
-        return None
-    # Both name a folder.  No CRC covers them: a torn topic is one with zeros in it.
-    if queue_id < 0 or "\0" in topic or "/" in topic or topic in _NO_TOPICS:
+    tail = _read_tail(data, body_position + body_length, position + size)
+    if tail is None or body_length < 0 or queue_id < 0:
         return None
     return Head(
         size,
@@ -242,10 +228,29 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
         reconsume_times,
         completes,
         body_position,
-        body_end,
-        topic,
-        data[topic_end + 2 : end],
+        body_position + body_length,
+        *tail,
     )
+
+
+def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None:
+    """Topic and properties, if they fill what lies between the body and the record's end."""
+    if not 0 <= body_end <= end - 3:
+        return None
+    topic_end = body_end + 1 + data[body_end]
+    if topic_end + 2 > end:
+        return None
+    properties_length = (data[topic_end] << 8) | data[topic_end + 1]
+    if topic_end + 2 + properties_length != end:
+        return None
+    try:
+        topic = data[body_end + 1 : topic_end].decode()
+    except UnicodeDecodeError:
+        return None
+    # It names a folder.  No CRC covers it: a torn topic is one with zeros in it.
+    if "\0" in topic or "/" in topic or topic in _NO_TOPICS:
+        return None
+    return topic, data[topic_end + 2 : end]
 
 
 def has_sound_body(head: Head, data: bytes) -> bool:

@@ -75,7 +75,7 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
         for key, (low, high) in persisted.ranges.items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
-        if all(_last_entry_fits(key, log, dispatch) for key in persisted.ranges):
+        if all(_entries_fit(key, log, dispatch) for key in persisted.ranges):
             dispatch.progress = persisted.progress
             return True
         dispatch.queues.clear()
@@ -102,11 +102,13 @@ def _load(files: Files, path: Path) -> _Persisted | None:
         return None
 
 
-def _last_entry_fits(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
-    """Does the queue's last entry point at a record that says the same of itself?"""
+def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
+    """Is the first entry there, and does the last point at a record that says the same?"""
     queue = dispatch.queue(*key)
     if queue.max_offset == queue.min_offset:
         return True
+    if queue.min_offset < queue.files_begin:
+        return False
     entry = queue.entry(queue.max_offset - 1)
     if entry is None or entry.physical_offset + entry.size > log.end:
         return False
