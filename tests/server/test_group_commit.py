@@ -1,0 +1,136 @@
+"""One sync for all who wait, and nothing is believed after a sync that failed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rmqlite.errors import FlushFailed
+from rmqlite.message import Message
+from rmqlite.requests import SendRequest
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.files import SystemFiles
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+
+
+class CountingFiles(SystemFiles):
+    """Counts syncs; fails them when told to."""
+
+    syncs = 0
+    failing = False
+
+    def sync(self, path: Path) -> None:
+        self.syncs += 1
+        if self.failing:
+            raise FlushFailed("cannot sync: Input/output error")
+        super().sync(path)
+
+
+@pytest.fixture
+def syncer() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as executor:
+        yield executor
+
+
+class Committed:
+    """A group commit that runs, on a broker whose sends it makes durable."""
+
+    def __init__(self, folder: Path, syncer: ThreadPoolExecutor, flush: str) -> None:
+        self.files = CountingFiles()
+        self.under_test = BrokerUnderTest(folder, files=self.files, flush_disk_type=flush)
+        self.told: list[QueueKey] = []
+        self.commit = GroupCommit(
+            self.under_test.config, self.under_test.store, syncer, self._readable
+        )
+        self.files.syncs = 0
+
+    def _readable(self, keys: Iterable[QueueKey]) -> None:
+        self.told += keys
+
+    def append(self) -> int:
+        request = SendRequest((Message("orders", b"x"),), queue_id=0)
+        self.under_test.broker.send(request, BORN_HOST)
+        self.commit.appended("orders", 0)
+        return self.under_test.store.end
+
+    async def running(self, work: asyncio.Future[None]) -> None:
+        """Wait for work, or for the group commit to die."""
+        loop = asyncio.create_task(self.commit.run())
+        try:
+            await asyncio.wait([loop, work], return_when=asyncio.FIRST_COMPLETED)
+            if loop.done():
+                loop.result()
+            await work
+        finally:
+            loop.cancel()
+            with suppress(asyncio.CancelledError, FlushFailed):
+                await loop
+
+
+def test_an_answer_waits_until_its_bytes_are_on_disk(
+    tmp_path: Path, syncer: ThreadPoolExecutor
+) -> None:
+    """P1: what is acknowledged is durable, and only then may be read."""
+    committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
+
+    async def main() -> None:
+        end = committed.append()
+        assert committed.under_test.store.durable_end < end
+        work = asyncio.ensure_future(committed.commit.durable(end))
+        await committed.running(work)
+        assert committed.under_test.store.durable_end >= end
+        assert committed.told == [("orders", 0)]
+
+    asyncio.run(main())
+
+
+def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
+    """The cost of the disk does not grow with the number of producers."""
+    committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
+
+    async def main() -> None:
+        ends = [committed.append() for _ in range(50)]
+        work = asyncio.ensure_future(_all(*[committed.commit.durable(end) for end in ends]))
+        await committed.running(work)
+
+    asyncio.run(main())
+    assert committed.files.syncs == 1
+
+
+def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
+    """Only who asked for it by name gets an answer before the disk has it."""
+    committed = Committed(tmp_path, syncer, "ASYNC_FLUSH")
+
+    async def main() -> None:
+        end = committed.append()
+        await committed.commit.durable(end)
+        assert committed.files.syncs == 0
+
+    asyncio.run(main())
+
+
+def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
+    tmp_path: Path, syncer: ThreadPoolExecutor
+) -> None:
+    """The kernel may have dropped the pages: a second sync that succeeds proves nothing."""
+    committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
+    committed.files.failing = True
+
+    async def main() -> None:
+        work = asyncio.ensure_future(committed.commit.durable(committed.append()))
+        with pytest.raises(FlushFailed, match="Input/output"):
+            await committed.running(work)
+        with pytest.raises(FlushFailed, match="Input/output"):
+            await work
+
+    asyncio.run(main())
+
+
+async def _all(*waits: Awaitable[None]) -> None:
+    await asyncio.gather(*waits)

@@ -1,0 +1,93 @@
+"""Parked calls: woken by key, by time, by closing; never forgotten, never too many."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rmqlite.errors import Overloaded
+from rmqlite.server.waiting import Waiting
+from tests.support.clock import FakeClock
+from tests.support.loops import run_with
+
+KEY = ("orders", 0)
+
+
+def test_a_parked_call_is_woken_by_its_key() -> None:
+    """And by no other: a message in one queue is no news for another's readers."""
+    clock = FakeClock()
+
+    async def main() -> int:
+        waiting = Waiting("maxParkedPolls", 10)
+        began_ms = clock.now_ms()
+        parked = asyncio.create_task(waiting.wait(KEY, 60))
+        other = asyncio.create_task(waiting.wait(("orders", 1), 60))
+        await asyncio.sleep(1)
+        waiting.wake([KEY])
+        await parked
+        assert not other.done()
+        other.cancel()
+        return clock.now_ms() - began_ms
+
+    assert run_with(clock, main()) == 1_000
+
+
+def test_a_parked_call_ends_when_its_time_is_up() -> None:
+    """Nothing came: an empty answer is due, not a longer wait."""
+    clock = FakeClock()
+
+    async def main() -> int:
+        began_ms = clock.now_ms()
+        await Waiting("maxParkedPolls", 10).wait(KEY, 15)
+        return clock.now_ms() - began_ms
+
+    assert run_with(clock, main()) == 15_000
+
+
+def test_one_parked_call_too_many_is_refused() -> None:
+    """The limit has a name, and the error says it."""
+
+    async def main() -> None:
+        waiting = Waiting("maxParkedPolls", 1)
+        parked = asyncio.create_task(waiting.wait(KEY, 60))
+        await asyncio.sleep(0)
+        with pytest.raises(Overloaded, match="maxParkedPolls=1"):
+            await waiting.wait(KEY, 60)
+        waiting.close()
+        await parked
+
+    run_with(FakeClock(), main())
+
+
+def test_a_call_that_is_cut_off_leaves_nothing_behind() -> None:
+    """Clients come and go; what they left parked must not grow."""
+
+    async def main() -> int:
+        waiting = Waiting("maxParkedPolls", 10)
+        parked = [asyncio.create_task(waiting.wait(KEY, 60)) for _ in range(3)]
+        await asyncio.sleep(0)
+        assert waiting.count == 3
+        for task in parked:
+            task.cancel()
+        await asyncio.gather(*parked, return_exceptions=True)
+        return waiting.count
+
+    assert run_with(FakeClock(), main()) == 0
+
+
+def test_closing_wakes_everyone_and_lets_nobody_in() -> None:
+    """A broker that stops answers its parked calls at once."""
+    clock = FakeClock()
+
+    async def main() -> int:
+        waiting = Waiting("maxParkedPolls", 10)
+        parked = [asyncio.create_task(waiting.wait((t, 0), 60)) for t in ("a", "b")]
+        await asyncio.sleep(0)
+        began_ms = clock.now_ms()
+        waiting.close()
+        await asyncio.gather(*parked)
+        await waiting.wait(KEY, 60)
+        return clock.now_ms() - began_ms
+
+    assert run_with(clock, main()) == 0
