@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import AdminClient
 
 StartBroker = Callable[..., BrokerProcess]
 
@@ -32,3 +33,13 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
             return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of a broker for tests that change nothing: no auto-creation, one topic."""
+    keys = {"autoCreateTopicEnable": "false", "listenPort": str(free_port())}
+    with BrokerProcess(tmp_path_factory.mktemp("shared"), keys) as broker:
+        with AdminClient(broker.endpoint) as admin:
+            admin.create_topic("here", queues=4)
+        yield broker.endpoint
