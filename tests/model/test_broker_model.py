@@ -85,6 +85,12 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         """Not answered yet: a power cut may take it back."""
         self._send(what)
 
+    @rule(level=st.integers(1, 3), queue=queues, count=st.integers(2, 8))
+    def send_burst(self, level: int, queue: Queue, count: int) -> None:
+        """One call, one level: more than one slice of a delivery takes."""
+        self._send([(level, queue, 0)] * count)
+        self.under_test.sync()
+
     @precondition(lambda self: self.ledger.shown())
     @rule(
         pick=st.integers(0, 10**6),
@@ -137,6 +143,14 @@ class BrokerBesideLedger(RuleBasedStateMachine):
     @rule(forward_ms=st.sampled_from([0, 1, 999, 1_000, 2_001, 10_000]))
     def move_the_clock(self, forward_ms: int) -> None:
         self.under_test.clock.forward(forward_ms)
+
+    @rule(early_ms=st.integers(0, 1))
+    def deliver_the_next(self, early_ms: int) -> None:
+        """Exactly when it is due, or a millisecond before."""
+        due = [self.ledger.next_due_ms(level) for level in self.ledger.pending()]
+        wait_ms = min(due, default=0) - early_ms - self.under_test.clock.now_ms()
+        self.under_test.clock.forward(max(0, wait_ms))
+        self.deliver_all()
 
     @rule()
     def deliver_all(self) -> None:
@@ -244,12 +258,11 @@ class BrokerBesideLedger(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         try:
+            self._deliver_the_rest()
             self.under_test.crash()
             self._open(self.levels, 0)
+            assert self.under_test.deliver() == 0
             self._compare()
-            self.under_test.clock.forward(10_000)
-            self.deliver_all()
-            assert not self.ledger.pending()
             self.under_test.close()
             assert list(check(self.folder / "store", queue_file_bytes=QUEUE_FILE_BYTES)) == []
         finally:
@@ -257,6 +270,12 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     # ---- inside
+
+    def _deliver_the_rest(self) -> None:
+        while pending := self.ledger.pending():
+            due_ms = min(self.ledger.next_due_ms(level) for level in pending)
+            self.under_test.clock.forward(max(0, due_ms - self.under_test.clock.now_ms()))
+            self.deliver_all()
 
     def _settings(self) -> dict[str, Any]:
         return {
