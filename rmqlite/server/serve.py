@@ -29,7 +29,7 @@ from rmqlite.server.waiting import Waiting
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 
-PERSIST_BYTES_MAX: Final = 128 << 20
+PERSIST_BYTES_MAX: Final = 64 << 20
 """This much new log is persisted without waiting for the interval; it bounds recovery."""
 CALL_BYTES_EXTRA: Final = 4 << 20
 """What one call may be larger than its bodies: properties, names, framing."""
