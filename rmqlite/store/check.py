@@ -186,18 +186,21 @@ class _Check:
                 for walked in log.walk(position, to_end=True):
                     yield from self._check_record(walked.head)
                 break
-            except StoreDamaged:
-                position = log.next_sound(log.end)
-                yield self._at(log.end, f"{self._what_is_wrong(log.end)}; records follow")
+            except StoreDamaged as error:
+                broken = int(Path(error.path).name) + error.position
+                yield self._at(broken, f"{self._what_is_wrong(broken)}; records follow")
+                position = log.next_sound(broken)
                 if position is not None:
                     log.begin_at(position, log.newest_timestamp_ms)
-        if log.has_bytes_from(log.end):
-            what = self._what_is_wrong(log.end)
-            if what:
-                yield self._at(log.end, f"{what}; nothing follows, so opening the store cuts it")
+        for end in (log.end, log.end + log.segment_bytes - log.end % log.segment_bytes):
+            if log.has_bytes_from(end):
+                what = self._what_is_wrong(end)
+                if what:
+                    yield self._at(end, f"{what}; nothing follows, so opening the store cuts it")
+                    return
 
     def _what_is_wrong(self, position: int) -> str:
-        """What stands where a record or a blank should; empty for a blank without a next file."""
+        """What stands where a record or a blank should; empty for a blank as it should be."""
         room = self._log.segment_bytes - position % self._log.segment_bytes
         data = self._log.read_raw(position, room)
         if len(data) < record.BLANK_BYTES:

@@ -47,6 +47,7 @@ class CommitLog:
         """One past the last record: where the next one begins."""
         self.newest_timestamp_ms = 0
         """Store timestamp of the last record; appends never go below it."""
+        self._is_cut_due = False
 
     @property
     def segment_bytes(self) -> int:
@@ -68,6 +69,9 @@ class CommitLog:
 
         The bytes are not synced.  After an error nothing of them can be read back.
         """
+        if self._is_cut_due:
+            # Of a failed batch: records of one size would line up with what it left.
+            self.cut(self.end)
         timestamp_ms = max(now_ms, self.newest_timestamp_ms)
         begin = position = self.end
         chunks: list[bytes] = []
@@ -161,13 +165,12 @@ class CommitLog:
                     yield Walked(head, data)
                     continue
             elif self._is_blank(data, position - base, position):
+                # Not yet the log's end: a blank may be all that a torn batch has written.
                 position += self.segment_bytes - position % self.segment_bytes
-                if position < self._segments.end_position or not to_end:
-                    self.end = position if to_end else self.end
-                    continue
+                continue
             if not to_end:
                 raise self.damage(position, "a record")
-            self._check_nothing_follows(self.end)
+            self._check_nothing_follows(position)
             return
 
     def next_sound(self, position: int) -> int | None:
@@ -194,9 +197,14 @@ class CommitLog:
         return any(any(data) for _, data in self._segments.data_ranges(position, WALK_BYTES))
 
     def cut(self, physical_offset: int) -> None:
-        """Everything from there on reads as zeros; the log ends there."""
-        self._segments.cut(physical_offset)
+        """Everything from there on reads as zeros; the log ends there.
+
+        Raises StoreUnavailable: the log ends there all the same, the next append cuts first.
+        """
         self.end = physical_offset
+        self._is_cut_due = True
+        self._segments.cut(physical_offset)
+        self._is_cut_due = False
 
     def begin_at(self, physical_offset: int, newest_timestamp_ms: int) -> None:
         """What lies before is known to be sound: a walk may start here."""
@@ -236,16 +244,17 @@ class CommitLog:
     def _window(self, position: int, data: bytes, base: int, *, to_end: bool) -> tuple[bytes, int]:
         """Bytes that hold the whole record at a position, if there is one."""
         left = len(data) - (position - base)
-        if left >= BLANK_BYTES:
-            size, magic = record.BLANK.unpack_from(data, position - base)
-            if magic != record.MAGIC or size <= left:
-                return data, base
-            wanted = max(min(size, self.segment_bytes), WALK_BYTES)
-        else:
-            wanted = WALK_BYTES
         room = self.segment_bytes - position % self.segment_bytes
         limit = room if to_end else min(room, self.end - position)
-        return self._segments.read(position, min(wanted, limit)), position
+        if left < min(BLANK_BYTES, limit):
+            data, base = self._segments.read(position, min(WALK_BYTES, limit)), position
+            left = len(data)
+        if left >= BLANK_BYTES:
+            size, magic = record.BLANK.unpack_from(data, position - base)
+            if magic == record.MAGIC and left < size <= limit:
+                wanted = max(size, min(WALK_BYTES, limit))
+                data, base = self._segments.read(position, wanted), position
+        return data, base
 
     def _is_torn(self, head: Head) -> bool:
         """Was the last record's property string, which no CRC covers, written only in part?"""

@@ -44,6 +44,12 @@ class ConsumeQueue:
         """Up to count entries from one on; fewer at the end of the queue."""
         return self._read(queue_offset, min(count, self.max_offset - queue_offset))
 
+    def tags_codes(self, queue_offset: int, count: int) -> list[int]:
+        """What read() gives, of each entry only the tags code."""
+        count = min(count, self.max_offset - queue_offset)
+        data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+        return [code for _, _, code in ENTRY.iter_unpack(data)]
+
     def entry(self, queue_offset: int) -> Entry | None:
         """One entry; None outside of the queue."""
         if not self.min_offset <= queue_offset < self.max_offset:
@@ -78,10 +84,13 @@ class ConsumeQueue:
         """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2)."""
         offset = max(self._segments.first_position, self._last_file_position()) // ENTRY_BYTES
         while offset < self.files_end:
-            for entry in self._read(offset, 4096):
+            entries = self._read(offset, 4096)
+            for entry in entries:
                 if entry.physical_offset < 0 or entry.size <= 0:
                     return offset
                 offset += 1
+            if not entries:
+                break
         return offset
 
     def write(self, queue_offset: int, entries: bytes) -> None:

@@ -71,9 +71,15 @@ class Dispatch:
                 batches[key] = [entry]
             else:
                 batch.append(entry)
-        for key, batch in batches.items():
-            queue = self.queues[key]
-            queue.write(queue.max_offset, batch[0] if len(batch) == 1 else b"".join(batch))
+        try:
+            for key, batch in batches.items():
+                queue = self.queues[key]
+                queue.write(queue.max_offset, batch[0] if len(batch) == 1 else b"".join(batch))
+        except Exception:
+            # RocketMQ would take an entry behind the last for one of the queue.
+            for key in batches:
+                self.queues[key].cut()
+            raise
         for key, batch in batches.items():
             queue = self.queues[key]
             queue.advance(queue.max_offset + len(batch))
