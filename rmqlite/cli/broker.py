@@ -7,6 +7,7 @@ they cannot know beforehand with listenPort=0.
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 from pathlib import Path
@@ -78,9 +79,13 @@ def broker(
 
 
 def say(line: str) -> None:
-    """One line for whoever watches, at once."""
-    sys.stdout.write(printable(line) + "\n")
-    sys.stdout.flush()
+    """One line for whoever watches, at once; that nobody does is no reason to stop."""
+    try:
+        sys.stdout.write(printable(line) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What could not be written would be tried, and fail, once more at exit.
+        sys.stdout = io.StringIO()
 
 
 def write_ready_file(path: Path, endpoint: str) -> None:

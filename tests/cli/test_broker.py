@@ -1,11 +1,15 @@
-"""The ready file: all or nothing, and never an old broker's."""
+"""The broker command: what it prints, its exit codes, and its ready file."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from rmqlite import __version__
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.errors import StoreUnavailable
 
@@ -31,3 +35,55 @@ def test_a_ready_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     """A script would wait for it for ever."""
     with pytest.raises(StoreUnavailable, match="cannot write"):
         write_ready_file(tmp_path / "missing" / "ready", "x")
+
+
+def broker_process(store: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "rmqlite", "broker", "--store", str(store)]
+    return subprocess.Popen(
+        [*command, "--listen-port", "0", *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_broker_says_when_it_is_ready_and_when_it_has_stopped(tmp_path: Path) -> None:
+    """Two lines for people, a file for scripts; SIGTERM is a clean end."""
+    store, ready = tmp_path / "store", tmp_path / "ready"
+    with broker_process(store, "--ready-file", str(ready)) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith(f"rmqlite {__version__} ready at 127.0.0.1:")
+        assert line.endswith(f"store {store}, SYNC_FLUSH\n")
+        # The line comes first: the file appears a moment later, or was there already.
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "rmqlite stopped\n"
+    assert process.returncode == 0
+    assert not ready.exists()
+
+
+def test_a_second_broker_on_a_store_is_refused(tmp_path: Path) -> None:
+    """One line that says what to do; the first one is not disturbed."""
+    with broker_process(tmp_path) as first:
+        assert first.stdout is not None
+        first.stdout.readline()
+        with broker_process(tmp_path) as second:
+            said = second.communicate()[1]
+        assert second.returncode == 1
+        assert f"error: {tmp_path}" in said
+        assert "Traceback" not in said
+        first.send_signal(signal.SIGINT)
+        assert first.communicate()[0] == "rmqlite stopped\n"
+    assert first.returncode == 0
+
+
+def test_a_broker_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
+    """`rmqlite broker | head -1` must not end, nor fail, the broker."""
+    with broker_process(tmp_path) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        assert "BrokenPipe" not in process.stderr.read()
+    assert process.returncode == 0
