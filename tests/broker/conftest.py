@@ -1,4 +1,4 @@
-"""Brokers with settings of their own."""
+"""Brokers whose stores must be sound when a test is over."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 
 Make = Callable[..., BrokerUnderTest]
@@ -15,7 +16,7 @@ Make = Callable[..., BrokerUnderTest]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes a broker on a store of its own; closes them all."""
+    """Makes a broker on a store of its own; closes and checks them all."""
     made: list[BrokerUnderTest] = []
 
     def fresh(**changes: Any) -> BrokerUnderTest:
@@ -25,3 +26,12 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield fresh
     for each in made:
         each.store.release()
+    for each in made:
+        queue_file_bytes = each.config.mapped_file_size_consume_queue
+        assert list(check(each.config.store_path, queue_file_bytes=queue_file_bytes)) == []
+
+
+@pytest.fixture
+def under_test(make: Make) -> BrokerUnderTest:
+    """A broker on a fresh store."""
+    return make()

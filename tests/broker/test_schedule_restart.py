@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.message import encode_properties
+from rmqlite.message import Message, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests import SendRequest
 from rmqlite.store.record import NewRecord, body_crc
 from tests.broker.conftest import Make
 from tests.broker.words import (
@@ -22,6 +23,7 @@ from tests.broker.words import (
     scheduled_entry,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import ForgetfulFiles
 
 
 def clean(broker: BrokerUnderTest) -> None:
@@ -249,3 +251,56 @@ def test_a_crash_after_a_failed_append_delivers_once(make: Make) -> None:
     assert level_status(broker, 1).pending == 2
     assert broker.deliver() == 2
     assert bodies(broker) == ["a", "b"]
+
+
+LARGE_FIRST = pytest.mark.xfail(
+    reason="store: a walk takes a first record of more than WALK_BYTES for damage"
+)
+PAGE_CACHE = pytest.mark.xfail(
+    reason="store: opening does not sync what the process before it only wrote"
+)
+
+
+@LARGE_FIRST
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_large_message_survives_a_crash(make: Make, level: int) -> None:
+    """Larger than what a walk reads at a time, and the first that it meets."""
+    settings = {"mapped_file_size_commit_log": 8 << 20, "max_message_bytes": 3 << 20}
+    broker = make(**settings)
+    broker.send(*[Message(TOPIC, bytes([n]) * (3 << 20), delay_level=level) for n in (1, 2)])
+    crash(broker)
+    broker.clock.forward(1_000)
+    broker.deliver()
+    assert [message.body[0] for message in broker.messages(TOPIC)] == [1, 2]
+
+
+def test_what_a_recovery_found_survives_a_power_cut(make: Make) -> None:
+    """It was written but not synced when the process died; since then it may be read."""
+    disk = ForgetfulFiles()
+    broker = make(files=disk)
+    messages = (delayed("a", 1), delayed("b", 1), plain("c"))
+    broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST)
+    crash(broker)
+    assert bodies(broker) == ["c"]
+    broker.crash()
+    disk.power_cut()
+    broker.open()
+    assert bodies(broker) == ["c"]
+    broker.clock.forward(2_000)
+    assert broker.deliver() == 2
+    assert bodies(broker) == ["c", "a", "b"]
+
+
+@PAGE_CACHE
+def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -> None:
+    """The unsynced bytes may lie in another file than the log's last."""
+    disk = ForgetfulFiles()
+    settings = {"mapped_file_size_commit_log": 1 << 17, "max_message_bytes": 40_000}
+    broker = make(files=disk, **settings)
+    messages = tuple(plain(f"{number}" + "x" * 30_000) for number in range(9))
+    broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST)
+    crash(broker)
+    broker.crash()
+    disk.power_cut()
+    broker.open()
+    assert [body[0] for body in bodies(broker)] == [str(number) for number in range(9)]
