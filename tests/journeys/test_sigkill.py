@@ -197,3 +197,19 @@ def test_a_retry_topic_belongs_to_its_group(start_broker: StartBroker) -> None:
         consumer.start()
         with AdminClient(broker.endpoint) as admin:
             assert retry_topic("workers") in [topic.topic for topic in admin.list_topics()]
+
+
+def test_the_largest_message_survives_a_kill(start_broker: StartBroker) -> None:
+    """Recovery reads in windows; a body of 4 MiB is larger than any of them."""
+    broker = start_broker()
+    bodies = [bytes([65 + n]) * (4 << 20) for n in range(3)]
+    with Producer(broker.endpoint, "senders", send_timeout_ms=30_000) as producer:
+        results = [producer.send(Message(TOPIC, body), queue_id=0) for body in bodies]
+    broker.kill()
+    broker.start()
+    with PullConsumer(broker.endpoint, "readers") as consumer:
+        found = [
+            consumer.pull(TOPIC, 0, result.queue_offset, max_messages=1).messages[0].body
+            for result in results
+        ]
+    assert found == bodies
