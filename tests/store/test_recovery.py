@@ -98,7 +98,7 @@ def test_a_second_broker_is_kept_out(under_test: StoreUnderTest) -> None:
 def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path: Path) -> None:
     """P10: what is torn is dropped, what is whole is kept, and the store works on."""
     original = StoreUnderTest(tmp_path / "original")
-    original.fill()
+    original.send("before")
     original.persist()
     begin = original.store.end
     written = original.append(tagged("first", "a"), scheduled("second", 2))

@@ -6,6 +6,7 @@ that power_cut() can take it back.  A sync may come from another thread, as in t
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,7 +37,37 @@ def _nothing(_: Path) -> bool:
     return False
 
 
-class ForgetfulFiles(SystemFiles):
+class QuickFiles(SystemFiles):
+    """Real files that are never synced: no test takes the machine's own power away."""
+
+    def create(self, path: Path, size: int) -> None:
+        path.touch()
+        os.truncate(path, size)
+
+    def sync(self, path: Path) -> None:
+        assert path.is_file()
+
+    def cut(self, path: Path, position: int) -> None:
+        size = path.stat().st_size
+        os.truncate(path, position)
+        os.truncate(path, size)
+
+    def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
+        if keep_previous and path.exists():
+            path.replace(path.with_name(path.name + ".bak"))
+        path.write_bytes(data)
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove(self, path: Path) -> None:
+        fd = self._open.pop(path, None)
+        if fd is not None:
+            os.close(fd)
+        path.unlink(missing_ok=True)
+
+
+class ForgetfulFiles(QuickFiles):
     """The Files protocol; operations to fail are "write", "sync", "create", "cut", "replace"."""
 
     def __init__(self) -> None:

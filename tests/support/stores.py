@@ -12,11 +12,12 @@ from rmqlite.store import tables
 from rmqlite.store.check import Finding, check
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.files import Files, SystemFiles
+from rmqlite.store.files import Files
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord, body_crc
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
+from tests.support.files import QuickFiles
 
 HOST = pack_host("10.0.0.1:1234")
 STORE_HOST = pack_host("10.0.0.2:10911")
@@ -66,7 +67,7 @@ class StoreUnderTest:
         levels: str = "1s 5s 10s",
     ) -> None:
         self.root = folder
-        self.files = files or SystemFiles()
+        self.files = files or QuickFiles()
         self.clock = clock or FakeClock()
         self.log_file_bytes = log_file_bytes
         self.open(levels)

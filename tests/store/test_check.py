@@ -1,0 +1,243 @@
+"""The checker: it finds what is wrong, says where, and touches nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqlite.store.check import check
+from rmqlite.store.commit_log import Written
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from tests.support.stores import (
+    LOG_FILE_BYTES,
+    StoreUnderTest,
+    contents,
+    findings,
+    new_record,
+    scheduled,
+)
+
+QUEUE_FILE = f"{0:020d}"
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> StoreUnderTest:
+    """A sound store of several files, closed."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.fill()
+    each.close()
+    assert each.findings() == []
+    return each
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def sentences(root: Path) -> list[str]:
+    return [finding.sentence for finding in findings(root)]
+
+
+def test_looking_changes_nothing(closed: StoreUnderTest) -> None:
+    """Not a byte, not a name; also where opening the store would mend something."""
+    last = closed.log_files()[-1]
+    (last.parent / f"{int(last.name) + LOG_FILE_BYTES:020d}").touch()
+    overwrite(last, closed.store.end % LOG_FILE_BYTES, b"torn")
+    overwrite(closed.root / "consumequeue" / "orders" / "0" / QUEUE_FILE, 0, b"\1" * 20)
+    before = contents(closed.root)
+    times = {path: path.stat().st_mtime_ns for path in closed.root.rglob("*")}
+    assert closed.findings()
+    assert contents(closed.root) == before
+    assert {path: path.stat().st_mtime_ns for path in closed.root.rglob("*")} == times
+
+
+def test_a_missing_store_is_not_made(tmp_path: Path) -> None:
+    """Looking at a wrong path leaves no folder behind."""
+    assert list(check(tmp_path / "nothing")) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_sizes_are_what_the_files_say(closed: StoreUnderTest) -> None:
+    """A store is checked without its configuration."""
+    assert list(check(closed.root)) == []
+    found = list(check(closed.root, log_file_bytes=1 << 20))
+    assert [f.sentence for f in found if f"{1 << 20} bytes" in f.sentence]
+
+
+def test_a_flipped_byte_of_a_body_is_found_where_its_record_begins(closed: StoreUnderTest) -> None:
+    """And the walk goes on behind it: two damages are two findings."""
+    path = closed.log_files()[0]
+    second = closed.store.read_message(0).store_size
+    records = [0, second + closed.store.read_message(second).store_size]
+    for record in records:
+        overwrite(path, record + 90, b"~")
+    found = [f for f in closed.findings() if f.path.parent.name == "commitlog"]
+    said = [(f.path, f.position, "CRC" in f.sentence) for f in found]
+    assert said == [(path, record, True) for record in records]
+
+
+@pytest.mark.parametrize(
+    ("position", "said"),
+    [(0, "lengths"), (4, "neither"), (35, "says it is at"), (86, "lengths"), (90, "CRC")],
+)
+def test_what_is_wrong_with_a_record_is_said(
+    closed: StoreUnderTest, position: int, said: str
+) -> None:
+    """Layout, magic, place or body."""
+    path = closed.log_files()[0]
+    overwrite(path, position, bytes([path.read_bytes()[position] ^ 0x41]))
+    first = closed.findings()[0]
+    assert (first.path, first.position) == (path, 0)
+    assert said in first.sentence
+
+
+def test_a_wrong_blank_is_found(closed: StoreUnderTest) -> None:
+    """It must reach to the file's end."""
+    path = closed.log_files()[0]
+    at = path.read_bytes().rindex(bytes.fromhex("cbd43194")) - 4
+    overwrite(path, at + 3, b"\1")
+    first = closed.findings()[0]
+    assert (first.path, first.position) == (path, at)
+    assert "a blank of" in first.sentence
+
+
+def test_a_torn_tail_is_found(closed: StoreUnderTest) -> None:
+    """Opening the store would cut it."""
+    overwrite(closed.log_files()[-1], closed.store.end % LOG_FILE_BYTES, b"torn")
+    assert ["opening the store cuts it" in each for each in sentences(closed.root)] == [True]
+
+
+ENTRY_FAULTS: dict[str, tuple[Callable[[int, int, int], tuple[int, int, int]], str]] = {
+    "missing": (lambda *_: (0, 0, 0), "no entry for the record"),
+    "elsewhere": (lambda at, size, code: (at + 1, size, code), "points at"),
+    "size": (lambda at, size, code: (at, size + 1, code), "bytes, its record has"),
+    "tags": (lambda at, size, code: (at, size, code + 1), "has tags code"),
+}
+
+
+@pytest.mark.parametrize("fault", ENTRY_FAULTS)
+def test_a_wrong_queue_entry_is_found(closed: StoreUnderTest, fault: str) -> None:
+    """Each entry is compared with what its record promises."""
+    change, said = ENTRY_FAULTS[fault]
+    path = closed.root / "consumequeue" / "orders" / "1" / QUEUE_FILE
+    entry = ENTRY.unpack_from(path.read_bytes(), 2 * ENTRY_BYTES)
+    overwrite(path, 2 * ENTRY_BYTES, ENTRY.pack(*change(*entry)))
+    (finding,) = closed.findings()
+    assert (finding.path, finding.position) == (path, 2 * ENTRY_BYTES)
+    assert "orders queue 1, queue offset 2" in finding.sentence
+    assert said in finding.sentence
+
+
+def test_a_wrong_deliver_time_is_found(closed: StoreUnderTest) -> None:
+    """P5: store timestamp and the delay that the level had then."""
+    path = closed.root / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "2" / QUEUE_FILE
+    entry = ENTRY.unpack_from(path.read_bytes())
+    overwrite(path, 0, ENTRY.pack(entry[0], entry[1], 2598919))
+    (said,) = sentences(closed.root)
+    assert "deliver time 2598919" in said
+
+
+def test_an_entry_without_a_record_is_found(closed: StoreUnderTest) -> None:
+    """Behind a queue's end there are only zeros."""
+    queue = closed.store.queue("orders", 1)
+    assert queue is not None
+    path, position = queue.place_of(queue.max_offset)
+    overwrite(path, position, ENTRY.pack(0, 100, 7))
+    (finding,) = closed.findings()
+    assert (finding.path, finding.position) == (path, position)
+    assert "no such record" in finding.sentence
+
+
+def test_missing_queues_are_told_once_each(closed: StoreUnderTest) -> None:
+    """Not once per entry: a queue may have had a hundred million."""
+    shutil.rmtree(closed.root / "consumequeue")
+    said = [each for each in sentences(closed.root) if "no files for" in each]
+    assert len(said) == 5
+
+
+def test_a_gap_between_queue_files_is_found(closed: StoreUnderTest) -> None:
+    """As opening would refuse it."""
+    closed.open()
+    closed.send(*["x"] * 40)
+    closed.close()
+    (closed.root / "consumequeue" / "orders" / "0" / f"{400:020d}").unlink()
+    assert any("a gap" in each for each in sentences(closed.root))
+
+
+def schedule_one(closed: StoreUnderTest, after_ms: int) -> Written:
+    closed.open()
+    (waiting,) = closed.append(scheduled("soon", 1))
+    closed.clock.forward(after_ms)
+    return waiting
+
+
+def test_a_record_delivered_twice_is_found(closed: StoreUnderTest) -> None:
+    """P4."""
+    waiting = schedule_one(closed, 1_000)
+    closed.deliver(1, waiting)
+    closed.deliver(1, waiting)
+    closed.close()
+    assert sentences(closed.root) == [
+        f"delivers queue offset {waiting.queue_offset} of level 1 again"
+    ]
+
+
+def test_a_record_delivered_early_is_found(closed: StoreUnderTest) -> None:
+    """P2: one millisecond is too early."""
+    waiting = schedule_one(closed, 999)
+    closed.deliver(1, waiting)
+    closed.close()
+    assert sentences(closed.root) == ["delivered 1 ms early"]
+
+
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_a_delivery_of_nothing_is_found(closed: StoreUnderTest, shift: int) -> None:
+    """A pointer back must point at the end of a scheduled record."""
+    waiting = schedule_one(closed, 1_000)
+    end = waiting.physical_offset + waiting.size
+    closed.append(new_record("x", properties={"DELAY": "1"}, completes=end + shift))
+    closed.close()
+    assert sentences(closed.root) == [f"completes {end + shift}, where no record of level 1 ends"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"physicalOffset": 1 << 40}, "says the log reaches"),
+        ({"queues": {"orders": {"0": [0, 99]}}}, "orders queue 0 reaches 99"),
+        ({"queues": {"unknown": {"0": [0, 1]}}}, "unknown queue 0 reaches 1"),
+        ({"completed": {"1": [[0, 99]]}}, "is completed up to 99"),
+        ({"queues": [7]}, "not a table of progress"),
+    ],
+)
+def test_a_progress_that_says_more_than_the_log_is_found(
+    closed: StoreUnderTest, change: dict[str, object], said: str
+) -> None:
+    """It is a place to begin, and must not lie ahead."""
+    closed.write_table("storeProgress.json", closed.table("storeProgress.json") | change)
+    (finding,) = closed.findings()
+    assert finding.path == closed.root / "config" / "storeProgress.json"
+    assert said in finding.sentence
+
+
+def test_a_delay_offset_beyond_its_queue_is_found(closed: StoreUnderTest) -> None:
+    """RocketMQ and we would clamp it."""
+    closed.write_table("delayOffset.json", {"offsetTable": {"2": 99}})
+    (said,) = sentences(closed.root)
+    assert "is delivered up to 99" in said
+
+
+def test_expired_records_are_no_finding(closed: StoreUnderTest) -> None:
+    """Queues still point to what retention took."""
+    closed.open()
+    closed.send(*["x" * 900] * 20)
+    closed.store.drop_before(3 * LOG_FILE_BYTES)
+    closed.close()
+    assert closed.findings() == []
+    closed.log_files()[0].unlink()
+    assert closed.findings() == []
