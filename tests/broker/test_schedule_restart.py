@@ -304,3 +304,17 @@ def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -
     disk.power_cut()
     broker.open()
     assert [body[0] for body in bodies(broker)] == [str(number) for number in range(9)]
+
+
+@PAGE_CACHE
+def test_queue_entries_that_a_recovery_found_survive_a_power_cut(make: Make) -> None:
+    """The progress table counts on all of them, however few files the disk kept."""
+    disk = ForgetfulFiles()
+    broker = make(files=disk)
+    broker.send(*[delayed(str(number), 1) for number in range(450)])
+    crash(broker)
+    broker.crash()
+    disk.power_cut(surviving=lambda path: path.name == f"{8_000:020d}")
+    broker.open()
+    broker.clock.forward(2_000)
+    assert broker.deliver() == 450
