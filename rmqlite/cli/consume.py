@@ -1,8 +1,8 @@
 """rmqlite consume: read a topic as a member of a group, or look at it without leaving a trace.
 
 Consuming is a push consumer whose listener prints; what it prints is committed.  Peeking
-pulls by queue offset, commits nothing, joins no group, and ends where the topic ended when
-it began.
+pulls by queue offset, commits nothing, becomes no member, and ends where the topic ended
+when it began.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from rmqlite.requests import QueueRange
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer
 
-PEEK_GROUP: Final = "rmqlite-peek"
+PEEK_GROUP: Final = "TOOLS_CONSUMER"
+"""Every pull names a group; this is RocketMQ's own for tools."""
 NEWEST_SHOWN: Final = 10
 BODY_CHARS_SHOWN: Final = 2_000
 
@@ -41,7 +42,7 @@ class Start(enum.StrEnum):
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="The consumer group; not for --peek.")
+        str | None, typer.Option("--group", "-g", help="The consumer group; --peek can do without.")
     ] = None,
     expression: Annotated[
         str, typer.Option("--expression", "-x", help='Tags to take: "*" or "TagA || TagB".')
@@ -78,9 +79,9 @@ def consume(
     """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
     show = print_json_line if as_json else print_message
     if peek:
-        if group or fail_with:
-            raise typer.BadParameter("--peek joins no group and fails nothing")
-        _peek(endpoint, topic, expression, start, count, show)
+        if fail_with:
+            raise typer.BadParameter("--peek only looks: it cannot fail a message")
+        _peek(endpoint, group or PEEK_GROUP, topic, expression, start, count, show)
         return
     if not group:
         raise typer.BadParameter("--group is missing (or --peek, to look without a group)")
@@ -175,6 +176,7 @@ def _interrupted_once() -> Iterator[None]:
 
 def _peek(
     endpoint: str,
+    group: str,
     topic: str,
     expression: str,
     start: Start,
@@ -186,7 +188,7 @@ def _peek(
     with AdminClient(endpoint) as admin:
         ranges = admin.ranges(topic)
     newest = count or NEWEST_SHOWN
-    with PullConsumer(endpoint, PEEK_GROUP) as consumer:
+    with PullConsumer(endpoint, group) as consumer:
         queues = []
         for each in ranges:
             first = each.min_offset

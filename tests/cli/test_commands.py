@@ -158,7 +158,7 @@ def test_a_broker_that_is_not_there_ends_with_3(run: Run, tmp_path: Path) -> Non
         "group show",
         "nonsense",
         "consume t",
-        "consume t --peek --group g",
+        "consume t --peek --fail-with x",
         "send t",
         "send t body --file x",
         "send t --file /no/such/file",

@@ -88,7 +88,8 @@ def run(load: Load, on_tick: Callable[[float], None]) -> LoadResult:
             on_tick(min(1.0, max(by_count, (elapsed_s() - began_s) / load.seconds)))
     finally:
         for process, _ in children:
-            process.terminate() if len(answers) < processes else None
+            if len(answers) < processes:
+                process.terminate()
             process.join()
     began, ended = min([a.began_s for a in answers]), max([a.ended_s for a in answers])
     return LoadResult(
