@@ -85,8 +85,10 @@ class Message:
             object.__setattr__(self, "keys", tuple(tokens))
         if self.properties:
             _check_properties(self.properties)
-        # One search for what is nearly always sound; only then which field it is.
-        if _UNFIT.search(f"{self.tags}{''.join(self.keys)}{self.message_id}") or "" in self.keys:
+        # One look at what is nearly always plain; only then which field is not.
+        text = f"{self.tags}{''.join(self.keys)}{self.message_id}"
+        is_plain = text.isascii() and text.isprintable() and " " not in text
+        if not is_plain or "" in self.keys:
             _check_texts(self)
         if self.delay is not None and self.delay_level:
             raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")

@@ -11,6 +11,7 @@ import asyncio
 import gc
 import logging
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -35,6 +36,7 @@ CALL_BYTES_EXTRA: Final = 4 << 20
 """What one call may be larger than its bodies: properties, names, framing."""
 PERSIST_LOOK_S: Final = 0.5
 EXPIRY_S: Final = 1.0
+SWITCH_S: Final = 0.000_5
 EXIT_FAILED: Final = 1
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ def serve(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -
     StoreDamaged, StoreUnavailable and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
+    # The thread that syncs must get its turn soon after the disk has answered.
+    sys.setswitchinterval(SWITCH_S)
     return asyncio.run(_Server(config).run(on_ready or (lambda _endpoint: None)))
 
 
@@ -106,16 +110,24 @@ class _Server:
                 self._delivery.close()
                 for task in running:
                     task.cancel()
+            self._end_threads()
             store.close(broker.tables())
         except BaseExceptionGroup as group:
+            self._end_threads()
             store.release()
             log.critical("the broker stops, the next start will recover the store", exc_info=group)
             await server.stop(0)
             return EXIT_FAILED
         except BaseException:
+            self._end_threads()
             store.release()
             raise
         return 0
+
+    def _end_threads(self) -> None:
+        """Wait for what they are writing: nothing older may follow the last tables."""
+        self._syncer.shutdown()
+        self._persister.shutdown()
 
     async def _drain(self, server: grpc.aio.Server) -> None:
         """Answer the parked calls, let the running ones finish, take no more."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import threading
 from collections import OrderedDict
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
@@ -102,6 +103,8 @@ class SystemFiles:
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._removals = 0
+        self._of_thread = threading.local()
 
     def create(self, path: Path, size: int) -> None:
         try:
@@ -135,13 +138,8 @@ class SystemFiles:
         return data
 
     def sync(self, path: Path) -> None:
-        # A descriptor of its own: this runs beside the loop, which may close the shared one.
         try:
-            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fdatasync(fd)
-            finally:
-                os.close(fd)
+            os.fdatasync(self._own_fd(path))
         except OSError as error:
             raise FlushFailed(
                 f"cannot sync {path}: {error.strerror}", field="store", value=path
@@ -223,6 +221,7 @@ class SystemFiles:
         fd = self._open.pop(path, None)
         if fd is not None:
             os.close(fd)
+        self._removals += 1
         try:
             if path.is_dir():
                 path.rmdir()
@@ -253,6 +252,19 @@ class SystemFiles:
             _, fd = self._open.popitem()
             os.close(fd)
 
+    def _own_fd(self, path: Path) -> int:
+        """A descriptor for the calling thread alone: the loop may close the shared one.
+
+        Kept from call to call, as it is nearly always the same file, and each system call
+        more is another wait for the interpreter's lock.
+        """
+        key = (path, self._removals)
+        if getattr(self._of_thread, "key", None) != key:
+            self._of_thread.descriptor = _Descriptor(path)
+            self._of_thread.key = key
+        descriptor: _Descriptor = self._of_thread.descriptor
+        return descriptor.fd
+
     def _fd(self, path: Path) -> int:
         fd = self._open.get(path)
         if fd is not None:
@@ -281,6 +293,17 @@ class ReadOnlyFiles(SystemFiles):
         raise AssertionError("who only looks does not write")
 
     write = sync = cut = replace = make_folder = remove = lock = _refuse
+
+
+class _Descriptor:
+    """Closed when nobody refers to it any more, at the latest with its thread."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "fd"):
+            os.close(self.fd)
 
 
 class _FileLock:

@@ -45,10 +45,15 @@ class Committed:
         self.files = CountingFiles()
         self.under_test = BrokerUnderTest(folder, files=self.files, flush_disk_type=flush)
         self.told: list[QueueKey] = []
-        self.commit = GroupCommit(
-            self.under_test.config, self.under_test.store, syncer, self._readable
-        )
+        self.syncer = syncer
+        self.commit: GroupCommit
         self.files.syncs = 0
+
+    def begin(self) -> None:
+        """On the loop that runs now."""
+        self.commit = GroupCommit(
+            self.under_test.config, self.under_test.store, self.syncer, self._readable
+        )
 
     def _readable(self, keys: Iterable[QueueKey]) -> None:
         self.told += keys
@@ -80,6 +85,7 @@ def test_an_answer_waits_until_its_bytes_are_on_disk(
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
 
     async def main() -> None:
+        committed.begin()
         end = committed.append()
         assert committed.under_test.store.durable_end < end
         work = asyncio.ensure_future(committed.commit.durable(end))
@@ -95,6 +101,7 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecuto
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
 
     async def main() -> None:
+        committed.begin()
         ends = [committed.append() for _ in range(50)]
         work = asyncio.ensure_future(_all(*[committed.commit.durable(end) for end in ends]))
         await committed.running(work)
@@ -108,6 +115,7 @@ def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoo
     committed = Committed(tmp_path, syncer, "ASYNC_FLUSH")
 
     async def main() -> None:
+        committed.begin()
         end = committed.append()
         await committed.commit.durable(end)
         assert committed.files.syncs == 0
@@ -123,6 +131,7 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
     committed.files.failing = True
 
     async def main() -> None:
+        committed.begin()
         work = asyncio.ensure_future(committed.commit.durable(committed.append()))
         with pytest.raises(FlushFailed, match="Input/output"):
             await committed.running(work)
