@@ -103,6 +103,10 @@ class ConsumeQueue:
             self._fill_up_to(queue_offset)
         segments.write(position, entries)
 
+    def keep(self, queue_offset: int, count: int) -> None:
+        """The files hold these entries already, though perhaps not yet on disk."""
+        self._segments.keep(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+
     def advance(self, max_offset: int) -> None:
         self.max_offset = max_offset
 

@@ -110,8 +110,10 @@ class Redo:
             # RocketMQ gives prepared and rolled back records of its log no queue entry.
             if transaction not in (record.PREPARED, record.ROLLBACK):
                 self._enter(head)
-            if head.completes and not transaction:
-                self._complete(head)
+                # What RocketMQ commits points to its half message; with a delay it is scheduled.
+                # A retry of a committed message, delivered, points to what it completes.
+                if head.completes and head.topic != SCHEDULE_TOPIC:
+                    self._complete(head)
         for key in list(self._buffers):
             self._write(key)
         return count
@@ -159,7 +161,9 @@ class Redo:
             return
         queue = self._dispatch.queue(*key)
         data = b"".join(buffer)
-        if queue.bytes_at(queue.max_offset, len(data) // ENTRY_BYTES) != data:
+        if queue.bytes_at(queue.max_offset, len(data) // ENTRY_BYTES) == data:
+            queue.keep(queue.max_offset, len(data) // ENTRY_BYTES)
+        else:
             queue.write(queue.max_offset, data)
         queue.advance(queue.max_offset + len(buffer))
 

@@ -22,6 +22,9 @@ from rmqlite.store.progress import ScheduleProgress
 
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
+_SCAN_ENTRIES: Final = 8192
+_HASH_END: Final = 1 << 31
+"""A tags code below is no time: the hash of tags has 32 bits, a time in milliseconds 41."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,8 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     is_known = _begin(files, root, log, dispatch)
     redo = Redo(dispatch, log)
     _open_queue_folders(files, root / "consumequeue", dispatch)
-    count = redo.run(log.walk(log.end, to_end=True))
+    begin = log.end
+    count = redo.run(log.walk(begin, to_end=True))
     log.cut(log.end)
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
@@ -62,7 +66,8 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
         queue.drop_before(log.min_offset)
         queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
-    for path in log.paths_between(log.end, log.end):
+    # The process before may have written all this and synced none of it.
+    for path in log.paths_between(begin, log.end):
         files.sync(path)
     return count
 
@@ -75,7 +80,10 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
         for key, (low, high) in persisted.ranges.items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
-        if all(_entries_fit(key, log, dispatch) for key in persisted.ranges):
+        if all(
+            _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, persisted)
+            for key in persisted.ranges
+        ):
             dispatch.progress = persisted.progress
             return True
         dispatch.queues.clear()
@@ -119,6 +127,22 @@ def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
         return False
     head = found.head
     return (head.topic, head.queue_id, head.queue_offset) == (*key, queue.max_offset - 1)
+
+
+def _has_made_up_time(key: QueueKey, dispatch: Dispatch, persisted: _Persisted) -> bool:
+    """Is a hash there for the deliver time of something to be delivered?
+
+    RocketMQ's abnormal recovery leaves it in queues that it makes again (reference §4.4).
+    """
+    topic, queue_id = key
+    if topic != SCHEDULE_TOPIC:
+        return False
+    queue = dispatch.queue(*key)
+    begin = max(queue.min_offset, persisted.progress.level(queue_id + 1).below)
+    return any(
+        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
+        for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
+    )
 
 
 def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:

@@ -84,6 +84,14 @@ class Segments:
             size -= wanted
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def keep(self, position: int, size: int) -> None:
+        """These bytes were written by an earlier process: they are to be synced as if now."""
+        self._unsynced.update(
+            start
+            for start in self._starts
+            if start < position + size and start + self.segment_bytes > position
+        )
+
     def take_unsynced(self) -> list[Path]:
         """The files written since the last call; sync each, in any thread."""
         paths = [self._paths[start] for start in self._unsynced if start in self._paths]

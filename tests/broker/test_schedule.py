@@ -175,9 +175,6 @@ def test_delivery_goes_in_slices(make: Make) -> None:
     assert broker.broker.schedule.delivered == 5
 
 
-@pytest.mark.xfail(
-    reason="store: a walk, so also check, takes a first record of more than WALK_BYTES for damage"
-)
 def test_a_slice_is_bounded_in_bytes_but_has_a_message(make: Make) -> None:
     """Five large messages are not one write of ten megabytes."""
     broker = make(mapped_file_size_commit_log=8 << 20, max_message_bytes=3 << 20)

@@ -253,15 +253,6 @@ def test_a_crash_after_a_failed_append_delivers_once(make: Make) -> None:
     assert bodies(broker) == ["a", "b"]
 
 
-LARGE_FIRST = pytest.mark.xfail(
-    reason="store: a walk takes a first record of more than WALK_BYTES for damage"
-)
-PAGE_CACHE = pytest.mark.xfail(
-    reason="store: opening does not sync what the process before it only wrote"
-)
-
-
-@LARGE_FIRST
 @pytest.mark.parametrize("level", [0, 1])
 def test_a_large_message_survives_a_crash(make: Make, level: int) -> None:
     """Larger than what a walk reads at a time, and the first that it meets."""
@@ -291,7 +282,6 @@ def test_what_a_recovery_found_survives_a_power_cut(make: Make) -> None:
     assert bodies(broker) == ["c", "a", "b"]
 
 
-@PAGE_CACHE
 def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -> None:
     """The unsynced bytes may lie in another file than the log's last."""
     disk = ForgetfulFiles()
@@ -306,7 +296,6 @@ def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -
     assert [body[0] for body in bodies(broker)] == [str(number) for number in range(9)]
 
 
-@PAGE_CACHE
 def test_queue_entries_that_a_recovery_found_survive_a_power_cut(make: Make) -> None:
     """The progress table counts on all of them, however few files the disk kept."""
     disk = ForgetfulFiles()

@@ -46,9 +46,6 @@ def refused(
     return caught.value
 
 
-@pytest.mark.xfail(
-    reason="store: a walk, so also check, takes a first record of more than WALK_BYTES for damage"
-)
 def test_a_body_of_four_mebibytes_is_taken(make: Make) -> None:
     """maxMessageSize is the last size that is allowed."""
     broker = make(mapped_file_size_commit_log=16 << 20, max_message_bytes=4 << 20)
