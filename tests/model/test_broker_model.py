@@ -356,7 +356,8 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self.ledger.compare(found)
 
 
-@pytest.mark.timeout(120)
+# Seconds when all is well; shrinking a failure may take hypothesis its five minutes.
+@pytest.mark.timeout(600)
 def test_a_broker_does_what_a_ledger_says() -> None:
     """Nothing is lost, early, twice or forgotten, whatever happens in whatever order."""
     settings_ = settings(
