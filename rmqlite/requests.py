@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rmqlite.message import Message, StoredMessage
 
@@ -26,9 +27,8 @@ class SendRequest:
     born_at_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SendResult:
-    """Where a message went.
+class SendResult(NamedTuple):
+    """Where a message went; a tuple because there are many of them.
 
     message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
     queue_id is the queue it will be delivered to, while queue_offset and offset_message_id

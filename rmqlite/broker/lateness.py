@@ -19,9 +19,10 @@ class Lateness:
         self.count = 0
         self.max_ms = 0
 
-    def add(self, late_ms: int) -> None:
-        self._counts[min(late_ms, LATENESS_MS_MAX)] += 1
-        self.count += 1
+    def add(self, late_ms: int, count: int = 1) -> None:
+        """So many deliveries were this late."""
+        self._counts[min(late_ms, LATENESS_MS_MAX)] += count
+        self.count += count
         if late_ms > self.max_ms:
             self.max_ms = late_ms
 

@@ -9,6 +9,7 @@ the end of the scheduled one, so after a crash the log itself says what was deli
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -199,7 +200,9 @@ class Schedule:
     ) -> None:
         restored = []
         due_ms = []
-        for entry, walked in zip(entries, self._store.read_records(entries), strict=True):
+        # A body keeps its CRC, and who pulls it looks at it: a damaged one is no reason to stop.
+        records = self._store.read_records(entries, check_bodies=False)
+        for entry, walked in zip(entries, records, strict=True):
             record = _restored(walked)
             if record is None:
                 self.undeliverable += 1
@@ -215,8 +218,8 @@ class Schedule:
         written = self._store.append(restored)
         known.completed.add(queue_offset, queue_offset + len(entries))
         self.delivered += len(restored)
-        for at, due in zip(written, due_ms, strict=True):
-            known.lateness.add(at.store_timestamp_ms - due)
+        for due, count in Counter(due_ms).items():
+            known.lateness.add(written[0].store_timestamp_ms - due, count)
         for topic, queue_id in {(record.topic, record.queue_id) for record in restored}:
             appended(topic, queue_id)
 

@@ -20,6 +20,7 @@ from rich.text import Text
 from rmqlite.clock import local_text
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
+from rmqlite.requests import SendResult
 
 _WIDTH_MAX: Final = 100_000
 """Wider than any table: rich then gives every column the width of its content."""
@@ -52,11 +53,13 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def to_tree(value: Any) -> Any:
-    """A value as JSON knows it; the field names are the dataclass's."""
+    """A value as JSON knows it; the field names are the value's."""
     if isinstance(value, StoredMessage):
         return message_tree(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
+    if isinstance(value, SendResult):
+        return value._asdict()
     if isinstance(value, (list, tuple)):
         return [to_tree(each) for each in value]
     return value

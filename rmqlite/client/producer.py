@@ -15,6 +15,7 @@ import grpc
 from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, size_bytes
 from rmqlite.client.channel import Connection, Started
 from rmqlite.client.level_lookup import LevelLookup
+from rmqlite.client.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import wall_ms
 from rmqlite.errors import RmqliteError
@@ -61,6 +62,7 @@ class Producer:
         self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
         self._ids = UniqueIds()
         self._batcher = Batcher(self._start, self._limits)
+        self._shared = SharedCalls(self._call, self._limits)
 
     def send(self, message: Message, queue_id: int | None = None) -> SendResult:
         """Send one message; return when it is on disk (SYNC_FLUSH).
@@ -69,7 +71,10 @@ class Producer:
         it can never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable when it
         did not work in send_timeout_ms; it may have been stored all the same.
         """
-        return self._send((self._named(message),), -1 if queue_id is None else queue_id)[0]
+        messages = (self._named(message),)
+        if queue_id is None:
+            return self._shared.send(messages)[0]
+        return self._call(messages, queue_id)[0]
 
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
         """Send messages of any topics and delays; results in their order.
@@ -82,7 +87,7 @@ class Producer:
         results: list[SendResult] = []
         for part in _parts(named, self._limits):
             try:
-                results.extend(self._send(part, -1))
+                results.extend(self._shared.send(part))
             except RmqliteError as error:
                 error.add_note(f"{len(results)} of {len(named)} messages were stored before this")
                 raise
@@ -121,7 +126,7 @@ class Producer:
         resolved = self._levels.resolve(message)
         return resolved if resolved.message_id else resolved.named(self._ids.next())
 
-    def _send(self, messages: tuple[Message, ...], queue_id: int) -> tuple[SendResult, ...]:
+    def _call(self, messages: tuple[Message, ...], queue_id: int = -1) -> tuple[SendResult, ...]:
         request = SendRequest(messages, self._group, queue_id, wall_ms())
         return self._connection.call_repeatedly(
             rpcs.SEND, request, self._limits.timeout_s, retries=self._limits.retries

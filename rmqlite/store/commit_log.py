@@ -78,7 +78,12 @@ class CommitLog:
         runs: list[tuple[int, list[bytes]]] = [(position, chunks)]
         written = []
         for new, queue_offset in zip(records, queue_offsets, strict=True):
-            size = record.encoded_size(new)
+            size, *parts = record.encode(
+                new,
+                queue_offset=queue_offset,
+                physical_offset=position,
+                store_timestamp_ms=timestamp_ms,
+            )
             room = self.segment_bytes - position % self.segment_bytes
             if size + BLANK_BYTES > room:
                 if size + BLANK_BYTES > self.segment_bytes:
@@ -88,20 +93,19 @@ class CommitLog:
                 position += room
                 chunks = []
                 runs.append((position, chunks))
-            chunks.append(
-                record.encode(
+                # Once in a file: again, at the place that it has now.
+                size, *parts = record.encode(
                     new,
-                    size=size,
                     queue_offset=queue_offset,
                     physical_offset=position,
                     store_timestamp_ms=timestamp_ms,
                 )
-            )
+            chunks += parts
             written.append(Written(queue_offset, position, size, timestamp_ms))
             position += size
         try:
-            for start, parts in runs:
-                self._segments.write(start, b"".join(parts))
+            for start, run in runs:
+                self._segments.write(start, b"".join(run))
         except Exception:
             # A later append is shorter: what this one left behind must not be read as records.
             self.cut(begin)

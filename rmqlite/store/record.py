@@ -116,61 +116,52 @@ def body_crc(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
 
 
-def encoded_size(record: NewRecord) -> int:
-    """The bytes that encode() will give."""
-    return (
-        OVERHEAD_BYTES
-        - 16
-        + len(record.born_host)
-        + len(record.store_host)
-        + len(record.body)
-        + len(record.topic)
-        + len(record.properties)
-    )
-
-
 def encode(
-    record: NewRecord,
-    *,
-    size: int,
-    queue_offset: int,
-    physical_offset: int,
-    store_timestamp_ms: int,
-) -> bytes:
-    """The record at its place; size is encoded_size(record)."""
-    topic = record.topic.encode()
-    born_host, store_host = record.born_host, record.store_host
-    sys_flag, head = record.sys_flag, HEAD
+    record: NewRecord, *, queue_offset: int, physical_offset: int, store_timestamp_ms: int
+) -> tuple[int, bytes, bytes, bytes]:
+    """The record at its place: its size, and the parts that make it when joined.
+
+    Parts, because a batch is joined once; a copy of each record first would be a second one.
+    """
+    (
+        topic,
+        queue_id,
+        properties,
+        body,
+        crc,
+        flag,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_host,
+        reconsume_times,
+        completes,
+    ) = record
+    head = HEAD
     if len(born_host) + len(store_host) != 16:
         head = _HEADS[len(born_host), len(store_host)]
         sys_flag |= BORN_HOST_V6 if len(born_host) == 20 else 0
         sys_flag |= STORE_HOST_V6 if len(store_host) == 20 else 0
-    return b"".join(
-        (
-            head.pack(
-                size,
-                MAGIC,
-                record.body_crc,
-                record.queue_id,
-                record.flag,
-                queue_offset,
-                physical_offset,
-                sys_flag,
-                record.born_timestamp_ms,
-                born_host,
-                store_timestamp_ms,
-                store_host,
-                record.reconsume_times,
-                record.completes,
-                len(record.body),
-            ),
-            record.body,
-            len(topic).to_bytes(1, "big"),
-            topic,
-            len(record.properties).to_bytes(2, "big"),
-            record.properties,
-        )
+    tail = b"%b%b%b" % (_encoded_topic(topic), len(properties).to_bytes(2, "big"), properties)
+    size = head.size + len(body) + len(tail)
+    packed = head.pack(
+        size,
+        MAGIC,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        physical_offset,
+        sys_flag,
+        born_timestamp_ms,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        completes,
+        len(body),
     )
+    return size, packed, body, tail
 
 
 def encode_blank(size: int) -> bytes:
@@ -299,6 +290,13 @@ def tags_hash(text: str) -> int:
     for index in range(0, len(encoded), 2):
         value = (31 * value + (encoded[index] << 8) + encoded[index + 1]) & 0xFFFFFFFF
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
+
+
+@lru_cache(maxsize=4096)
+def _encoded_topic(topic: str) -> bytes:
+    """Length and name, as a record holds them."""
+    name = topic.encode()
+    return len(name).to_bytes(1, "big") + name
 
 
 _host_text = lru_cache(maxsize=4096)(unpack_host)

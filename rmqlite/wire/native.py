@@ -7,6 +7,7 @@ others, and those on the hot path, are written out.  Nothing outside wire/ sees 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -33,7 +34,7 @@ def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
 
     An optional field that is absent is None.
     """
-    names = tuple(field.name for field in dataclasses.fields(value_class))  # type: ignore[arg-type]
+    names = tuple(inspect.signature(value_class).parameters)
     by_name = pb_class.DESCRIPTOR.fields_by_name
     optional = {at: name for at, name in enumerate(names) if by_name[name].has_presence}
     values_of = operator.attrgetter(*names) if len(names) > 1 else None
@@ -238,11 +239,8 @@ def offsets_query_from_pb(request: pb.QueryOffsetsRequest) -> requests.OffsetsQu
 
 
 def time_query_to_pb(request: requests.TimeQuery) -> pb.SearchOffsetRequest:
-    return pb.SearchOffsetRequest(
-        topic=request.queue.topic,
-        queue_id=request.queue.queue_id,
-        timestamp_ms=request.timestamp_ms,
-    )
+    topic, queue_id = request.queue.topic, request.queue.queue_id
+    return pb.SearchOffsetRequest(topic=topic, queue_id=queue_id, timestamp_ms=request.timestamp_ms)
 
 
 def time_query_from_pb(request: pb.SearchOffsetRequest) -> requests.TimeQuery:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.record import encode, encoded_size
+from rmqlite.store.record import encode
 from tests.support.clock import FakeClock
 from tests.support.stores import (
     LOG_FILE_BYTES,
@@ -257,13 +257,13 @@ def test_what_rocketmq_left_behind_its_tail_never_comes_back(under_test: StoreUn
     # As if RocketMQ had cut behind "keep", then appended one record of another size.
     keep_size = int.from_bytes(stale[:4], "big")
     new = new_record("appended after the cut")
-    data = encode(
+    _, *parts = encode(
         new,
-        size=encoded_size(new),
         queue_offset=1,
         physical_offset=keep_size,
         store_timestamp_ms=under_test.clock.now_ms() + 10_000,
     )
+    data = b"".join(parts)
     overwrite(path, keep_size, data)
     under_test.open()
     assert under_test.bodies() == [b"keep", b"appended after the cut"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
+import inspect
 import types
 import typing
 from typing import Any
@@ -54,7 +54,7 @@ def any_value(kind: Any, name: str = "") -> st.SearchStrategy[Any]:
         return INT64 if _is_wide(name) else INT32
     if origin in (typing.Union, types.UnionType):
         return st.one_of([any_value(each, name) for each in arguments])
-    if origin is tuple:
+    if origin is tuple and arguments:
         return st.lists(any_value(arguments[0], name), max_size=3).map(tuple)
     if isinstance(origin, type) and issubclass(origin, typing.Mapping):
         return st.dictionaries(
@@ -63,9 +63,7 @@ def any_value(kind: Any, name: str = "") -> st.SearchStrategy[Any]:
     if issubclass(kind, enum.Enum):
         return st.sampled_from(kind)
     hints = typing.get_type_hints(kind)
-    fields = {
-        field.name: any_value(hints[field.name], field.name) for field in dataclasses.fields(kind)
-    }
+    fields = {name: any_value(hints[name], name) for name in inspect.signature(kind).parameters}
     return st.builds(kind, **fields)
 
 

@@ -1,0 +1,138 @@
+"""Sends of several threads share calls: what gathers while calls are under way goes together.
+
+Nobody waits for company: the first sender makes its call at once, on its own thread.  Who
+comes while CALLS_MAX are under way waits for one of them to end, and then one of those who
+waited makes a call for all of them.  A call costs the broker about as much as thirty
+messages do, so this is worth more than any tuning of the call itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from rmqlite.client.batcher import BatchLimits, size_bytes
+from rmqlite.errors import Refused, RmqliteError, Unavailable, restore
+from rmqlite.message import Message
+from rmqlite.requests import SendResult
+
+CALLS_MAX: Final = 2
+"""One is on its way while the other one is with the broker; more would only be smaller."""
+
+Results: TypeAlias = tuple[SendResult, ...]
+Call: TypeAlias = Callable[[tuple[Message, ...]], Results]
+
+
+class _Group:
+    """Messages of one sender; woken when it has its outcome, or is to make the next call."""
+
+    __slots__ = ("leads", "messages", "outcome", "size_bytes", "woken")
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        self.messages = messages
+        self.size_bytes = sum([size_bytes(message) for message in messages])
+        self.outcome: Results | RmqliteError | None = None
+        self.leads = False
+        self.woken = threading.Lock()
+        self.woken.acquire()
+
+
+class SharedCalls:
+    """call: send these messages now, all or none, and repeat what may be repeated."""
+
+    def __init__(self, call: Call, limits: BatchLimits) -> None:
+        self._call = call
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._waiting: deque[_Group] = deque()
+        self._calls = 0
+
+    def send(self, messages: tuple[Message, ...]) -> Results:
+        """Results in the order of messages.  Raises what `call` raises for them alone."""
+        group = _Group(messages)
+        with self._lock:
+            group.leads = self._calls < CALLS_MAX
+            if group.leads:
+                self._calls += 1
+            else:
+                self._waiting.append(group)
+        if not group.leads:
+            self._wait(group)
+        if group.leads:
+            self._lead(group)
+        if isinstance(group.outcome, RmqliteError):
+            raise group.outcome
+        assert group.outcome is not None
+        return group.outcome
+
+    def _wait(self, group: _Group) -> None:
+        try:
+            group.woken.acquire()
+        except BaseException:
+            # Interrupted: nobody may wait for a call that this thread will never make.
+            with self._lock:
+                if group in self._waiting:
+                    self._waiting.remove(group)
+                elif group.leads:
+                    self._hand_over()
+            raise
+
+    def _lead(self, own: _Group) -> None:
+        """Make a call for the own group and those that wait; then let the next one lead."""
+        with self._lock:
+            groups = self._take(own)
+        try:
+            self._send_together(groups)
+        except BaseException:
+            for group in groups[1:]:
+                group.outcome = group.outcome or Unavailable("the call was interrupted")
+            raise
+        finally:
+            with self._lock:
+                self._hand_over()
+            for group in groups[1:]:
+                group.woken.release()
+
+    def _send_together(self, groups: Sequence[_Group]) -> None:
+        try:
+            results = self._call(tuple([each for group in groups for each in group.messages]))
+        except Refused as error:
+            if len(groups) == 1:
+                groups[0].outcome = error
+            else:
+                # One of them is to blame; alone each gets the outcome that it deserves.
+                for group in groups:
+                    self._send_together([group])
+        except RmqliteError as error:
+            for group in groups:
+                # Each sender raises its own: a traceback belongs to one thread.
+                group.outcome = restore(
+                    error.code, str(error), field=error.field, value=error.value, rule=error.rule
+                )
+        else:
+            at = 0
+            for group in groups:
+                group.outcome = results[at : at + len(group.messages)]
+                at += len(group.messages)
+
+    def _take(self, own: _Group) -> list[_Group]:
+        groups = [own]
+        messages, size = len(own.messages), own.size_bytes
+        while self._waiting:
+            following = self._waiting[0]
+            messages += len(following.messages)
+            size += following.size_bytes
+            if messages > self._limits.messages_max or size > self._limits.size_bytes_max:
+                break
+            groups.append(self._waiting.popleft())
+        return groups
+
+    def _hand_over(self) -> None:
+        if self._waiting:
+            following = self._waiting.popleft()
+            following.leads = True
+            following.woken.release()
+        else:
+            self._calls -= 1
