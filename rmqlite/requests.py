@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from rmqlite.message import Message, StoredMessage
+from rmqlite.message import Message, StoredMessage, offset_message_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,23 @@ class SendResult(NamedTuple):
     """Where a message went; a tuple because there are many of them.
 
     message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
-    queue_id is the queue it will be delivered to, while queue_offset and offset_message_id
-    are those of the scheduled record, as RocketMQ answers; deliver_at_ms is 0 for a message
-    that is not delayed.
+    queue_id is the queue it will be delivered to, while queue_offset, physical_offset and
+    offset_message_id are those of the scheduled record, as RocketMQ answers; deliver_at_ms
+    is 0 for a message that is not delayed.  store_host: the broker, "ip:port".
     """
 
     topic: str
     queue_id: int
     queue_offset: int
     message_id: str
-    offset_message_id: str
+    physical_offset: int
     deliver_at_ms: int
+    store_host: str
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset id of this record (reference §5.1)."""
+        return offset_message_id(self.store_host, self.physical_offset)
 
 
 class PullStatus(enum.IntEnum):

@@ -7,7 +7,6 @@ raises Refused with field, value and rule, and changes nothing.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -16,19 +15,14 @@ from rmqlite.broker.groups import GroupTable, Membership
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pulling import offset_at, pull, queue_range
-from rmqlite.broker.retry import after_failure
-from rmqlite.broker.routing import route
+from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
-from rmqlite.broker.sending import check_batch
+from rmqlite.broker.sending import check_batch, new_records
 from rmqlite.broker.topics import READ, TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing, QueueUnknown
+from rmqlite.errors import InvalidValue, PermissionMissing, QueueUnknown
 from rmqlite.message import (
-    CLUSTER,
-    encode_properties,
-    message_properties,
-    offset_message_id,
     pack_host,
 )
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, retry_topic
@@ -57,11 +51,7 @@ from rmqlite.requests import (
 from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import (
-    BORN_HOST_V6,
-    PROPERTIES_BYTES_MAX,
-    STORE_HOST_V6,
     NewRecord,
-    body_crc,
 )
 from rmqlite.store.tables import Tree
 
@@ -111,35 +101,19 @@ class Broker:
         QueueUnknown, StoreUnavailable.
         """
         check_batch(request.messages, self._config)
-        born_at_ms = request.born_at_ms or self._clock.now_ms()
         self._turn += 1
-        queues = self._queues_for(request)
-        store_host = self._store_host
-        addressed = []
-        records = []
-        for message in request.messages:
-            queue_id = queues[message.topic]
-            message_id = message.message_id or uuid.uuid4().hex.upper()
-            properties = message_properties(message, message_id)
-            properties[CLUSTER] = self._config.cluster_name
-            body = message.body
-            records.append(
-                NewRecord(
-                    *self._routed(message.topic, queue_id, message.delay_level, properties),
-                    body,
-                    body_crc(body),
-                    message.flag,
-                    0,
-                    born_at_ms,
-                    born_host,
-                    store_host,
-                    0,
-                    0,
-                )
-            )
-            addressed.append((message.topic, queue_id, message_id))
+        records, addressed = new_records(
+            request,
+            self._queues_for(request),
+            self.store.levels.current,
+            cluster=self._config.cluster_name,
+            now_ms=self._clock.now_ms(),
+            born_host=born_host,
+            store_host=self._store_host,
+        )
         written = self._append(records)
         self._sent += len(records)
+        store_host_text = self._store_host_text
         return tuple(
             [
                 SendResult(
@@ -147,8 +121,9 @@ class Broker:
                     queue_id,
                     at.queue_offset,
                     message_id,
-                    offset_message_id(self._store_host_text, at.physical_offset),
+                    at.physical_offset,
                     self._deliver_at_ms(record, at),
+                    store_host_text,
                 )
                 for (topic, queue_id, message_id), record, at in zip(
                     addressed, records, written, strict=True
@@ -177,18 +152,7 @@ class Broker:
             queue_id = message.physical_offset % max(1, queues)
         else:
             self.topics.ensure(failure.topic, 1)
-        record = NewRecord(
-            *self._routed(failure.topic, queue_id, failure.delay_level, failure.properties),
-            message.body,
-            body_crc(message.body),
-            message.flag,
-            message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-            message.born_timestamp_ms,
-            pack_host(message.born_host),
-            pack_host(message.store_host),
-            failure.reconsume_times,
-            0,
-        )
+        record = failed_record(message, failure, queue_id, self.store.levels.current)
         (at,) = self._append([record])
         if failure.delay_level:
             self._retried += 1
@@ -354,18 +318,6 @@ class Broker:
         for topic, queue_id in fresh:
             self._listener.appended(topic, queue_id)
         return written
-
-    def _routed(
-        self, topic: str, queue_id: int, level: int, properties: dict[str, str]
-    ) -> tuple[str, int, bytes]:
-        """Topic, queue id and property string to store under."""
-        if level > 0:
-            topic, queue_id = route(topic, queue_id, level, properties, self.store.levels.current)
-        encoded = encode_properties(properties)
-        if len(encoded) > PROPERTIES_BYTES_MAX:
-            rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
-            raise MessageTooLarge("properties", len(encoded), rule)
-        return topic, queue_id, encoded
 
     def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
         if record.topic != SCHEDULE_TOPIC:

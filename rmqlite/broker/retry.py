@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.levels import FIRST_RETRY_LEVEL
+from rmqlite.broker.sending import stored_as
+from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
@@ -27,10 +28,18 @@ from rmqlite.message import (
     WAIT,
     StoredMessage,
     encode_properties,
+    pack_host,
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests import GroupInfo, SendBackRequest
-from rmqlite.store.record import PROPERTIES_BYTES_MAX
+from rmqlite.store.record import (
+    BORN_HOST_V6,
+    PROPERTIES_BYTES_MAX,
+    STORE_HOST_V6,
+    NewRecord,
+    body_crc,
+    tags_hash,
+)
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64
@@ -90,6 +99,25 @@ def after_failure(
         level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
         topic = retry_topic(group.group)
     return _fitted(Failure(topic, level, message.reconsume_times + 1, properties), message, group)
+
+
+def failed_record(
+    message: StoredMessage, failure: Failure, queue_id: int, table: LevelTable
+) -> NewRecord:
+    """The record to append: body, flag, birth and store host stay as they were."""
+    return NewRecord(
+        *stored_as(failure.topic, queue_id, failure.delay_level, failure.properties, table),
+        message.body,
+        body_crc(message.body),
+        message.flag,
+        message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+        message.born_timestamp_ms,
+        pack_host(message.born_host),
+        pack_host(message.store_host),
+        failure.reconsume_times,
+        0,
+        tags_hash(message.tags) if message.tags else 0,
+    )
 
 
 def _fitted(failure: Failure, message: StoredMessage, group: GroupInfo) -> Failure:

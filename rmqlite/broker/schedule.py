@@ -23,7 +23,7 @@ from rmqlite.store.commit_log import Walked
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord
+from rmqlite.store.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, tags_code
 
 SCAN_ENTRIES: Final = 8192
 DELIVER_BYTES_MAX: Final = 4 << 20
@@ -273,4 +273,5 @@ def _restored(walked: Walked | None) -> NewRecord | None:
         head.store_host,
         head.reconsume_times,
         head.physical_offset + head.size,
+        tags_code(head.properties),
     )

@@ -1,13 +1,18 @@
-"""What a send may ask for, before anything is stored (reference §8.4, §1.7)."""
+"""What a send may ask for, and the records that it becomes (reference §8.4, §1.7, §5.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 
+from rmqlite.broker.routing import route
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
-from rmqlite.message import Message
+from rmqlite.levels import LevelTable
+from rmqlite.message import CLUSTER, Message, encode_properties, message_properties
 from rmqlite.names import check_sendable
+from rmqlite.requests import SendRequest
+from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
 
 
 def check_batch(messages: Sequence[Message], config: BrokerConfig) -> None:
@@ -27,3 +32,58 @@ def check_batch(messages: Sequence[Message], config: BrokerConfig) -> None:
         raise MessageTooLarge("messages", total, rule)
     for topic in {message.topic for message in messages}:
         check_sendable(topic)
+
+
+def new_records(
+    request: SendRequest,
+    queues: Mapping[str, int],
+    table: LevelTable,
+    *,
+    cluster: str,
+    now_ms: int,
+    born_host: bytes,
+    store_host: bytes,
+) -> tuple[list[NewRecord], list[tuple[str, int, str]]]:
+    """The records to append, and per message its topic, queue id and message id.
+
+    queues: the queue id for every topic.  Raises MessageTooLarge.
+    """
+    born_at_ms = request.born_at_ms or now_ms
+    records = []
+    addressed = []
+    for message in request.messages:
+        topic, body = message.topic, message.body
+        queue_id = queues[topic]
+        message_id = message.message_id or uuid.uuid4().hex.upper()
+        properties = message_properties(message, message_id)
+        properties[CLUSTER] = cluster
+        records.append(
+            NewRecord(
+                *stored_as(topic, queue_id, message.delay_level, properties, table),
+                body,
+                body_crc(body),
+                message.flag,
+                0,
+                born_at_ms,
+                born_host,
+                store_host,
+                0,
+                0,
+                tags_hash(message.tags) if message.tags else 0,
+            )
+        )
+        addressed.append((topic, queue_id, message_id))
+    return records, addressed
+
+
+def stored_as(
+    topic: str, queue_id: int, level: int, properties: dict[str, str], table: LevelTable
+) -> tuple[str, int, bytes]:
+    """Topic, queue id and property string to store under.  Raises MessageTooLarge."""
+    if level > 0:
+        topic, queue_id = route(topic, queue_id, level, properties, table)
+    encoded = encode_properties(properties)
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
+        raise MessageTooLarge("properties", len(encoded), rule)
+    return topic, queue_id, encoded

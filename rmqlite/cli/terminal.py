@@ -59,7 +59,7 @@ def to_tree(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     if isinstance(value, SendResult):
-        return value._asdict()
+        return value._asdict() | {"offset_message_id": value.offset_message_id}
     if isinstance(value, (list, tuple)):
         return [to_tree(each) for each in value]
     return value

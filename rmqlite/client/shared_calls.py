@@ -18,7 +18,7 @@ from rmqlite.errors import Refused, RmqliteError, Unavailable, restore
 from rmqlite.message import Message
 from rmqlite.requests import SendResult
 
-CALLS_MAX: Final = 2
+CALLS_MAX: Final = 3
 """One is on its way while the other one is with the broker; more would only be smaller."""
 
 Results: TypeAlias = tuple[SendResult, ...]

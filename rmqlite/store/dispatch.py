@@ -63,7 +63,9 @@ class Dispatch:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
         for new, at in zip(records, written, strict=True):
-            code = self._code(new.topic, new.queue_id, new.properties, at.store_timestamp_ms)
+            code = new.tags_code
+            if new.topic == SCHEDULE_TOPIC:
+                code = self.levels.deliver_at_ms(new.queue_id + 1, at.store_timestamp_ms)
             entry = ENTRY.pack(at.physical_offset, at.size, code)
             key = (new.topic, new.queue_id)
             batch = batches.get(key)
@@ -83,11 +85,6 @@ class Dispatch:
         for key, batch in batches.items():
             queue = self.queues[key]
             queue.advance(queue.max_offset + len(batch))
-
-    def _code(self, topic: str, queue_id: int, properties: bytes, store_timestamp_ms: int) -> int:
-        if topic == SCHEDULE_TOPIC:
-            return self.levels.deliver_at_ms(queue_id + 1, store_timestamp_ms)
-        return record.tags_code(properties)
 
 
 class Redo:

@@ -71,7 +71,8 @@ _DELAY = property_marker(DELAY)
 class NewRecord(NamedTuple):
     """A record that has no place yet.
 
-    born_host, store_host: 8 or 20 packed bytes.  completes: physical offset at which the
+    tags_code: of its queue entry, unless it is scheduled.  born_host, store_host: 8 or 20
+    packed bytes.  completes: physical offset at which the
     scheduled record ends that this one delivers; 0 for every other record.
     """
 
@@ -87,6 +88,7 @@ class NewRecord(NamedTuple):
     store_host: bytes
     reconsume_times: int
     completes: int
+    tags_code: int
 
 
 class Head(NamedTuple):
@@ -136,6 +138,7 @@ def encode(
         store_host,
         reconsume_times,
         completes,
+        _,
     ) = record
     head = HEAD
     if len(born_host) + len(store_host) != 16:

@@ -1,86 +1,18 @@
 """The messages of rmqlite.v1 and the plain values they carry: one pair of functions each.
 
-A protobuf message whose fields are called like its value's is converted by name; the
-others, and those on the hot path, are written out.  Nothing outside wire/ sees protobuf.
+Those on the hot path, and those that codec.py cannot make by field name, are written out.
+Nothing outside wire/ sees protobuf.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import operator
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
-
-from google.protobuf.message import Message as ProtoMessage
+from collections.abc import Iterable, Mapping, Sequence
 
 from rmqlite import requests
 from rmqlite.message import Message, StoredMessage
+from rmqlite.wire.codec import flat
 from rmqlite.wire.pb import rmqlite_pb2 as pb
-
-V = TypeVar("V")
-
-
-class Codec(NamedTuple):
-    """How one kind of value is written as one kind of protobuf message, and read back."""
-
-    pb_class: type[ProtoMessage]
-    to_pb: Callable[[Any], Any]
-    from_pb: Callable[[Any], Any]
-
-
-def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
-    """For a message whose fields are all scalars and called like the value's.
-
-    An optional field that is absent is None.
-    """
-    names = tuple(inspect.signature(value_class).parameters)
-    by_name = pb_class.DESCRIPTOR.fields_by_name
-    optional = {at: name for at, name in enumerate(names) if by_name[name].has_presence}
-    values_of = operator.attrgetter(*names) if len(names) > 1 else None
-
-    def to_pb(value: V) -> ProtoMessage:
-        return pb_class(**{name: getattr(value, name) for name in names})
-
-    def from_pb(message: ProtoMessage) -> V:
-        values = list(values_of(message)) if values_of else [getattr(message, names[0])]
-        for at, name in optional.items():
-            if not message.HasField(name):
-                values[at] = None
-        return value_class(*values)
-
-    return Codec(pb_class, to_pb, from_pb)
-
-
-def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
-    """For a message that is nothing but a list: tuple <-> its one repeated field."""
-
-    def to_pb(values: Iterable[Any]) -> ProtoMessage:
-        return pb_class(**{field: [item.to_pb(value) for value in values]})
-
-    def from_pb(message: ProtoMessage) -> tuple[Any, ...]:
-        return tuple([item.from_pb(each) for each in getattr(message, field)])
-
-    return Codec(pb_class, to_pb, from_pb)
-
-
-def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None) -> Codec:
-    """For a message that is nothing but one field, a scalar or another message."""
-
-    def to_pb(value: Any) -> ProtoMessage:
-        return pb_class(**{field: item.to_pb(value) if item else value})
-
-    def from_pb(message: ProtoMessage) -> Any:
-        inner = getattr(message, field)
-        return item.from_pb(inner) if item else inner
-
-    return Codec(pb_class, to_pb, from_pb)
-
-
-def nothing(pb_class: type[ProtoMessage]) -> Codec:
-    """For a message without fields: None."""
-    return Codec(pb_class, lambda _: pb_class(), lambda _: None)
-
 
 # ---- messages
 
@@ -171,15 +103,34 @@ def send_from_pb(request: pb.SendRequest) -> requests.SendRequest:
     )
 
 
-def send_result_to_pb(result: requests.SendResult) -> pb.SendResult:
-    return pb.SendResult(
-        topic=result.topic,
-        queue_id=result.queue_id,
-        queue_offset=result.queue_offset,
-        message_id=result.message_id,
-        offset_message_id=result.offset_message_id,
-        deliver_at_ms=result.deliver_at_ms,
+def send_results_to_pb(results: Sequence[requests.SendResult]) -> pb.SendResponse:
+    if not results:
+        return pb.SendResponse()
+    topics, queue_ids, queue_offsets, message_ids, physical_offsets, deliver_at_ms, hosts = zip(
+        *results, strict=True
     )
+    return pb.SendResponse(
+        topics=topics,
+        queue_ids=queue_ids,
+        queue_offsets=queue_offsets,
+        message_ids=message_ids,
+        physical_offsets=physical_offsets,
+        deliver_at_ms=deliver_at_ms,
+        store_host=hosts[0],
+    )
+
+
+def send_results_from_pb(response: pb.SendResponse) -> tuple[requests.SendResult, ...]:
+    columns = (
+        response.topics,
+        response.queue_ids,
+        response.queue_offsets,
+        response.message_ids,
+        response.physical_offsets,
+        response.deliver_at_ms,
+        [response.store_host] * len(response.topics),
+    )
+    return tuple([requests.SendResult._make(row) for row in zip(*columns, strict=True)])
 
 
 def pull_result_to_pb(result: requests.PullResult) -> pb.PullResponse:
@@ -394,4 +345,3 @@ subscription = flat(requests.Subscription, pb.Subscription)
 group = flat(requests.GroupInfo, pb.Group)
 level_status = flat(requests.LevelStatus, pb.LevelStatus)
 topic = flat(requests.TopicInfo, pb.Topic)
-send_result = flat(requests.SendResult, pb.SendResult)._replace(to_pb=send_result_to_pb)

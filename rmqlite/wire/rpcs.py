@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from rmqlite import requests
 from rmqlite.errors import InvalidValue
 from rmqlite.wire import native
-from rmqlite.wire.native import Codec, flat, nothing, sequence, wrapped
+from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 Q = TypeVar("Q")
@@ -80,7 +80,7 @@ SEND: Rpc[requests.SendRequest, tuple[requests.SendResult, ...]] = _rpc(
     "Messaging",
     "Send",
     Codec(pb.SendRequest, native.send_to_pb, native.send_from_pb),
-    sequence(pb.SendResponse, "results", native.send_result),
+    Codec(pb.SendResponse, native.send_results_to_pb, native.send_results_from_pb),
 )
 PULL: Rpc[requests.PullRequest, requests.PullResult] = _rpc(
     "Messaging",

@@ -151,7 +151,9 @@ def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) 
     made = encode_properties(properties)
     host = BORN_HOST
     born_ms = broker.clock.now_ms()
-    new = NewRecord(SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0)
+    new = NewRecord(
+        SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0, 0
+    )
     (at,) = broker.store.append([new])
     broker.broker.schedule.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)
 

@@ -167,8 +167,9 @@ class FakeBroker:
                 stored.queue_id,
                 stored.queue_offset,
                 message.message_id,
-                stored.offset_message_id,
+                stored.physical_offset,
                 0,
+                stored.store_host,
             )
             results.append(result)
         return tuple(results)

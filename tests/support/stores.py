@@ -14,7 +14,7 @@ from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.files import Files
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc
+from rmqlite.store.record import NewRecord, body_crc, tags_code
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -31,8 +31,9 @@ def new_record(
     """A plain record; properties may be given as a dict."""
     raw = body.encode() if isinstance(body, str) else body
     properties = encode_properties(changes.pop("properties", {}))
+    code = tags_code(properties)
     plain = NewRecord(
-        topic, queue_id, properties, raw, body_crc(raw), 0, 0, 1, HOST, STORE_HOST, 0, 0
+        topic, queue_id, properties, raw, body_crc(raw), 0, 0, 1, HOST, STORE_HOST, 0, 0, code
     )
     return plain._replace(**changes)
 

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rmqlite.message import RESERVED_PROPERTIES, Message
+from rmqlite.requests import SendResult
 
 TEXT = st.text(max_size=12)
 TOKEN = st.text(
@@ -64,6 +65,9 @@ def any_value(kind: Any, name: str = "") -> st.SearchStrategy[Any]:
         return st.sampled_from(kind)
     hints = typing.get_type_hints(kind)
     fields = {name: any_value(hints[name], name) for name in inspect.signature(kind).parameters}
+    if kind is SendResult:
+        # All messages of one answer were stored by the broker that answers.
+        fields["store_host"] = st.just("10.0.0.2:10911")
     return st.builds(kind, **fields)
 
 

@@ -76,26 +76,22 @@ class SendRequest(_message.Message):
     def __init__(self, producer_group: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[OutgoingMessage, _Mapping]]] = ..., queue_id: _Optional[int] = ..., born_at_ms: _Optional[int] = ...) -> None: ...
 
 class SendResponse(_message.Message):
-    __slots__ = ("results",)
-    RESULTS_FIELD_NUMBER: _ClassVar[int]
-    results: _containers.RepeatedCompositeFieldContainer[SendResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[SendResult, _Mapping]]] = ...) -> None: ...
-
-class SendResult(_message.Message):
-    __slots__ = ("topic", "queue_id", "queue_offset", "message_id", "offset_message_id", "deliver_at_ms")
-    TOPIC_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
-    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
-    OFFSET_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("topics", "queue_ids", "queue_offsets", "message_ids", "physical_offsets", "deliver_at_ms", "store_host")
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_IDS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
-    topic: str
-    queue_id: int
-    queue_offset: int
-    message_id: str
-    offset_message_id: str
-    deliver_at_ms: int
-    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., message_id: _Optional[str] = ..., offset_message_id: _Optional[str] = ..., deliver_at_ms: _Optional[int] = ...) -> None: ...
+    STORE_HOST_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    queue_ids: _containers.RepeatedScalarFieldContainer[int]
+    queue_offsets: _containers.RepeatedScalarFieldContainer[int]
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    physical_offsets: _containers.RepeatedScalarFieldContainer[int]
+    deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
+    store_host: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., queue_ids: _Optional[_Iterable[int]] = ..., queue_offsets: _Optional[_Iterable[int]] = ..., message_ids: _Optional[_Iterable[str]] = ..., physical_offsets: _Optional[_Iterable[int]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., store_host: _Optional[str] = ...) -> None: ...
 
 class PullRequest(_message.Message):
     __slots__ = ("group", "topic", "queue_id", "queue_offset", "expression", "max_messages", "max_bytes", "wait_ms")
