@@ -98,18 +98,19 @@ class Message:
             raise InvalidValue("flag", self.flag, "a 32-bit integer")
 
     def named(self, message_id: str) -> Message:
-        """The same message with an id; faster than dataclasses.replace."""
-        return Message(
-            self.topic,
-            self.body,
-            self.tags,
-            self.keys,
-            self.properties,
-            self.delay_level,
-            self.delay,
-            self.flag,
-            message_id,
-        )
+        """The same message with an id that needs no check; a third of a constructor's cost."""
+        copied = object.__new__(Message)
+        copy_field = object.__setattr__
+        copy_field(copied, "topic", self.topic)
+        copy_field(copied, "body", self.body)
+        copy_field(copied, "tags", self.tags)
+        copy_field(copied, "keys", self.keys)
+        copy_field(copied, "properties", self.properties)
+        copy_field(copied, "delay_level", self.delay_level)
+        copy_field(copied, "delay", self.delay)
+        copy_field(copied, "flag", self.flag)
+        copy_field(copied, "message_id", message_id)
+        return copied
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ def _consume(
     consumer.subscribe(topic, expression)
     # The message after the last one must stay untouched, and close(), which a listener may
     # not wait for, would come too late for it.
-    session.take_no_more = consumer._backlog.stop
+    session.take_no_more = consumer.stop_listening
     with _interrupted_once():
         try:
             consumer.start()

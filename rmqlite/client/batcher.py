@@ -260,5 +260,7 @@ class Batcher:
 
 def size_bytes(message: Message) -> int:
     """About what a message takes in a call."""
-    texts = sum(len(key) + len(value) for key, value in message.properties.items())
-    return len(message.body) + texts + _RECORD_BYTES
+    size = len(message.body) + _RECORD_BYTES
+    for key, value in message.properties.items():
+        size += len(key) + len(value)
+    return size

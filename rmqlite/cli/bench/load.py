@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import multiprocessing
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnContext
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 WARM_UP_CALLS: Final = 20
 BARRIER_SECONDS_MAX: Final = 120.0
 RECEIPT_SECONDS_MAX: Final = 30.0
+POLL_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,3 +256,21 @@ def _wait_for(is_done: Callable[[], bool]) -> None:
     until_s = elapsed_s() + RECEIPT_SECONDS_MAX
     while not is_done() and elapsed_s() < until_s:
         pause_s(0.01)
+
+
+@contextmanager
+def parked_polls(endpoint: str, topic: str, count: int) -> Iterator[None]:
+    """So many pulls that wait for a message which does not come."""
+    from rmqlite.client import AdminClient
+    from rmqlite.client.channel import Connection as BrokerConnection
+    from rmqlite.requests import PullRequest
+    from rmqlite.wire import rpcs
+
+    with AdminClient(endpoint) as admin, BrokerConnection(endpoint) as connection:
+        admin.create_topic(topic, queues=1)
+        request = PullRequest("rmqlite-bench", topic, 0, 0, wait_ms=POLL_MS)
+        for _ in range(count):
+            connection.start(rpcs.PULL, request, 2 * POLL_MS / 1000, lambda _: None)
+        while admin.broker_status().parked_polls < count:
+            pause_s(0.02)
+        yield

@@ -16,7 +16,7 @@ from typing import Final
 from rich.progress import Progress
 
 from rmqlite.cli.bench.figures import Figure, spread
-from rmqlite.cli.bench.load import Load, LoadResult, lateness, run
+from rmqlite.cli.bench.load import Load, LoadResult, lateness, parked_polls, run
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.errors import BrokerUnreachable
@@ -24,6 +24,7 @@ from rmqlite.requests import PullStatus
 
 SEND_SECONDS: Final = 5.0
 BATCH_MESSAGES: Final = 32
+PARKED_POLLS: Final = 5_000
 DRAIN_MESSAGES: Final = 200_000
 DRAIN_SENT_PER_S_MIN: Final = 10_000
 """The drain's level is long enough to send everything at this rate before the first is due."""
@@ -92,13 +93,25 @@ def send(bench: Bench) -> Iterator[Figure]:
 
 def batch(bench: Bench) -> Iterator[Figure]:
     """32 messages of 1 KiB a call."""
-    case = f"8 threads x {BATCH_MESSAGES}"
-    yield from _timed_load(bench, "batch", case, threads=8, size=BATCH_MESSAGES)
+    for threads in (8, 32):
+        case = f"{threads} threads x {BATCH_MESSAGES}"
+        yield from _timed_load(bench, "batch", case, threads=threads, size=BATCH_MESSAGES)
 
 
 def delayed_send(bench: Bench) -> Iterator[Figure]:
     """Single sends of 1 KiB with a delay level; none is due while it is measured."""
     yield from _timed_load(bench, "delayed-send", "32 threads", threads=32, level=6)
+
+
+def parked(bench: Bench) -> Iterator[Figure]:
+    """Single sends by one thread, first alone, then beside long polls of another topic."""
+    with bench.broker("parked") as broker:
+        seconds = max(0.2, SEND_SECONDS * bench.scale)
+        load = Load(broker.endpoint, "bench", 1, _ENDLESS, seconds)
+        for polls in (0, bench.size(PARKED_POLLS)):
+            with parked_polls(broker.endpoint, "quiet", polls):
+                result = bench.load(f"parked: {polls:,} polls", load)
+            yield from spread("parked", f"send, {polls:,} polls", result.calls_ms)
 
 
 def late(bench: Bench) -> Iterator[Figure]:
@@ -164,6 +177,7 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "send": send,
     "batch": batch,
     "delayed-send": delayed_send,
+    "parked": parked,
     "lateness": late,
     "drain": drain,
 }
