@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from rmqlite.client.body import inflated
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 
@@ -55,13 +56,15 @@ def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
 
 
 def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
-    """Run the listener; always gives a result, its reason cut to REASON_BYTES_MAX."""
+    """Run the listener with the real body; always gives a result, its reason cut to
+    REASON_BYTES_MAX.  A body that cannot be inflated is a failure like the listener's own."""
     result: object
     try:
-        result = listener(message)
+        # Here and not when pulled: what waits for a thread stays as small as it was sent.
+        result = listener(inflated(message))
     except Exception as error:
         log.exception(
-            "the listener failed topic=%s message_id=%s", message.topic, message.message_id
+            "a message was not consumed topic=%s message_id=%s", message.topic, message.message_id
         )
         return reconsume_later(reason=_cut(_described(error)))
     if not isinstance(result, ConsumeResult):

@@ -6,15 +6,18 @@ queue is theirs to agree on.  Only commit() tells the broker how far the group i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
 import grpc
 
+from rmqlite.client.body import inflated
 from rmqlite.client.channel import Connection
 from rmqlite.client.tag_expression import EVERYTHING, parse_tags
-from rmqlite.errors import InvalidValue, QueueUnknown
+from rmqlite.errors import InvalidValue, QueueUnknown, Refused
+from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
 from rmqlite.requests import (
     OffsetsCommit,
@@ -74,6 +77,10 @@ class PullConsumer:
         the group's committed offset, else at the queue's beginning.  A given queue_offset
         leaves the position where it is.  wait_ms: how long the broker waits for a first
         message.  Raises TopicUnknown, QueueUnknown, GroupUnknown.
+
+        Bodies are as they were sent, inflated if need be.  One that cannot be inflated ends
+        the result before it, and is raised (see inflated()) by the pull that begins with it:
+        the position is then at that message, and seek() to one more leaves it out.
         """
         queue = Queue(topic, queue_id)
         at = self.position(queue) if queue_offset is None else queue_offset
@@ -81,14 +88,18 @@ class PullConsumer:
             self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms
         )
         result = self._ask(rpcs.PULL, request, wait_ms)
-        if queue_offset is None:
-            self._positions[queue] = result.next_offset
         takes = parse_tags(expression).takes
-        messages = tuple(message for message in result.messages if takes(message))
-        if len(messages) == len(result.messages):
-            return result
-        status = result.status if messages else PullStatus.NO_MATCHED_MESSAGE
-        return replace(result, status=status, messages=messages)
+        taken = [message for message in result.messages if takes(message)]
+        messages, error = _inflated_upto_error(taken)
+        next_offset = taken[len(messages)].queue_offset if error else result.next_offset
+        if queue_offset is None:
+            self._positions[queue] = next_offset
+        if error is not None and not messages:
+            raise error
+        status = result.status
+        if result.messages and not messages:
+            status = PullStatus.NO_MATCHED_MESSAGE
+        return replace(result, status=status, next_offset=next_offset, messages=messages)
 
     def position(self, queue: Queue) -> int:
         """The queue offset that the next pull without one starts at."""
@@ -168,3 +179,16 @@ class PullConsumer:
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q, wait_ms: int = 0) -> rpcs.A:
         timeout_s = self._timeout_s + wait_ms / 1000
         return self._connection.call_repeatedly(rpc, value, timeout_s, retries=RETRIES)
+
+
+def _inflated_upto_error(
+    messages: Sequence[StoredMessage],
+) -> tuple[tuple[StoredMessage, ...], Refused | None]:
+    """The messages before the first that cannot be inflated, and what is wrong with that one."""
+    readable: list[StoredMessage] = []
+    for message in messages:
+        try:
+            readable.append(inflated(message))
+        except Refused as error:
+            return tuple(readable), error
+    return tuple(readable), None

@@ -54,6 +54,9 @@ class _Running:
 class PushConsumer:
     """Consumes messages as a member of a group.  Usable from any thread.
 
+    subscribe(), listen() unless the listener is given here, start(); `with` only closes, so
+    that all of this can be said inside it.
+
     listener: see listen().  consume_threads: how many messages are consumed at a time.
     pull_batch: messages per pull.  cached_messages_max, cached_bytes_max (of records): per
     queue, pulled and not finished; no more is pulled while one is reached, and what one
@@ -132,7 +135,7 @@ class PushConsumer:
         It gets one message, whose topic is the original one also when this is a retry
         (see reconsume_times), and returns CONSUME_SUCCESS, RECONSUME_LATER or
         reconsume_later(...).  Anything else, or an exception, is RECONSUME_LATER with a
-        reason that says so.
+        reason that says so; so is a body that cannot be inflated, without a call.
         """
         self._check_not_started()
         self._listener = listener
@@ -148,17 +151,18 @@ class PushConsumer:
         return bool(self._running and self._running.readers.wait_assigned(timeout_ms / 1000))
 
     def start(self) -> None:
-        """Join the group and consume, on threads of its own.
+        """Join the group and consume, on threads of its own; once.
 
-        Raises Refused when that can never work; a broker that is away is waited for in
-        the background.
+        Raises Refused without a listener or a subscription, when called again or after
+        close(), and when the broker refuses the group; a broker that is away is waited for
+        in the background.
         """
         with self._lifecycle:
             self._check_not_started()
             if self._listener is None:
-                raise Refused("no listener", field="listener", rule="give one, or call listen()")
+                raise _not_ready("no listener", "listener", "give one, or call listen()")
             if not self._expressions:
-                raise Refused("no subscription", field="topic", rule="call subscribe() first")
+                raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
             running = self._assembled()
             running.membership.join(self._connection, CALL_S_MAX)
             self._running = running
@@ -167,6 +171,14 @@ class PushConsumer:
             running.loop.start()
             for thread in self._threads:
                 thread.start()
+
+    def stop_listening(self) -> None:
+        """Start no listener from now on; those that run finish, and it is for good.
+
+        Returns at once, so a listener may call it, to be the last one.  This consumer stays
+        a member and keeps its queues until close(); what was finished is committed as ever.
+        """
+        self._backlog.stop()
 
     def close(self) -> None:
         """Stop pulling, let running listeners finish, commit, leave the group.
@@ -184,6 +196,7 @@ class PushConsumer:
             self._connection.close()
 
     def __enter__(self) -> PushConsumer:
+        """Does not start it: the caller does, when all is said."""
         return self
 
     def __exit__(
@@ -246,9 +259,9 @@ class PushConsumer:
 
     def _check_not_started(self) -> None:
         if self._running is not None or self._closed:
-            raise Refused(
-                "this consumer was started", field="consumer", rule="do it before start()"
-            )
+            state = "closed" if self._closed else "started"
+            rule = "do it before start()"
+            raise Refused(f"this consumer was {state}: {rule}", field="consumer", rule=rule)
 
     # ---- the listener threads
 
@@ -266,3 +279,7 @@ class PushConsumer:
             self._backlog.returned(queue, message, is_finished=result.is_success)
             if not result.is_success:
                 running.loop.post(partial(running.send_backs.send, queue, message, result))
+
+
+def _not_ready(what: str, field: str, rule: str) -> Refused:
+    return Refused(f"{what}: {rule} before start()", field=field, rule=rule)

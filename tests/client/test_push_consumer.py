@@ -439,21 +439,39 @@ def test_a_start_that_can_never_work_is_refused(broker: FakeBroker, make: Make) 
     consumer.start()
 
 
-def test_what_must_be_said_before_the_start_is_refused_after_it(
-    broker: FakeBroker, make: Make
-) -> None:
-    """And a start without a listener or a subscription has nothing to do."""
+def test_what_must_be_said_before_the_start_is_refused_after_it(make: Make) -> None:
+    """A group's members must agree, so nothing changes while one runs; nor after its end."""
     consumer = make()
-    with pytest.raises(Refused, match="was started"):
+    with pytest.raises(Refused, match=r"was started: do it before start\(\)"):
         consumer.subscribe("more")
     with pytest.raises(Refused, match="was started"):
         consumer.start()
-    with PushConsumer(broker.endpoint, "g") as empty:
-        with pytest.raises(Refused, match="no listener"):
-            empty.start()
-        empty.listen(lambda _: CONSUME_SUCCESS)
-        with pytest.raises(Refused, match="no subscription"):
-            empty.start()
+    consumer.close()
+    with pytest.raises(Refused, match="was closed"):
+        consumer.start()
+
+
+def test_a_start_without_a_listener_or_a_subscription_says_what_is_missing(
+    broker: FakeBroker,
+) -> None:
+    """It would have nothing to do; said later, it starts."""
+    broker.add_queues("orders")
+    with PushConsumer(broker.endpoint, "g") as consumer:
+        with pytest.raises(Refused, match=r"no listener: .* call listen\(\) before start"):
+            consumer.start()
+        consumer.listen(lambda _: CONSUME_SUCCESS)
+        with pytest.raises(Refused, match=r"no subscription: call subscribe\(\) .* before start"):
+            consumer.start()
+        consumer.subscribe("orders")
+        consumer.start()
+
+
+def test_a_with_block_alone_does_not_start_it(broker: FakeBroker, seen: Seen) -> None:
+    """Else there would be no place inside it to say what to consume."""
+    with PushConsumer(broker.endpoint, "g", seen) as consumer:
+        consumer.subscribe("orders")
+        assert consumer.queues == ()
+    assert not broker.asked["Heartbeat"]
 
 
 def test_bad_options_are_refused_by_name(broker: FakeBroker) -> None:
@@ -591,6 +609,25 @@ def test_a_listener_may_close_its_consumer(broker: FakeBroker) -> None:
     assert listener is not None
     assert closed.wait(WAIT_S)
     assert not broker.members
+
+
+def test_a_listener_may_be_the_last_one(broker: FakeBroker, seen: Seen, make: Make) -> None:
+    """It stops the listening and returns: its own message is done, the next is untouched."""
+    fill(broker, "abc")
+    consumer = make(start=False, consume_threads=1)
+
+    def last(message: StoredMessage) -> ConsumeResult:
+        if message.body == b"b":
+            consumer.stop_listening()
+        return seen(message) or RECONSUME_LATER
+
+    consumer.listen(last)
+    consumer.start()
+    broker.until(lambda: broker.committed.get(QUEUE) == 2)
+    assert broker.members == {consumer.client_id}
+    consumer.close()
+    assert seen.names == ["a", "b"]
+    assert (broker.committed[QUEUE], broker.asked["SendBack"]) == (2, [])
 
 
 def test_closing_while_the_broker_is_away_ends(broker: FakeBroker, make: Make) -> None:
