@@ -184,6 +184,9 @@ def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", config.send_bytes_max + CALL_BYTES_EXTRA),
             ("grpc.max_send_message_length", -1),
+            # gRPC cancels calls at random when a thousand of them arrive at once.
+            ("grpc.server.max_pending_requests", config.parked_polls_max),
+            ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

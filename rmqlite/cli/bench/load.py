@@ -271,6 +271,9 @@ def parked_polls(endpoint: str, topic: str, count: int) -> Iterator[None]:
         request = PullRequest("rmqlite-bench", topic, 0, 0, wait_ms=POLL_MS)
         for _ in range(count):
             connection.start(rpcs.PULL, request, 2 * POLL_MS / 1000, lambda _: None)
-        while admin.broker_status().parked_polls < count:
+        until_s = elapsed_s() + BARRIER_SECONDS_MAX
+        while (held := admin.broker_status().parked_polls) < count:
+            if elapsed_s() > until_s:
+                raise BrokerUnreachable(f"the broker holds {held} of {count} polls")
             pause_s(0.02)
         yield
