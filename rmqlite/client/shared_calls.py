@@ -18,8 +18,8 @@ from rmqlite.errors import Refused, RmqliteError, Unavailable, restore
 from rmqlite.message import Message
 from rmqlite.requests import SendResult
 
-CALLS_MAX: Final = 3
-"""One is on its way while the other one is with the broker; more would only be smaller."""
+CALLS_MAX: Final = 4
+"""Enough that the broker always has one; more would only be smaller."""
 
 Results: TypeAlias = tuple[SendResult, ...]
 Call: TypeAlias = Callable[[tuple[Message, ...]], Results]
