@@ -19,7 +19,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record, tables
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ENTRY, PRE_BLANK, ConsumeQueue, Entry
-from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.dispatch import QueueKey, completes_scheduled
 from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.message_store import LEVELS_TABLE
 from rmqlite.store.progress import ScheduleProgress
@@ -226,7 +226,7 @@ class _Check:
             queue = self._queues[key]
             if queue is not None:
                 yield from self._check_entry(queue, head)
-        if head.completes and not transaction:
+        if completes_scheduled(head):
             yield from self._check_completed(head)
 
     def _open_queue(self, key: QueueKey) -> Iterator[Finding]:

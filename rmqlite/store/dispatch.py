@@ -87,6 +87,18 @@ class Dispatch:
             queue.advance(queue.max_offset + len(batch))
 
 
+def completes_scheduled(head: Head) -> bool:
+    """Does the record's pointer back mean a scheduled record, which it delivers?"""
+    if not head.completes or head.topic == SCHEDULE_TOPIC:
+        return False
+    transaction = head.sys_flag & record.TRANSACTION_TYPE
+    if transaction in (record.PREPARED, record.ROLLBACK):
+        return False
+    # What RocketMQ commits points to its half message; with a delay it is scheduled.
+    # A retry of a committed message, delivered, points to what it completes.
+    return not transaction or record.delay_level(head.properties) > 0
+
+
 class Redo:
     """Dispatch of a log that was written before: the recovery walk."""
 
@@ -107,9 +119,7 @@ class Redo:
             # RocketMQ gives prepared and rolled back records of its log no queue entry.
             if transaction not in (record.PREPARED, record.ROLLBACK):
                 self._enter(head)
-                # What RocketMQ commits points to its half message; with a delay it is scheduled.
-                # A retry of a committed message, delivered, points to what it completes.
-                if head.completes and head.topic != SCHEDULE_TOPIC:
+                if completes_scheduled(head):
                     self._complete(head)
         for key in list(self._buffers):
             self._write(key)

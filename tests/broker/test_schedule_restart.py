@@ -9,11 +9,13 @@ import pytest
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message, encode_properties
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.requests import SendRequest
-from rmqlite.store.record import NewRecord, body_crc
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.record import NewRecord, body_crc, tags_hash
 from tests.broker.conftest import Make
 from tests.broker.words import (
+    GROUP,
     TOPIC,
     FragileDisk,
     bodies,
@@ -21,9 +23,14 @@ from tests.broker.words import (
     level_status,
     plain,
     scheduled_entry,
+    send_back,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
+from tests.support.stores import new_record
+
+COMMITTED = 0x8
+"""A sys flag: of RocketMQ's transactions."""
 
 
 def clean(broker: BrokerUnderTest) -> None:
@@ -87,6 +94,47 @@ def test_what_was_delivered_stays_delivered(under_test: BrokerUnderTest, restart
     under_test.clock.forward(4_000)
     under_test.deliver()
     assert bodies(under_test) == ["0", "1", "2", "3", "later"]
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_a_retry_of_a_committed_message_is_delivered_once(
+    under_test: BrokerUnderTest, restart: Restart
+) -> None:
+    """It keeps the type of RocketMQ's transaction, whose own pointers back are no deliveries."""
+    under_test.send(plain("before"))
+    committed = new_record("order", TOPIC, sys_flag=COMMITTED, completes=under_test.store.end)
+    under_test.store.append([committed])
+    under_test.sync()
+    send_back(under_test, under_test.messages(TOPIC)[1])
+    under_test.clock.forward(10_000)
+    assert under_test.deliver() == 1
+    for _ in range(2):
+        restart(under_test)
+        assert under_test.deliver() == 0
+    (retry,) = under_test.messages(retry_topic(GROUP))
+    assert (retry.sys_flag, retry.reconsume_times) == (COMMITTED, 1)
+
+
+@pytest.mark.parametrize("code", [tags_hash("paid"), 0])
+def test_a_tags_hash_for_a_deliver_time_delivers_nothing_early(
+    under_test: BrokerUnderTest, code: int
+) -> None:
+    """RocketMQ's abnormal recovery leaves it below what our progress table calls known."""
+    under_test.send(delayed("a", 1), delayed("b", 3), delayed("c", 3), plain("d"))
+    promised = scheduled_entry(under_test, 3, 1)
+    under_test.close()
+    path = under_test.config.store_path / "consumequeue" / SCHEDULE_TOPIC / "2" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    ENTRY.pack_into(data, ENTRY_BYTES, promised.physical_offset, promised.size, code)
+    path.write_bytes(data)
+    under_test.open()
+    assert scheduled_entry(under_test, 3, 1) == promised
+    assert under_test.deliver() == 0
+    under_test.clock.forward(promised.tags_code - 1 - under_test.clock.now_ms())
+    assert under_test.deliver() == 1
+    under_test.clock.forward(1)
+    assert under_test.deliver() == 2
+    assert bodies(under_test) == ["d", "a", "b", "c"]
 
 
 @pytest.mark.parametrize("restart", WAYS)

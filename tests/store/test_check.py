@@ -11,6 +11,7 @@ import pytest
 from rmqlite.store.check import check
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.record import NewRecord
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,
@@ -21,6 +22,7 @@ from tests.support.stores import (
 )
 
 QUEUE_FILE = f"{0:020d}"
+COMMITTED = 0x8
 
 
 @pytest.fixture
@@ -203,6 +205,48 @@ def test_a_delivery_of_nothing_is_found(closed: StoreUnderTest, shift: int) -> N
     closed.append(new_record("x", properties={"DELAY": "1"}, completes=end + shift))
     closed.close()
     assert sentences(closed.root) == [f"completes {end + shift}, where no record of level 1 ends"]
+
+
+def test_a_retry_of_a_committed_message_is_checked_like_any_delivery(
+    closed: StoreUnderTest,
+) -> None:
+    """It keeps the transaction's type, and its pointer back is ours."""
+    waiting = schedule_one(closed, 999)
+    retry = new_record(
+        "soon",
+        sys_flag=COMMITTED,
+        properties={"DELAY": "1"},
+        completes=waiting.physical_offset + waiting.size,
+    )
+    closed.append(retry, retry)
+    closed.close()
+    again = f"delivers queue offset {waiting.queue_offset} of level 1 again"
+    assert sentences(closed.root) == ["delivered 1 ms early", "delivered 1 ms early", again]
+
+
+@pytest.mark.parametrize(
+    "committed",
+    [
+        new_record("at once", sys_flag=COMMITTED),
+        new_record("at once", sys_flag=COMMITTED, properties={"DELAY": "0"}),
+        scheduled("later", 1)._replace(sys_flag=COMMITTED),
+    ],
+)
+def test_what_points_to_a_half_message_is_no_delivery(
+    closed: StoreUnderTest, committed: NewRecord
+) -> None:
+    """RocketMQ's own use of the field, here with a half message right behind what waits."""
+    waiting = schedule_one(closed, 1)
+    half = waiting.physical_offset + waiting.size
+    closed.append(committed._replace(completes=half))
+    closed.persist()
+    before = closed.store.progress.delay_offsets()
+    closed.crash()
+    (closed.root / "config" / "storeProgress.json").unlink()
+    assert sentences(closed.root) == []
+    closed.open()
+    assert closed.store.progress.delay_offsets() == before
+    closed.close()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import DELAY
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.consume_queue import ENTRY
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from tests.support.stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_BYTES,
@@ -176,6 +176,28 @@ def test_a_deliver_time_that_rocketmq_made_up_is_corrected(under_test: StoreUnde
     path = under_test.root / "consumequeue" / SCHEDULE_TOPIC / "1" / f"{0:020d}"
     entry = ENTRY.pack(waiting.physical_offset, waiting.size, 2598919)
     path.write_bytes(entry.ljust(QUEUE_FILE_BYTES, b"\0"))
+    under_test.open()
+    assert under_test.view() == before
+
+
+@pytest.mark.parametrize("code", [2598919, -1234567, 0, (1 << 31) - 1, -(1 << 31)])
+@pytest.mark.parametrize("pending", range(3))
+def test_a_made_up_deliver_time_is_found_behind_the_persisted_point_too(
+    under_test: StoreUnderTest, code: int, pending: int
+) -> None:
+    """RocketMQ ran on the store and made its queues again, and our table says: all known."""
+    waiting = under_test.append(*[scheduled(f"later {n}", 2) for n in range(5)])
+    under_test.clock.forward(5_000)
+    under_test.deliver(2, *waiting[:2])
+    before = under_test.view()
+    under_test.close()
+    known = under_test.table("storeProgress.json")
+    made_up = waiting[2 + pending]
+    assert known["physicalOffset"] > made_up.physical_offset
+    path = under_test.root / "consumequeue" / SCHEDULE_TOPIC / "1" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    ENTRY.pack_into(data, (2 + pending) * ENTRY_BYTES, made_up.physical_offset, made_up.size, code)
+    path.write_bytes(data)
     under_test.open()
     assert under_test.view() == before
 

@@ -1,0 +1,38 @@
+"""What RocketMQ's own clients compressed, pulled from a store that RocketMQ wrote."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+from rmqlite.client.body import COMPRESSED, inflated
+from tests.support.brokers import BrokerUnderTest
+from tests.support.files import QuickFiles
+
+ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+COMPRESSED_FROM_BYTES = 4_096
+"""RocketMQ's producers leave shorter bodies alone."""
+
+
+def test_every_body_that_rocketmqs_client_compressed_is_inflated(tmp_path: Path) -> None:
+    """The golden producer's are one letter many times over; a retry has its origin's."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    broker = BrokerUnderTest(tmp_path / "rocketmq-4.9.8" / "clean", files=QuickFiles())
+    queues = [("orders", queue_id) for queue_id in range(4)]
+    queues += [("%RETRY%order-closer", 0), ("%DLQ%order-closer", 0)]
+    bodies: dict[str, set[bytes]] = {}
+    count = 0
+    for queue in queues:
+        for message in broker.messages(*queue):
+            real = inflated(message)
+            if message.sys_flag & COMPRESSED:
+                count += 1
+                bodies.setdefault(real.message_id, set()).add(real.body)
+                assert len(real.body) > COMPRESSED_FROM_BYTES > len(message.body)
+                assert real.body == real.body[:1] * len(real.body)
+            else:
+                assert real is message
+    broker.store.release()
+    assert (count, len(bodies)) == (109, 107)
+    assert {len(each) for each in bodies.values()} == {1}
