@@ -7,6 +7,7 @@ queue is theirs to agree on.  Only commit() tells the broker how far the group i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import Final
@@ -16,7 +17,7 @@ import grpc
 from rmqlite.client.body import inflated
 from rmqlite.client.channel import Connection
 from rmqlite.client.tag_expression import EVERYTHING, parse_tags
-from rmqlite.errors import InvalidValue, QueueUnknown, Refused
+from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
 from rmqlite.requests import (
@@ -87,19 +88,46 @@ class PullConsumer:
         request = PullRequest(
             self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms
         )
-        result = self._ask(rpcs.PULL, request, wait_ms)
-        takes = parse_tags(expression).takes
-        taken = [message for message in result.messages if takes(message)]
-        messages, error = _inflated_upto_error(taken)
-        next_offset = taken[len(messages)].queue_offset if error else result.next_offset
+        result, error = _readable(self._ask(rpcs.PULL, request, wait_ms), expression)
         if queue_offset is None:
-            self._positions[queue] = next_offset
-        if error is not None and not messages:
+            self._positions[queue] = result.next_offset
+        if error is not None and not result.messages:
             raise error
-        status = result.status
-        if result.messages and not messages:
-            status = PullStatus.NO_MATCHED_MESSAGE
-        return replace(result, status=status, next_offset=next_offset, messages=messages)
+        return result
+
+    def pull_async(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 32,
+        expression: str = EVERYTHING,
+        wait_ms: int = 0,
+    ) -> Future[PullResult]:
+        """pull() from a given queue offset without a thread that waits, and without retries.
+
+        The future's callbacks run on gRPC's own thread.
+        """
+        future: Future[PullResult] = Future()
+        future.set_running_or_notify_cancel()
+
+        def answered(outcome: PullResult | RmqliteError) -> None:
+            if isinstance(outcome, RmqliteError):
+                future.set_exception(outcome)
+                return
+            result, error = _readable(outcome, expression)
+            if error is not None and not result.messages:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        request = PullRequest(
+            self.group, topic, queue_id, queue_offset, expression, max_messages, wait_ms=wait_ms
+        )
+        timeout_s = self._timeout_s + wait_ms / 1000
+        self._connection.start(rpcs.PULL, request, timeout_s, answered)
+        return future
 
     def position(self, queue: Queue) -> int:
         """The queue offset that the next pull without one starts at."""
@@ -192,3 +220,15 @@ def _inflated_upto_error(
         except Refused as error:
             return tuple(readable), error
     return tuple(readable), None
+
+
+def _readable(result: PullResult, expression: str) -> tuple[PullResult, RmqliteError | None]:
+    """What the expression takes, inflated; up to the first that cannot be, and why."""
+    takes = parse_tags(expression).takes
+    taken = [message for message in result.messages if takes(message)]
+    messages, error = _inflated_upto_error(taken)
+    next_offset = taken[len(messages)].queue_offset if error else result.next_offset
+    status = result.status
+    if result.messages and not messages:
+        status = PullStatus.NO_MATCHED_MESSAGE
+    return replace(result, status=status, next_offset=next_offset, messages=messages), error

@@ -26,15 +26,18 @@ Call: TypeAlias = Callable[[tuple[Message, ...]], Results]
 
 
 class _Group:
-    """Messages of one sender; woken when it has its outcome, or is to make the next call."""
+    """Messages of one sender; woken when it has its outcome, or is to make the next call.
 
-    __slots__ = ("leads", "messages", "outcome", "size_bytes", "woken")
+    sends: the groups to make a call for, its own first; empty unless it is to make one.
+    """
+
+    __slots__ = ("messages", "outcome", "sends", "size_bytes", "woken")
 
     def __init__(self, messages: tuple[Message, ...]) -> None:
         self.messages = messages
         self.size_bytes = sum([size_bytes(message) for message in messages])
         self.outcome: Results | RmqliteError | None = None
-        self.leads = False
+        self.sends: list[_Group] = []
         self.woken = threading.Lock()
         self.woken.acquire()
 
@@ -53,14 +56,14 @@ class SharedCalls:
         """Results in the order of messages.  Raises what `call` raises for them alone."""
         group = _Group(messages)
         with self._lock:
-            group.leads = self._calls < CALLS_MAX
-            if group.leads:
+            if self._calls < CALLS_MAX:
                 self._calls += 1
+                group.sends = [group]
             else:
                 self._waiting.append(group)
-        if not group.leads:
+        if not group.sends:
             self._wait(group)
-        if group.leads:
+        if group.sends:
             self._lead(group)
         if isinstance(group.outcome, RmqliteError):
             raise group.outcome
@@ -75,24 +78,24 @@ class SharedCalls:
             with self._lock:
                 if group in self._waiting:
                     self._waiting.remove(group)
-                elif group.leads:
+                elif group.sends:
+                    self._waiting.extendleft(reversed(group.sends[1:]))
                     self._hand_over()
             raise
 
-    def _lead(self, own: _Group) -> None:
-        """Make a call for the own group and those that wait; then let the next one lead."""
-        with self._lock:
-            groups = self._take(own)
+    def _lead(self, leader: _Group) -> None:
+        """Make a call for the leader and those that waited; then let the next one lead."""
+        followers = leader.sends[1:]
         try:
-            self._send_together(groups)
+            self._send_together(leader.sends)
         except BaseException:
-            for group in groups[1:]:
+            for group in followers:
                 group.outcome = group.outcome or Unavailable("the call was interrupted")
             raise
         finally:
             with self._lock:
                 self._hand_over()
-            for group in groups[1:]:
+            for group in followers:
                 group.woken.release()
 
     def _send_together(self, groups: Sequence[_Group]) -> None:
@@ -117,22 +120,18 @@ class SharedCalls:
                 group.outcome = results[at : at + len(group.messages)]
                 at += len(group.messages)
 
-    def _take(self, own: _Group) -> list[_Group]:
-        groups = [own]
-        messages, size = len(own.messages), own.size_bytes
+    def _hand_over(self) -> None:
+        """The first that waits makes a call for as many as the limits allow, or nobody does."""
+        if not self._waiting:
+            self._calls -= 1
+            return
+        leader = self._waiting.popleft()
+        leader.sends = [leader]
+        messages, size = len(leader.messages), leader.size_bytes
         while self._waiting:
-            following = self._waiting[0]
-            messages += len(following.messages)
-            size += following.size_bytes
+            messages += len(self._waiting[0].messages)
+            size += self._waiting[0].size_bytes
             if messages > self._limits.messages_max or size > self._limits.size_bytes_max:
                 break
-            groups.append(self._waiting.popleft())
-        return groups
-
-    def _hand_over(self) -> None:
-        if self._waiting:
-            following = self._waiting.popleft()
-            following.leads = True
-            following.woken.release()
-        else:
-            self._calls -= 1
+            leader.sends.append(self._waiting.popleft())
+        leader.woken.release()

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.client import Message, PullConsumer
 from rmqlite.client.tag_expression import parse_tags
-from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown
+from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
 from rmqlite.requests import PullRequest, PullStatus, Queue
 from tests.client.fake_broker import FakeBroker
 
@@ -141,3 +141,23 @@ def test_a_tag_expression_reads_as_in_rocketmq(broker: FakeBroker) -> None:
     assert parse_tags("B||  A ").takes(message)
     assert not parse_tags("B || AA").takes(message)
     assert not parse_tags("A").takes(untagged)
+
+
+def test_a_pull_need_not_hold_a_thread(consumer: PullConsumer) -> None:
+    """Who reads many queues waits for all of them at once; the position is not touched."""
+    assert bodies(consumer.pull_async("orders", 0, 3).result(10)) == "34"
+    assert bodies(consumer.pull_async("orders", 0, 0, expression="T1").result(10)) == "13"
+    assert consumer.position(QUEUE) == 0
+
+
+def test_a_pull_without_a_thread_fails_like_any_other(
+    broker: FakeBroker, consumer: PullConsumer
+) -> None:
+    """The error is the broker's, not gRPC's."""
+
+    def unknown(_: Any) -> Any:
+        raise TopicUnknown("orders")
+
+    broker.answers["Pull"] = unknown
+    with pytest.raises(TopicUnknown):
+        consumer.pull_async("orders", 0, 0).result(10)

@@ -261,16 +261,12 @@ def _wait_for(is_done: Callable[[], bool]) -> None:
 @contextmanager
 def parked_polls(endpoint: str, topic: str, count: int) -> Iterator[None]:
     """So many pulls that wait for a message which does not come."""
-    from rmqlite.client import AdminClient
-    from rmqlite.client.channel import Connection as BrokerConnection
-    from rmqlite.requests import PullRequest
-    from rmqlite.wire import rpcs
+    from rmqlite.client import AdminClient, PullConsumer
 
-    with AdminClient(endpoint) as admin, BrokerConnection(endpoint) as connection:
+    with AdminClient(endpoint) as admin, PullConsumer(endpoint, "rmqlite-bench") as consumer:
         admin.create_topic(topic, queues=1)
-        request = PullRequest("rmqlite-bench", topic, 0, 0, wait_ms=POLL_MS)
         for _ in range(count):
-            connection.start(rpcs.PULL, request, 2 * POLL_MS / 1000, lambda _: None)
+            consumer.pull_async(topic, 0, 0, wait_ms=POLL_MS)
         until_s = elapsed_s() + BARRIER_SECONDS_MAX
         while (held := admin.broker_status().parked_polls) < count:
             if elapsed_s() > until_s:
