@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PEEK_GROUP: Final = "TOOLS_CONSUMER"
 """Every pull names a group; this is RocketMQ's own for tools."""
+SIGNAL_LOOK_S: Final = 0.2
 NEWEST_SHOWN: Final = 10
 BODY_CHARS_SHOWN: Final = 2_000
 
@@ -146,7 +147,9 @@ def _consume(
     with _interrupted_once():
         try:
             consumer.start()
-            session.ended.wait()
+            # Not for ever: a signal that another thread receives does not wake this one.
+            while not session.ended.wait(SIGNAL_LOOK_S):
+                pass
         finally:
             consumer.close()
     if session.failure:
