@@ -110,10 +110,6 @@ class LevelHistory:
         return self.entries[-1][1]
 
     @property
-    def max_level_ever(self) -> int:
-        return max(table.max_level for _, table in self.entries)
-
-    @property
     def in_force_from_ms(self) -> int:
         """Since when the current table is in force; a broker's clock must not be before it."""
         return self.entries[-1][0]

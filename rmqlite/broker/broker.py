@@ -2,7 +2,8 @@
 
 Every method decides and returns at once; waiting for messages, for the disk or for a due
 time belongs to the server, which is told through a Listener what happened.  Bad input
-raises Refused with field, value and rule, and changes nothing.
+raises Refused with field, value and rule and stores no message; a topic or group that was
+made on demand before the refusal stays, as with RocketMQ.
 """
 
 from __future__ import annotations

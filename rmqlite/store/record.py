@@ -49,7 +49,6 @@ OVERHEAD_BYTES: Final = 91
 """A record's size without body, topic and properties, with v4 addresses."""
 RECORD_BYTES_MIN: Final = OVERHEAD_BYTES
 PROPERTIES_BYTES_MAX: Final = 32_767
-STORE_TIMESTAMP_POSITION: Final = 56
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 TRANSACTION_TYPE: Final = 0x0C
