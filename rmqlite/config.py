@@ -173,6 +173,7 @@ Milliseconds = Annotated[int, _number("milliseconds")]
 Bytes = Annotated[int, _number("bytes")]
 Messages = Annotated[int, _number("messages")]
 Queues = Annotated[int, _number("queues")]
+Percent = Annotated[int, _number("percent", 1, 100)]
 Switch = Annotated[bool, BeforeValidator(_switch)]
 Name = Annotated[str, _text("[a-zA-Z0-9_.%|-]{1,127}", "1 to 127 of letters, digits, '_-.%|'")]
 Host = Annotated[str, _text(r"[a-zA-Z0-9:.-]{1,253}", "an IP address or a host name")]
@@ -220,6 +221,13 @@ class BrokerConfig(BaseModel):
     store_path: Annotated[Path, BeforeValidator(_folder)] = _key("storePathRootDir", "~/store")
     mapped_file_size_commit_log: Bytes = _key("mappedFileSizeCommitLog", 1_073_741_824)
     mapped_file_size_consume_queue: EntriesBytes = _key("mappedFileSizeConsumeQueue", 6_000_000)
+    # Together at most 2 GiB: RocketMQ maps a key index file as one piece.
+    max_hash_slots: Annotated[int, _number("slots", 1, 100_000_000)] = _key(
+        "maxHashSlotNum", 5_000_000
+    )
+    max_index_entries: Annotated[int, _number("entries", 2, 80_000_000)] = _key(
+        "maxIndexNum", 20_000_000
+    )
     flush_disk_type: Annotated[
         Literal["SYNC_FLUSH", "ASYNC_FLUSH"], _one_of("SYNC_FLUSH", "ASYNC_FLUSH")
     ] = _key("flushDiskType", "SYNC_FLUSH")
@@ -234,6 +242,9 @@ class BrokerConfig(BaseModel):
     disk_max_used_ratio: Annotated[int, _number("percent", 10, 95)] = _key(
         "diskMaxUsedSpaceRatio", 75
     )
+    disk_clean_forcibly_ratio: Percent = _key("diskSpaceCleanForciblyRatio", 85)
+    clean_forcibly: Switch = _key("cleanFileForciblyEnable", True)
+    disk_warning_ratio: Percent = _key("diskSpaceWarningLevelRatio", 90)
     clean_interval_ms: Milliseconds = _key("cleanResourceInterval", 10_000)
 
     # Delays, topics and groups.
@@ -293,6 +304,8 @@ _AT_LEAST: Final = (
     ("send_bytes_max", "max_message_bytes", 0),
     ("pull_bytes_max", "max_message_bytes", 0),
     ("topic_queues_max", "default_topic_queues", 0),
+    ("disk_warning_ratio", "disk_clean_forcibly_ratio", 0),
+    ("disk_warning_ratio", "disk_max_used_ratio", 0),
 )
 """The first must be at least the second plus this, or the largest allowed value cannot be."""
 

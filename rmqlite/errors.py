@@ -8,6 +8,7 @@ from its fields, so that a caller sees the field, the value and the rule.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 _VALUE_CHARS_MAX = 120
@@ -220,10 +221,38 @@ class StoreUnavailable(Unavailable):
     """The disk did not take the bytes (full, or an I/O error); nothing of this request was kept."""
 
     code = "store-unavailable"
+    _is_full = False
 
-    def __init__(self, operation: str, path: str, reason: str) -> None:
+    def __init__(self, operation: str, path: str, reason: str, *, is_full: bool = False) -> None:
         super().__init__(
             f"cannot {operation} {path}: {reason}", field="store", value=path, rule=reason
+        )
+        self._is_full = is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Was it for lack of space, or of quota?  Not known on the other side of the wire."""
+        cause = self.__cause__
+        return self._is_full or (
+            isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
+        )
+
+
+class DiskFull(Unavailable):
+    """The disk is so full that sends are refused, to leave room for what was accepted.
+
+    used_ratio: 0 to 1.  refused_at and taken_below: percent, the values of the two keys.
+    """
+
+    code = "disk-full"
+
+    def __init__(self, used_ratio: float, refused_at: int, taken_below: int) -> None:
+        super().__init__(
+            f"the disk is {used_ratio:.1%} full: sends are refused",
+            field="diskSpaceWarningLevelRatio",
+            value=refused_at,
+            rule=f"from diskSpaceWarningLevelRatio={refused_at} on,"
+            f" until it is below diskSpaceCleanForciblyRatio={taken_below}",
         )
 
 

@@ -282,7 +282,12 @@ class LevelStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """Counts are since the broker started; offsets are physical offsets of the log."""
+    """Counts are since the broker started; offsets are physical offsets of the log.
+
+    disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
+    now.  pinned_*: the undelivered message that keeps whole log files older than
+    fileReservedTime, and how many bytes of them; all 0 while there is none.
+    """
 
     version: str
     broker_name: str
@@ -296,3 +301,9 @@ class BrokerStatus:
     dead: int
     parked_polls: int
     levels: tuple[LevelStatus, ...]
+    disk_used_ratio: float = 0.0
+    is_disk_full: bool = False
+    pinned_by_level: int = 0
+    pinned_deliver_at_ms: int = 0
+    pinned_physical_offset: int = 0
+    pinned_bytes: int = 0

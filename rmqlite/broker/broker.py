@@ -16,6 +16,7 @@ from rmqlite.broker.groups import GroupTable, Membership
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pulling import offset_at, pull, queue_range
+from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
 from rmqlite.broker.sending import check_batch, new_records
@@ -77,6 +78,7 @@ class Broker:
     ) -> None:
         self.store = store
         self.schedule = Schedule(store, clock)
+        self.retention = Retention(config, store, self.schedule)
         self.topics = TopicTable(store, config)
         self.groups = GroupTable(store, config)
         self.offsets = ConsumerOffsets(store)
@@ -99,9 +101,10 @@ class Broker:
         """Store messages, all or none; they are durable when the store is, up to its end.
 
         Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing, TopicUnknown,
-        QueueUnknown, StoreUnavailable.
+        QueueUnknown, DiskFull, StoreUnavailable.
         """
         check_batch(request.messages, self._config)
+        self.retention.check_room()
         self._turn += 1
         records, addressed = new_records(
             request,
@@ -270,7 +273,8 @@ class Broker:
         return GroupStatus(info, self.membership.members(group), tuple(progress))
 
     def status(self, parked_polls: int) -> BrokerStatus:
-        """Counts since the start, and what waits in every level."""
+        """Counts since the start, what waits in every level, and the disk as last measured."""
+        retention = self.retention
         return BrokerStatus(
             __version__,
             self._config.broker_name,
@@ -284,6 +288,9 @@ class Broker:
             self._dead,
             parked_polls,
             tuple(self.schedule.status()),
+            retention.used_ratio,
+            retention.is_disk_full,
+            *retention.pin,
         )
 
     # ---- upkeep
@@ -291,18 +298,6 @@ class Broker:
     def tables(self) -> dict[str, Tree]:
         """What belongs on disk with every persist of the store."""
         return {OFFSETS_TABLE: self.offsets.tree()}
-
-    def retain(self, wall_clock_ms: int) -> int:
-        """Remove log files older than fileReservedTime; how many files went.
-
-        A file that holds a message which is still to be delivered stays, and all behind it.
-        """
-        pinned = self.schedule.oldest_pending_offset()
-        limit = self.store.expired_segments(
-            wall_clock_ms - self._config.file_reserved_hours * 3_600_000,
-            self.store.end if pinned is None else pinned,
-        )
-        return len(self.store.drop_before(limit))
 
     # ---- inside
 

@@ -181,14 +181,15 @@ class Schedule:
         """What waits in every level, and how late each delivered."""
         return [self._status(level) for level in self.levels()]
 
-    def oldest_pending_offset(self) -> int | None:
-        """The lowest physical offset of a scheduled record that is still to be delivered."""
-        offsets = []
-        for known in self._levels.values():
+    def oldest_pending(self) -> tuple[int, Entry] | None:
+        """Level and entry of the scheduled record that lies first in the log, of those that
+        are still to be delivered."""
+        pending = []
+        for level, known in self._levels.items():
             entry = known.queue.entry(known.completed.below)
             if entry is not None:
-                offsets.append(entry.physical_offset)
-        return min(offsets, default=None)
+                pending.append((level, entry))
+        return min(pending, key=lambda each: each[1].physical_offset, default=None)
 
     def _append(
         self,

@@ -1,14 +1,18 @@
-"""rmqlite status: what a broker holds back, how late it delivers, and its totals."""
+"""rmqlite status: what a broker holds back, how late it delivers, its disk, and its totals."""
 
 from __future__ import annotations
 
+import sys
+
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import print_json, print_table
+from rmqlite.cli.terminal import print_json, print_table, time_text
 from rmqlite.requests import BrokerStatus, LevelStatus
+
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """Show the delay levels (pending, next due, lateness) and the broker's totals."""
+    """Show the broker's totals, its disk, and the delay levels (pending, next due, lateness)."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:
@@ -17,7 +21,7 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
         print_json(answer)
         return
     print_table(
-        ("BROKER", "VERSION", "UP", "SENT", "DELIVERED", "RETRIED", "DEAD", "POLLS"),
+        ("BROKER", "VERSION", "UP", "SENT", "DELIVERED", "RETRIED", "DEAD", "POLLS", "DISK"),
         [
             (
                 answer.broker_name,
@@ -28,14 +32,32 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
                 answer.retried,
                 answer.dead,
                 answer.parked_polls,
+                f"{answer.disk_used_ratio:.0%}",
             )
         ],
     )
+    for line in disk_lines(answer):
+        sys.stdout.write(line + "\n")
     print_table(
         ("LEVEL", "DELAY", "PENDING", "NEXT DUE", "DELIVERED", "P50 MS", "P99 MS", "MAX MS"),
         [_level_row(level, answer) for level in answer.levels],
         title="delay levels (lateness since the broker started)",
     )
+
+
+def disk_lines(answer: BrokerStatus) -> list[str]:
+    """What an operator has to know about the disk; nothing when all is well."""
+    lines = []
+    if answer.is_disk_full:
+        used = f"{answer.disk_used_ratio:.1%}"
+        lines.append(f"disk full ({used}): sends are refused until there is room again")
+    if answer.pinned_bytes:
+        lines.append(
+            f"{size_text(answer.pinned_bytes)} of expired log files stay for a message of level "
+            f"{answer.pinned_by_level}, due {time_text(answer.pinned_deliver_at_ms)}, "
+            f"at physical offset {answer.pinned_physical_offset}"
+        )
+    return lines
 
 
 def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:
@@ -67,3 +89,13 @@ def span_text(span_ms: int) -> str:
     if days:
         return f"{days}d {hours}h"
     return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in its largest unit: "17 bytes", "1.5 GiB"."""
+    amount, unit = float(size), _UNITS[0]
+    for larger in _UNITS[1:]:
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    return f"{size} {unit}" if unit == _UNITS[0] else f"{amount:.1f} {unit}"

@@ -19,7 +19,7 @@ from typing import Final
 import grpc.aio
 
 from rmqlite.broker.broker import Broker
-from rmqlite.clock import SystemClock, local_hour, wall_ms
+from rmqlite.clock import SystemClock, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.server.admin_service import AdminService
@@ -163,17 +163,15 @@ class _Server:
         while True:
             await asyncio.sleep(EXPIRY_S)
             broker.membership.expire()
+            broker.retention.measure()
             if loop.time() >= next_clean:
                 next_clean = loop.time() + clean_s
                 self._retain(broker)
 
     def _retain(self, broker: Broker) -> None:
-        config, now_ms = self._config, wall_ms()
-        is_full = broker.store.used_ratio() * 100 > config.disk_max_used_ratio
-        if is_full or local_hour(now_ms) in config.delete_hours:
-            gone = broker.retain(now_ms)
-            if gone:
-                log.info("expired files removed count=%d", gone)
+        gone = broker.retention.clean(wall_ms())
+        if gone:
+            log.info("log files removed count=%d", gone)
 
 
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:

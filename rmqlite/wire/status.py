@@ -36,6 +36,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.StoreDamaged.code: "FAILED_PRECONDITION",
     errors.StoreLocked.code: "FAILED_PRECONDITION",
     errors.StoreUnavailable.code: "UNAVAILABLE",
+    errors.DiskFull.code: "UNAVAILABLE",
     errors.FlushFailed.code: "UNAVAILABLE",
     errors.BrokerClosing.code: "UNAVAILABLE",
     errors.Overloaded.code: "RESOURCE_EXHAUSTED",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,20 @@ HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
 """The wall clock of these tests; retention goes by the files' own times."""
 SEGMENT = 1 << 17
+EVERY_HOUR = ";".join([f"{hour:02d}" for hour in range(24)])
+SETTINGS: dict[str, Any] = {
+    "mapped_file_size_commit_log": SEGMENT,
+    "max_message_bytes": 40_000,
+    "delete_when": EVERY_HOUR,
+    # Of a disk that others use too, nothing is to depend here.
+    "clean_forcibly": False,
+}
 
 
 @pytest.fixture
 def broker(make: Make) -> BrokerUnderTest:
     """Files of 128 KiB, kept for 72 hours."""
-    return make(mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000)
+    return make(**SETTINGS)
 
 
 def log_files(broker: BrokerUnderTest) -> list[Path]:
@@ -53,10 +62,10 @@ def test_old_files_go_and_the_newest_stays(broker: BrokerUnderTest) -> None:
     fill(broker, 3)
     broker.persist()
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 3
+    assert broker.broker.retention.clean(NOW_MS) == 3
     assert starts(broker) == [3]
     assert broker.broker.status(0).log_min_offset == 3 * SEGMENT
-    assert broker.broker.retain(NOW_MS) == 0
+    assert broker.broker.retention.clean(NOW_MS) == 0
 
 
 @pytest.mark.parametrize(("hours", "gone"), [(71.99, 0), (72, 2), (73, 2)])
@@ -66,7 +75,7 @@ def test_a_file_is_kept_for_its_time(broker: BrokerUnderTest, hours: float, gone
     fill(broker, 2)
     broker.persist()
     age(broker, hours)
-    assert broker.broker.retain(NOW_MS) == gone
+    assert broker.broker.retention.clean(NOW_MS) == gone
 
 
 def test_a_young_file_keeps_all_behind_it(broker: BrokerUnderTest) -> None:
@@ -76,7 +85,7 @@ def test_a_young_file_keeps_all_behind_it(broker: BrokerUnderTest) -> None:
     broker.persist()
     age(broker)
     os.utime(log_files(broker)[1], ns=(NOW_MS * 1_000_000, NOW_MS * 1_000_000))
-    assert broker.broker.retain(NOW_MS) == 1
+    assert broker.broker.retention.clean(NOW_MS) == 1
     assert starts(broker) == [1, 2, 3, 4]
 
 
@@ -85,7 +94,7 @@ def test_what_is_not_persisted_is_not_removed(broker: BrokerUnderTest) -> None:
     broker.send(plain("first"))
     fill(broker, 3)
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 0
+    assert broker.broker.retention.clean(NOW_MS) == 0
 
 
 def test_an_undelivered_message_keeps_its_file(broker: BrokerUnderTest) -> None:
@@ -96,16 +105,16 @@ def test_an_undelivered_message_keeps_its_file(broker: BrokerUnderTest) -> None:
     fill(broker, 3)
     broker.persist()
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 1
+    assert broker.broker.retention.clean(NOW_MS) == 1
     assert starts(broker) == [1, 2, 3, 4]
-    broker.restart(mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000)
+    broker.restart(**SETTINGS)
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 0
+    assert broker.broker.retention.clean(NOW_MS) == 0
     broker.clock.forward(2 * HOUR_MS)
     assert broker.deliver() == 1
     broker.persist()
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 3
+    assert broker.broker.retention.clean(NOW_MS) == 3
     assert bodies(broker)[-1] == "in two hours"
 
 
@@ -115,18 +124,16 @@ def test_the_oldest_of_all_levels_counts(broker: BrokerUnderTest) -> None:
     fill(broker, 1)
     broker.send(delayed("middle", 5))
     fill(broker, 1)
-    broker.restart(
-        message_delay_level="1s", mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000
-    )
+    broker.restart(**SETTINGS, message_delay_level="1s")
     broker.clock.forward(60_000)
     assert broker.deliver() == 2
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 0
+    assert broker.broker.retention.clean(NOW_MS) == 0
     broker.clock.forward(2 * HOUR_MS)
     broker.deliver()
     broker.persist()
     age(broker)
-    assert broker.broker.retain(NOW_MS) == 2
+    assert broker.broker.retention.clean(NOW_MS) == 2
 
 
 def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
@@ -138,7 +145,7 @@ def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
         broker.send(plain(str(number)))
     broker.persist()
     age(broker)
-    broker.broker.retain(NOW_MS)
+    broker.broker.retention.clean(NOW_MS)
     ranges = broker.broker.queue_ranges(TOPIC)
     left = broker.pull(TOPIC, 0, ranges[0].min_offset).messages
     assert left[0].physical_offset == broker.store.min_offset
@@ -154,8 +161,7 @@ def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
 @pytest.mark.parametrize("count", [150, 450, 1_200])
 def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) -> None:
     """Also when queue files went too, and the process died before the next persist."""
-    settings = {"mapped_file_size_commit_log": SEGMENT, "max_message_bytes": 40_000}
-    broker = make(**settings)
+    broker = make(**SETTINGS)
     for number in range(count):
         broker.send(delayed(str(number), 1), plain("x" * 900))
     broker.clock.forward(1_000)
@@ -163,11 +169,11 @@ def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) ->
     broker.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 2 * count}))
     broker.persist()
     age(broker)
-    gone = broker.broker.retain(NOW_MS)
+    gone = broker.broker.retention.clean(NOW_MS)
     assert gone >= 1
     before = broker.broker.queue_ranges(TOPIC)
     if how == "clean":
-        broker.restart(**settings)
+        broker.restart(**SETTINGS)
     else:
         broker.crash()
         broker.open()

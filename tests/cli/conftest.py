@@ -45,6 +45,7 @@ STATUS = BrokerStatus(
     retried=17,
     dead=1,
     parked_polls=5_000,
+    disk_used_ratio=0.42,
     levels=(
         LevelStatus(1, "1s", 99_100, 1_700_000_100_500, 900, 1, 3, 9),
         LevelStatus(2, "5s", 0, 0, 0, 0, 0, 0),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rmqlite import __version__
+from rmqlite.cli.status import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from tests.cli.conftest import Run
+from tests.cli.conftest import STATUS, Run
 from tests.client.fake_broker import FakeBroker
 
 COMMANDS = (
@@ -96,12 +98,44 @@ def test_status_says_what_waits_and_how_late(run: Run) -> None:
     """Pending and next due of each level, and its lateness; in 80 columns."""
     lines = run("status").stdout.splitlines()
     assert lines[1].split() == [
-        *("broker-a", "0.1.0", "1m", "40s", "1,000,000", "900", "17", "1", "5,000")
+        *("broker-a", "0.1.0", "1m", "40s", "1,000,000", "900", "17", "1", "5,000", "42%")
     ]
     assert lines[5].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
     assert lines[6].split() == ["2", "5s", "0", "-", "0", "0", "0", "0"]
     assert max(len(line.rstrip()) for line in lines) <= 80
     assert json.loads(run("status", "--json").stdout)["levels"][0]["pending"] == 99_100
+
+
+def test_status_says_when_the_disk_is_full_and_what_keeps_old_files(
+    run: Run, broker: FakeBroker
+) -> None:
+    """Nothing while all is well; else the two things that an operator can do something about."""
+    assert "full" not in run("status").stdout
+    answer = replace(
+        STATUS,
+        disk_used_ratio=0.9137,
+        is_disk_full=True,
+        pinned_by_level=18,
+        pinned_deliver_at_ms=1_700_000_200_000,
+        pinned_physical_offset=4_096,
+        pinned_bytes=3 << 29,
+    )
+    broker.answers["GetBrokerStatus"] = lambda _: answer
+    full, pinned = run("status").stdout.splitlines()[2:4]
+    assert full == "disk full (91.4%): sends are refused until there is room again"
+    assert pinned.startswith("1.5 GiB of expired log files stay for a message of level 18, due 20")
+    assert pinned.endswith("at physical offset 4096")
+    tree = json.loads(run("status", "--json").stdout)
+    assert (tree["is_disk_full"], tree["pinned_bytes"]) == (True, 3 << 29)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (1_023, "1023 bytes"), (1_024, "1.0 KiB"), (1 << 50, "1024.0 TiB")],
+)
+def test_a_size_is_shown_in_its_largest_unit(size: int, text: str) -> None:
+    """Nobody counts the digits of a number of bytes."""
+    assert size_text(size) == text
 
 
 @pytest.mark.parametrize("command", ["topic list", "group list", "status", "group show workers"])

@@ -33,6 +33,9 @@ def test_the_defaults_are_rocketmqs_but_for_durability() -> None:
     assert config.mapped_file_size_commit_log == 1024**3
     assert config.levels == parse_levels(DEFAULT_LEVELS)
     assert config.store_path == Path.home() / "store"
+    assert (config.disk_max_used_ratio, config.disk_clean_forcibly_ratio) == (75, 85)
+    assert (config.disk_warning_ratio, config.clean_forcibly) == (90, True)
+    assert (config.max_hash_slots, config.max_index_entries) == (5_000_000, 20_000_000)
 
 
 def test_a_file_is_java_properties() -> None:
@@ -139,6 +142,14 @@ def test_a_number_with_a_unit_is_refused_with_the_keys_unit(line: str, unit: str
         "listenPort=" + "9" * 5_000,
         "diskMaxUsedSpaceRatio=9",
         "diskMaxUsedSpaceRatio=96",
+        "diskSpaceWarningLevelRatio=0.9",
+        "diskSpaceWarningLevelRatio=101",
+        "diskSpaceCleanForciblyRatio=0",
+        "cleanFileForciblyEnable=no",
+        "maxHashSlotNum=0",
+        "maxHashSlotNum=100000001",
+        "maxIndexNum=1",
+        "maxIndexNum=80000001",
         "brokerId=1",
         "brokerRole=SLAVE",
         "brokerRole=SYNC_MASTER",
@@ -218,6 +229,24 @@ def test_the_first_wrong_line_is_reported_first() -> None:
             "at most maxTopicQueues, that is 1024",
         ),
         ("maxTopicQueues=3", 1, "maxTopicQueues", "at least defaultTopicQueueNums, that is 4"),
+        (
+            "diskSpaceCleanForciblyRatio=91",
+            1,
+            "diskSpaceCleanForciblyRatio",
+            "at most diskSpaceWarningLevelRatio, that is 90",
+        ),
+        (
+            "diskMaxUsedSpaceRatio=95",
+            1,
+            "diskMaxUsedSpaceRatio",
+            "at most diskSpaceWarningLevelRatio, that is 90",
+        ),
+        (
+            "diskSpaceWarningLevelRatio=80",
+            1,
+            "diskSpaceWarningLevelRatio",
+            "at least diskSpaceCleanForciblyRatio, that is 85",
+        ),
     ],
 )
 def test_two_keys_that_cannot_both_hold_are_refused(
@@ -238,6 +267,12 @@ def test_a_queue_file_holds_whole_entries(given: int, taken: int) -> None:
     """RocketMQ rounds up the same way, so both find the same files."""
     text = f"mappedFileSizeConsumeQueue={given}"
     assert parse_config(text).mapped_file_size_consume_queue == taken
+
+
+def test_the_largest_key_index_file_is_one_that_rocketmq_can_map() -> None:
+    """Java maps at most 2 GiB at once, and RocketMQ counts the bytes in 32 bits."""
+    config = parse_config("maxHashSlotNum=100000000\nmaxIndexNum=80000000")
+    assert 40 + 4 * config.max_hash_slots + 20 * config.max_index_entries < 2**31
 
 
 def test_delete_hours_are_the_hours_of_the_key() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
 import re
 
 import pytest
@@ -71,3 +73,33 @@ def test_a_config_error_names_the_line_only_where_there_is_one() -> None:
     """A value given in code has no line."""
     assert str(errors.ConfigInvalid("a.conf", 7, "k", "v", "r")) == "a.conf:7: k='v': r"
     assert str(errors.ConfigInvalid("a.conf", 0, "k", "v", "r")) == "a.conf: k='v': r"
+
+
+def test_a_full_disk_names_how_full_and_both_thresholds() -> None:
+    """What an operator needs: free space, or change a key."""
+    error = errors.DiskFull(0.9137, 90, 85)
+    assert str(error) == "the disk is 91.4% full: sends are refused"
+    assert (error.field, error.value) == ("diskSpaceWarningLevelRatio", "90")
+    assert error.rule.endswith("until it is below diskSpaceCleanForciblyRatio=85")
+
+
+@pytest.mark.parametrize(
+    ("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EIO, False)]
+)
+def test_an_unavailable_store_knows_whether_space_was_the_reason(
+    number: int, is_full: bool
+) -> None:
+    """A full disk gets better by itself or with a deletion, a broken one does not."""
+    cause = OSError(number, os.strerror(number))
+    with pytest.raises(errors.StoreUnavailable) as raised:
+        raise errors.StoreUnavailable("write to", "commitlog", os.strerror(number)) from cause
+    assert raised.value.is_full is is_full
+
+
+def test_who_knows_without_a_cause_that_space_was_the_reason_says_so() -> None:
+    """A disk of the tests has no errno; and the far side of the wire does not know."""
+    error = errors.StoreUnavailable("write to", "commitlog", "told to fail", is_full=True)
+    assert error.is_full
+    far = restore(error.code, str(error), field=error.field, value=error.value, rule=error.rule)
+    assert isinstance(far, errors.StoreUnavailable)
+    assert not far.is_full

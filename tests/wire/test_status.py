@@ -35,6 +35,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.StoreDamaged("commitlog/0", 17, "a record", "zeros"),
     errors.StoreLocked("/data"),
     errors.StoreUnavailable("write", "/data/x", "No space left on device"),
+    errors.DiskFull(0.93, 90, 85),
     errors.FlushFailed("no flush within 5000 ms", field="syncFlushTimeout", value=5000),
     errors.BrokerClosing(),
     errors.Overloaded("maxParkedPolls", 100_000),

@@ -39,6 +39,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     Message: MESSAGES,
     type(None): st.none(),
     bool: st.booleans(),
+    float: st.floats(allow_nan=False),
     str: TEXT,
     bytes: st.binary(max_size=40),
 }

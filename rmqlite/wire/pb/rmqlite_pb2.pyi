@@ -467,7 +467,7 @@ class LevelStatus(_message.Message):
     def __init__(self, level: _Optional[int] = ..., delay: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., lateness_p50_ms: _Optional[int] = ..., lateness_p99_ms: _Optional[int] = ..., lateness_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels")
+    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -480,6 +480,12 @@ class GetBrokerStatusResponse(_message.Message):
     DEAD_FIELD_NUMBER: _ClassVar[int]
     PARKED_POLLS_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_RATIO_FIELD_NUMBER: _ClassVar[int]
+    IS_DISK_FULL_FIELD_NUMBER: _ClassVar[int]
+    PINNED_BY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    PINNED_DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    PINNED_PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
     version: str
     broker_name: str
     now_ms: int
@@ -492,4 +498,10 @@ class GetBrokerStatusResponse(_message.Message):
     dead: int
     parked_polls: int
     levels: _containers.RepeatedCompositeFieldContainer[LevelStatus]
-    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ...) -> None: ...
+    disk_used_ratio: float
+    is_disk_full: bool
+    pinned_by_level: int
+    pinned_deliver_at_ms: int
+    pinned_physical_offset: int
+    pinned_bytes: int
+    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ...) -> None: ...
