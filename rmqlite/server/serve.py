@@ -154,6 +154,7 @@ class _Server:
                     break
             job = broker.store.begin_persist(broker.tables())
             await loop.run_in_executor(self._persister, job.run)
+            broker.store.persisted(job)
 
     async def _upkeep(self, broker: Broker) -> None:
         """Expire members that are silent, remove log files that are old."""

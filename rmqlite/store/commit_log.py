@@ -1,25 +1,30 @@
 """The commit log: append records, read one, walk them, find the true end.
 
 Records lie one behind the other; none crosses a file's end, where a blank fills what is
-left (reference §1.3).  The log is the only truth: queues and progress are made from it.
-A tail is torn when nothing valid follows it; anything else is damage and is reported.
+left (reference §1.3); we leave room in it for the synced mark.  The log is the only truth:
+queues and progress are made from it, and its bytes are summed up as they are written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged
+from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.message import StoredMessage
 from rmqlite.store import record
+from rmqlite.store.checksums import Checksums, Mark, Point, encode_mark, mark_position
 from rmqlite.store.files import Files
+from rmqlite.store.log_end import LogEnd, damage_at
 from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
 from rmqlite.store.segments import Segments
 
 WALK_BYTES: Final = 1 << 20
 """How much a walk reads at a time."""
+CHECKSUMS: Final = "checksums"
+"""The folder of the checksums, beside the log's."""
 
 
 class Written(NamedTuple):
@@ -42,9 +47,19 @@ class CommitLog:
     """Written by one thread; reading may happen only there too."""
 
     def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+        self._files = files
         self._segments = Segments(files, folder, segment_bytes)
+        self.sums = Checksums(files, folder.with_name(CHECKSUMS), self._segments)
+        self.log_end = LogEnd(self._segments)
+        self._mark_position = mark_position(segment_bytes)
+        self._blank_bytes_min = segment_bytes - self._mark_position + BLANK_BYTES
+        self._marked = -1
         self.end = self._segments.first_position
         """One past the last record: where the next one begins."""
+        self.persisted_end = 0
+        """An end that the log had when it was last persisted; it can have grown since."""
+        self.synced_end = 0
+        """Up to where everything is known to be on disk."""
         self.newest_timestamp_ms = 0
         """Store timestamp of the last record; appends never go below it."""
         self._is_cut_due = False
@@ -65,9 +80,10 @@ class CommitLog:
     def append(
         self, records: Sequence[NewRecord], queue_offsets: Sequence[int], now_ms: int
     ) -> list[Written]:
-        """Write records at the end, all or none.  Raises StoreUnavailable, MessageTooLarge.
+        """Write records at the end, all or none.
 
-        The bytes are not synced.  After an error nothing of them can be read back.
+        Raises StoreUnavailable, MessageTooLarge, and FlushFailed, which is final.  The bytes
+        are not synced.  After an error nothing of them can be read back.
         """
         if self._is_cut_due:
             # Of a failed batch: records of one size would line up with what it left.
@@ -85,9 +101,9 @@ class CommitLog:
                 store_timestamp_ms=timestamp_ms,
             )
             room = self.segment_bytes - position % self.segment_bytes
-            if size + BLANK_BYTES > room:
-                if size + BLANK_BYTES > self.segment_bytes:
-                    rule = f"at most {self.segment_bytes - BLANK_BYTES} bytes as one record"
+            if size + self._blank_bytes_min > room:
+                if size + self._blank_bytes_min > self.segment_bytes:
+                    rule = f"at most {self.segment_bytes - self._blank_bytes_min} bytes as a record"
                     raise MessageTooLarge("message", size, rule)
                 chunks.append(record.encode_blank(room))
                 position += room
@@ -104,15 +120,58 @@ class CommitLog:
             written.append(Written(queue_offset, position, size, timestamp_ms))
             position += size
         try:
-            for start, run in runs:
-                self._segments.write(start, b"".join(run))
+            point = self._write(runs)
         except Exception:
             # A later append is shorter: what this one left behind must not be read as records.
             self.cut(begin)
             raise
+        self.sums.last = point
         self.end = position
         self.newest_timestamp_ms = timestamp_ms
         return written
+
+    def _write(self, runs: Sequence[tuple[int, Sequence[bytes]]]) -> Point:
+        """Write each run where it begins; the last end and the chain there."""
+        point = self.sums.last
+        for start, chunks in runs:
+            if start != point.position:
+                if point.position // self.segment_bytes == self._marked // self.segment_bytes:
+                    self._write_mark(point)
+                point = Point(start, 0)
+            self._mark_file(point)
+            data = b"".join(chunks)
+            self._segments.write(start, data)
+            point = self.sums.extended(point, data)
+        return point
+
+    def _mark_file(self, point: Point) -> None:
+        """Before a file's first record its mark is on disk: what lies beyond is not promised."""
+        start = point.position - point.position % self.segment_bytes
+        if start == self._marked or point.position - start > self._mark_position:
+            return
+        self._segments.ensure(start)
+        self._write_mark(point)
+        self._files.sync(self._segments.path_at(start))
+        self._marked = start
+
+    def _write_mark(self, point: Point) -> None:
+        start = point.position - point.position % self.segment_bytes
+        mark = encode_mark(Mark(self.synced_end, *point))
+        self._segments.write(start + self._mark_position, mark)
+
+    def mark_synced(self, point: Point) -> None:
+        """Everything up to a former `point` is on disk: the next sync says so there."""
+        self.synced_end = max(self.synced_end, point.position)
+        start = point.position - point.position % self.segment_bytes
+        if start == self._marked and point.position > start:
+            # The mark only helps to judge a crash; its page is there since the file began.
+            with suppress(StoreUnavailable):
+                self._write_mark(point)
+
+    @property
+    def point(self) -> Point:
+        """The log's end, and the chain there."""
+        return self.sums.last
 
     def read(self, physical_offset: int, size: int) -> bytes:
         """Bytes of the log, up to its end."""
@@ -159,7 +218,9 @@ class CommitLog:
             data, base = self._window(position, data, base, to_end=to_end)
             head = record.read_head(data, position - base)
             if head is not None and head.physical_offset == position:
-                if record.has_sound_body(head, data) and not (to_end and self._is_torn(head)):
+                if record.has_sound_body(head, data) and not (
+                    to_end and self.log_end.is_torn(head)
+                ):
                     position += head.size
                     if to_end:
                         self.end = position
@@ -174,31 +235,16 @@ class CommitLog:
                 continue
             if not to_end:
                 raise self.damage(position, "a record")
-            self._check_nothing_follows(position)
+            self.log_end.check(position, self.newest_timestamp_ms, self.persisted_end)
             return
 
     def next_sound(self, position: int) -> int | None:
-        """Where the first valid record behind a position begins; None if there is none.
-
-        A record older than the log's newest is none: it is what RocketMQ leaves in place
-        when it cuts a tail.
-        """
-        carried, carried_at = b"", position
-        for start, data in self._segments.data_ranges(position, WALK_BYTES):
-            if carried and carried_at + len(carried) == start:
-                start, data = carried_at, carried + data
-            at = data.find(record.MAGIC_BYTES)
-            while at >= 0:
-                offset = start + at - 4
-                if offset > position and self._is_sound_record(offset):
-                    return offset
-                at = data.find(record.MAGIC_BYTES, at + 1)
-            carried, carried_at = data[-3:], start + len(data) - 3
-        return None
+        """Where the first valid record behind a position begins; None if there is none."""
+        return self.log_end.next_sound(position, self.newest_timestamp_ms)
 
     def has_bytes_from(self, position: int) -> bool:
-        """Is anything but zeros there or behind?"""
-        return any(any(data) for _, data in self._segments.data_ranges(position, WALK_BYTES))
+        """Is anything but zeros and a mark there or behind?"""
+        return self.log_end.has_bytes_from(position)
 
     def cut(self, physical_offset: int) -> None:
         """Everything from there on reads as zeros; the log ends there.
@@ -207,13 +253,34 @@ class CommitLog:
         """
         self.end = physical_offset
         self._is_cut_due = True
+        self._marked = -1
         self._segments.cut(physical_offset)
         self._is_cut_due = False
+
+    def cut_back(self, before: Point) -> None:
+        """Undo the last append: the log ends again where `point` was.  Raises as cut() does."""
+        self.sums.last = before
+        self.cut(before.position)
 
     def begin_at(self, physical_offset: int, newest_timestamp_ms: int) -> None:
         """What lies before is known to be sound: a walk may start here."""
         self.end = physical_offset
         self.newest_timestamp_ms = newest_timestamp_ms
+
+    def sum_up(self) -> None:
+        """Continue the checksums at the end that a walk has found."""
+        self.sums.begin_at(self.sums.known_before(self.end), self.end)
+
+    def write_again(self, begin: int) -> None:
+        """Write what lies between there and the end once more, as it is.
+
+        After an fsync that failed, the system takes pages for clean that are not on disk.
+        """
+        while begin < self.end:
+            room = self.segment_bytes - begin % self.segment_bytes
+            data = self._segments.read(begin, min(WALK_BYTES, room, self.end - begin))
+            self._segments.write(begin, data)
+            begin += len(data)
 
     def has_room_for(self, physical_offset: int) -> bool:
         """Do the files reach from the first position to this one?"""
@@ -221,6 +288,9 @@ class CommitLog:
 
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()
+
+    def take_unsynced_sums(self) -> list[Path]:
+        return self.sums.take_unsynced()
 
     def paths_between(self, begin: int, end: int) -> list[Path]:
         """The files that hold the bytes begin <= n < end, or the last one's end."""
@@ -232,15 +302,15 @@ class CommitLog:
 
     def drop_before(self, physical_offset: int) -> list[Path]:
         """Remove files that end at or before there; see Segments.drop_before."""
-        return self._segments.drop_before(physical_offset)
+        starts = self._segments.starts
+        gone = self._segments.drop_before(physical_offset)
+        for start in starts[: len(gone)]:
+            self.sums.drop(start)
+        return gone
 
     def damage(self, physical_offset: int, expected: str) -> StoreDamaged:
         """The error for bytes that are not what they should be, with what they are."""
-        path = self._segments.path_at(physical_offset)
-        found = self._segments.read(physical_offset, 16).hex(" ", 4) or "nothing"
-        return StoreDamaged(
-            str(path), physical_offset % self.segment_bytes, expected, f"the bytes {found}"
-        )
+        return damage_at(self._segments, physical_offset, expected)
 
     def path_at(self, physical_offset: int) -> Path:
         return self._segments.path_at(physical_offset)
@@ -260,37 +330,12 @@ class CommitLog:
                 data, base = self._segments.read(position, wanted), position
         return data, base
 
-    def _is_torn(self, head: Head) -> bool:
-        """Was the last record's property string, which no CRC covers, written only in part?"""
-        end = head.physical_offset + head.size
-        return head.properties.endswith(b"\0") and not self.has_bytes_from(end)
-
     def _is_blank(self, data: bytes, at: int, position: int) -> bool:
         if len(data) - at < BLANK_BYTES:
             return False
         size, magic = record.BLANK.unpack_from(data, at)
         room = self.segment_bytes - position % self.segment_bytes
         return bool(magic == record.BLANK_MAGIC and size == room)
-
-    def _check_nothing_follows(self, position: int) -> None:
-        """Raises StoreDamaged if a valid record lies behind a position."""
-        offset = self.next_sound(position)
-        if offset is not None:
-            raise self.damage(position, f"a record, as there is one at {offset}")
-
-    def _is_sound_record(self, physical_offset: int) -> bool:
-        start = self._segments.read(physical_offset, BLANK_BYTES)
-        size = int.from_bytes(start[:4], "big")
-        if not record.RECORD_BYTES_MIN <= size <= self.segment_bytes:
-            return False
-        data = self._segments.read(physical_offset, size)
-        head = record.read_head(data)
-        return (
-            head is not None
-            and head.physical_offset == physical_offset
-            and head.store_timestamp_ms >= self.newest_timestamp_ms
-            and record.has_sound_body(head, data)
-        )
 
     def _check_body(self, head: Head, data: bytes, physical_offset: int) -> None:
         if not record.has_sound_body(head, data):

@@ -8,6 +8,7 @@ made from the log and can be made again; it decides nothing.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -63,7 +64,7 @@ class ConsumeQueue:
         return entries[0] if entries else None
 
     def bytes_at(self, queue_offset: int, count: int) -> bytes:
-        """The raw entries at a place, also past max_offset; for recovery."""
+        """The raw entries at a place, also past max_offset; for who checks them."""
         return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
 
     def place_of(self, queue_offset: int) -> tuple[Path, int]:
@@ -103,10 +104,6 @@ class ConsumeQueue:
             self._fill_up_to(queue_offset)
         segments.write(position, entries)
 
-    def keep(self, queue_offset: int, count: int) -> None:
-        """The files hold these entries already, though perhaps not yet on disk."""
-        self._segments.keep(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
-
     def advance(self, max_offset: int) -> None:
         self.max_offset = max_offset
 
@@ -136,6 +133,9 @@ class ConsumeQueue:
 
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()
+
+    def not_synced(self, paths: Collection[Path]) -> None:
+        self._segments.not_synced(paths)
 
     def _read(self, queue_offset: int, count: int) -> list[Entry]:
         if count <= 0:

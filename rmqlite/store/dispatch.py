@@ -16,7 +16,7 @@ from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog, Walked, Written
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
+from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
@@ -167,11 +167,8 @@ class Redo:
         if not buffer:
             return
         queue = self._dispatch.queue(*key)
-        data = b"".join(buffer)
-        if queue.bytes_at(queue.max_offset, len(data) // ENTRY_BYTES) == data:
-            queue.keep(queue.max_offset, len(data) // ENTRY_BYTES)
-        else:
-            queue.write(queue.max_offset, data)
+        # Also what is there already: it may never have reached the disk.
+        queue.write(queue.max_offset, b"".join(buffer))
         queue.advance(queue.max_offset + len(buffer))
 
     def _complete(self, head: Head) -> None:

@@ -16,10 +16,11 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
+from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
@@ -42,10 +43,18 @@ class SyncJob:
 
     files: Files
     paths: tuple[Path, ...]
-    log_end: int
+    point: Point
+    failure: FlushFailed | None = None
+    """A sync failed before: none is believed any more."""
+
+    @property
+    def log_end(self) -> int:
+        return self.point.position
 
     def run(self) -> None:
         """Raises FlushFailed; the store must not be written to any more then."""
+        if self.failure is not None:
+            raise self.failure
         for path in self.paths:
             self.files.sync(path)
 
@@ -59,7 +68,11 @@ class PersistJob:
     checkpoint: tuple[Path, bytes]
 
     def run(self) -> None:
-        """Raises FlushFailed, StoreUnavailable.  The tables never tell more than is synced."""
+        """The tables never tell more than is synced.
+
+        Raises FlushFailed, which is final, and StoreUnavailable: then the next job covers
+        all that this one did.
+        """
         self.sync.run()
         for path, data in self.tables:
             self.sync.files.replace(path, data, keep_previous=True)
@@ -94,8 +107,10 @@ class MessageStore:
             self.durable_end = self._log.end
             """Physical offset up to which everything is known to be on disk."""
             self.persisted_end = self._log.end
+            self._persisting: frozenset[Path] = frozenset()
+            self._failure: FlushFailed | None = None
             self.change_levels(config.levels)
-            self.begin_persist({}).run()
+            self.persist({})
         except BaseException:
             self._lock.release()
             raise
@@ -105,33 +120,45 @@ class MessageStore:
     def append(self, records: Sequence[NewRecord]) -> list[Written]:
         """Write records, all or none, and enter them into their queues.
 
-        Raises StoreUnavailable (nothing was kept) and MessageTooLarge.  A record that
-        completes a scheduled one is told to `progress` by the caller, who knows which.
+        Raises StoreUnavailable (nothing was kept), MessageTooLarge, and FlushFailed, after
+        which every job fails.  A record that completes a scheduled one is told to `progress`
+        by the caller, who knows which.
         """
-        begin = self._log.end
+        before = self._log.point
         offsets = self._dispatch.next_offsets(records)
-        written = self._log.append(records, offsets, self._clock.now_ms())
         try:
-            self._dispatch.place(records, written)
-        except Exception:
-            self._log.cut(begin)
+            written = self._log.append(records, offsets, self._clock.now_ms())
+            try:
+                self._dispatch.place(records, written)
+            except Exception:
+                self._log.cut_back(before)
+                raise
+        except FlushFailed as error:
+            self._failure = error
             raise
         return written
 
     def begin_sync(self) -> SyncJob:
         """What must be synced for everything appended so far to be durable."""
-        return SyncJob(self._files, tuple(self._log.take_unsynced()), self._log.end)
+        paths = tuple(self._log.take_unsynced())
+        return SyncJob(self._files, paths, self._log.point, self._failure)
 
     def synced(self, job: SyncJob) -> None:
         """A job has run: what it covers may be acknowledged and read."""
         self.durable_end = max(self.durable_end, job.log_end)
+        self._log.mark_synced(job.point)
 
     def begin_persist(self, more: Mapping[str, tables.Tree]) -> PersistJob:
         """A job that makes queues and tables durable; more: other tables, by file name."""
         # The log's files again, not only its unsynced ones: a sync of those may be under way.
         paths = self._log.paths_between(self.persisted_end, self._log.end)
+        paths += self._log.take_unsynced_sums()
+        behind = set[Path]()
         for queue in self._dispatch.queues.values():
-            paths += queue.take_unsynced()
+            if self._persisting:
+                queue.not_synced(self._persisting)
+            behind.update(queue.take_unsynced())
+        self._persisting = frozenset(behind)
         trees = {
             DELAY_OFFSET_TABLE: {"offsetTable": self.progress.delay_offsets()},
             **more,
@@ -141,8 +168,20 @@ class MessageStore:
         data = tuple((folder / name, tables.encode(tree)) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
         checkpoint = (self._root / "checkpoint", _CHECKPOINT.pack(newest, newest, newest))
-        self.persisted_end = self._log.end
-        return PersistJob(SyncJob(self._files, tuple(paths), self._log.end), data, checkpoint)
+        sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
+        return PersistJob(sync, data, checkpoint)
+
+    def persisted(self, job: PersistJob) -> None:
+        """A job has run.  Without this call the next one begins where this one did."""
+        self._persisting = frozenset()
+        self.persisted_end = job.sync.log_end
+        self.synced(job.sync)
+
+    def persist(self, more: Mapping[str, tables.Tree]) -> None:
+        """begin_persist(), the job, persisted(), all in this thread."""
+        job = self.begin_persist(more)
+        job.run()
+        self.persisted(job)
 
     def save_table(self, name: str, tree: tables.Tree) -> None:
         """Replace one table under config/ now."""
@@ -165,7 +204,7 @@ class MessageStore:
 
     def close(self, more: Mapping[str, tables.Tree]) -> None:
         """Persist everything and leave the store as RocketMQ leaves one after a clean stop."""
-        self.begin_persist(more).run()
+        self.persist(more)
         self._files.remove(self._root / "abort")
         self.release()
 

@@ -185,6 +185,8 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
     sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
         head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
+        if position + head.size > len(data):
+            return None
     (
         size,
         _,

@@ -8,6 +8,7 @@ record.  Opening twice changes nothing.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,21 +16,29 @@ from typing import Final
 from rmqlite.errors import StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
+from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo
 from rmqlite.store.files import Files
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.verification import verify
 
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
+WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
+"""Of what a walk has found, how much of the end is written once more."""
 _SCAN_ENTRIES: Final = 8192
 _HASH_END: Final = 1 << 31
 """A tags code below is no time: the hash of tags has 32 bits, a time in milliseconds 41."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Persisted:
     physical_offset: int
+    chain: int | None
+    """Of the log's file up to physical_offset; None in a table of an older rmqlite."""
     newest_timestamp_ms: int
     ranges: dict[QueueKey, tuple[int, int]]
     progress: ScheduleProgress
@@ -41,6 +50,7 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
     for (topic, queue_id), queue in sorted(dispatch.queues.items()):
         queues.setdefault(topic, {})[queue_id] = [queue.min_offset, queue.max_offset]
     return {
+        "checksum": log.point.chain,
         "completed": dispatch.progress.to_json(),
         "newestTimestamp": log.newest_timestamp_ms,
         "physicalOffset": log.end,
@@ -58,6 +68,12 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     _open_queue_folders(files, root / "consumequeue", dispatch)
     begin = log.end
     count = redo.run(log.walk(begin, to_end=True))
+    if log.has_bytes_from(log.end):
+        logger.warning(
+            "what no sync has covered is cut off file=%s position=%d",
+            log.path_at(log.end),
+            log.end % log.segment_bytes,
+        )
     log.cut(log.end)
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
@@ -67,15 +83,27 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
         queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
     # The process before may have written all this and synced none of it.
+    begin = max(begin, log.end - WRITE_AGAIN_BYTES_MAX)
+    log.write_again(begin)
     for path in log.paths_between(begin, log.end):
         files.sync(path)
+    log.sum_up()
     return count
 
 
 def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool:
     """Set up log and queues as they were persisted; False: as if nothing were known."""
     persisted = _load(files, root / "config" / PROGRESS_TABLE)
-    if persisted is not None and log.has_room_for(persisted.physical_offset):
+    is_there = False
+    if persisted is None:
+        verify(log, Point(log.min_offset, 0))
+    else:
+        log.persisted_end = persisted.physical_offset
+        is_there = log.has_room_for(persisted.physical_offset) and (
+            persisted.chain is None
+            or verify(log, Point(persisted.physical_offset, persisted.chain))
+        )
+    if persisted is not None and is_there:
         log.begin_at(persisted.physical_offset, persisted.newest_timestamp_ms)
         for key, (low, high) in persisted.ranges.items():
             queue = dispatch.queue(*key)
@@ -103,7 +131,11 @@ def _load(files: Files, path: Path) -> _Persisted | None:
         }
         progress = ScheduleProgress.from_json(tree["completed"])
         return _Persisted(
-            int(tree["physicalOffset"]), int(tree["newestTimestamp"]), ranges, progress
+            int(tree["physicalOffset"]),
+            int(tree["checksum"]) if "checksum" in tree else None,
+            int(tree["newestTimestamp"]),
+            ranges,
+            progress,
         )
     except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
         # Made again from the log, so that a damaged table costs time and nothing else.

@@ -7,7 +7,7 @@ has its full length from the start, sparse.  What the bytes mean is not known he
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from rmqlite.errors import StoreDamaged
@@ -67,6 +67,11 @@ class Segments:
             position += len(part)
             data = data[len(part) :]
 
+    def ensure(self, start: int) -> None:
+        """Make the file that begins there if there is none.  Raises StoreUnavailable."""
+        if start not in self._paths:
+            self._make(start)
+
     def read(self, position: int, size: int) -> bytes:
         """Up to size bytes; fewer where the last file ends, none before the first."""
         parts = []
@@ -84,19 +89,15 @@ class Segments:
             size -= wanted
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def keep(self, position: int, size: int) -> None:
-        """These bytes were written by an earlier process: they are to be synced as if now."""
-        self._unsynced.update(
-            start
-            for start in self._starts
-            if start < position + size and start + self.segment_bytes > position
-        )
-
     def take_unsynced(self) -> list[Path]:
         """The files written since the last call; sync each, in any thread."""
         paths = [self._paths[start] for start in self._unsynced if start in self._paths]
         self._unsynced.clear()
         return paths
+
+    def not_synced(self, paths: Collection[Path]) -> None:
+        """Of the files taken these were not synced after all."""
+        self._unsynced.update(start for start, path in self._paths.items() if path in paths)
 
     def cut(self, position: int) -> None:
         """Everything from a position on reads as zeros; whole files behind it are removed."""

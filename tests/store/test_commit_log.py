@@ -7,19 +7,29 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
+from rmqlite.store.checksums import decode_mark, mark_position
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.files import SystemFiles
-from rmqlite.store.record import OVERHEAD_BYTES, encode_blank
+from rmqlite.store.record import OVERHEAD_BYTES, encode, encode_blank
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
 
 SIZE = 1024
+ROOM = mark_position(SIZE) - 8
+"""What the records of a file have: behind them a blank, and within that the mark."""
 FIXED = OVERHEAD_BYTES + len("orders")
 """A record's size without its body."""
 
 
-def log_in(folder: Path, files: SystemFiles | None = None) -> CommitLog:
-    return CommitLog(files or SystemFiles(), folder, SIZE)
+def log_in(root: Path, files: SystemFiles | None = None) -> CommitLog:
+    return CommitLog(files or SystemFiles(), root / "commitlog", SIZE)
+
+
+def encoded_of_size(size: int, physical_offset: int) -> tuple[bytes, ...]:
+    new = new_record(b"r" * (size - FIXED))
+    place = {"queue_offset": 0, "physical_offset": physical_offset, "store_timestamp_ms": 1}
+    _, *parts = encode(new, **place)
+    return tuple(parts)
 
 
 def append(log: CommitLog, *sizes: int, now_ms: int = 1_000) -> list[int]:
@@ -35,14 +45,21 @@ def walked(log: CommitLog, *, to_end: bool = False) -> list[tuple[int, int]]:
     return [(each.head.physical_offset, each.head.size) for each in walk]
 
 
-def reopened(folder: Path) -> CommitLog:
-    log = log_in(folder)
+def reopened(root: Path) -> CommitLog:
+    log = log_in(root)
     list(log.walk(log.min_offset, to_end=True))
+    log.sum_up()
     return log
 
 
-def file_at(folder: Path, start: int) -> bytes:
-    return (folder / f"{start:020d}").read_bytes()
+def file_at(root: Path, start: int) -> bytes:
+    return (root / "commitlog" / f"{start:020d}").read_bytes()
+
+
+def records_in(root: Path) -> dict[str, bytes]:
+    """Every file's bytes before its mark."""
+    place = mark_position(SIZE)
+    return {path.name: path.read_bytes()[:place] for path in (root / "commitlog").iterdir()}
 
 
 def test_records_lie_one_behind_the_other(tmp_path: Path) -> None:
@@ -53,25 +70,53 @@ def test_records_lie_one_behind_the_other(tmp_path: Path) -> None:
     assert log.end == 650
 
 
-def test_a_record_of_exactly_what_is_left_but_eight_still_fits(tmp_path: Path) -> None:
-    """The blank behind it needs eight bytes (reference §1.3)."""
+def test_a_record_of_exactly_what_is_left_still_fits(tmp_path: Path) -> None:
+    """The blank behind it needs eight bytes (reference §1.3), and in it our mark has a place."""
     log = log_in(tmp_path)
-    assert append(log, 500, SIZE - 8 - 500, 200) == [0, 500, SIZE]
-    assert file_at(tmp_path, 0)[-8:] == encode_blank(8)
+    assert append(log, 500, ROOM - 500, 200) == [0, 500, SIZE]
+    assert file_at(tmp_path, 0)[ROOM : ROOM + 8] == encode_blank(SIZE - ROOM)
+    assert decode_mark(file_at(tmp_path, 0)[ROOM + 8 :]) is not None
+
+
+def test_rocketmqs_larger_records_are_read(tmp_path: Path) -> None:
+    """It fills a file up to the last eight bytes."""
+    first = b"".join(encoded_of_size(SIZE - 8, 0))
+    second = b"".join(encoded_of_size(200, SIZE))
+    (tmp_path / "commitlog").mkdir()
+    for start, data in ((0, first + encode_blank(8)), (SIZE, second)):
+        path = tmp_path / "commitlog" / f"{start:020d}"
+        path.write_bytes(data.ljust(SIZE, b"\0"))
+    log = reopened(tmp_path)
+    assert walked(log) == [(0, SIZE - 8), (SIZE, 200)]
+    assert append(log, 100) == [SIZE + 200]
+
+
+def test_behind_a_file_that_rocketmq_filled_up_is_no_mark(tmp_path: Path) -> None:
+    """Its place is taken by a record; the next file has one."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    path.write_bytes(b"".join(encoded_of_size(SIZE - 8, 0)).ljust(SIZE, b"\0"))
+    log = reopened(tmp_path)
+    before = path.read_bytes()
+    assert append(log, 100) == [SIZE]
+    assert file_at(tmp_path, 0) == before[:-8] + encode_blank(8)
+    assert walked(reopened(tmp_path)) == [(0, SIZE - 8), (SIZE, 100)]
 
 
 def test_one_byte_more_goes_to_the_next_file(tmp_path: Path) -> None:
     """A record is never split."""
     log = log_in(tmp_path)
-    assert append(log, 500, SIZE - 7 - 500) == [0, SIZE]
-    assert file_at(tmp_path, 0)[500:] == encode_blank(524) + bytes(524 - 8)
+    assert append(log, 500, ROOM + 1 - 500) == [0, SIZE]
+    assert file_at(tmp_path, 0)[500 : mark_position(SIZE)] == encode_blank(524) + bytes(
+        mark_position(SIZE) - 508
+    )
 
 
 def test_the_blank_is_rocketmqs(tmp_path: Path) -> None:
     """G2: a file of 1024 bytes, written up to 976."""
     log = log_in(tmp_path)
     append(log, 976, 200)
-    assert file_at(tmp_path, 0)[976:] == bytes.fromhex("00000030 cbd43194") + bytes(40)
+    assert file_at(tmp_path, 0)[976:-32] == bytes.fromhex("00000030 cbd43194") + bytes(8)
 
 
 def test_a_batch_may_cross_several_files(tmp_path: Path) -> None:
@@ -86,10 +131,10 @@ def test_a_batch_may_cross_several_files(tmp_path: Path) -> None:
 def test_a_record_larger_than_a_file_is_refused(tmp_path: Path) -> None:
     """With the largest size that is possible."""
     log = log_in(tmp_path)
-    assert append(log, SIZE - 8) == [0]
-    with pytest.raises(MessageTooLarge, match=f"{SIZE - 8} bytes"):
-        append(log, 200, SIZE - 7)
-    assert log.end == SIZE - 8
+    assert append(log, ROOM) == [0]
+    with pytest.raises(MessageTooLarge, match=f"{ROOM} bytes"):
+        append(log, 200, ROOM + 1)
+    assert log.end == ROOM
     assert append(log, 200) == [SIZE]
 
 
@@ -100,11 +145,11 @@ def test_a_batch_that_fails_leaves_nothing(tmp_path: Path, write: int, kept_byte
     files = ForgetfulFiles()
     log = log_in(tmp_path, files)
     append(log, 200)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = records_in(tmp_path)
     files.fail("write", after=write, kept_bytes=kept_bytes)
     with pytest.raises(StoreUnavailable):
         append(log, *[390] * 5)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert records_in(tmp_path) == before
     assert log.end == 200
     assert append(log, *[390] * 5) == [200, 590, 1024, 1414, 2048]
     assert walked(reopened(tmp_path)) == walked(log)
@@ -117,7 +162,7 @@ def test_a_batch_that_fails_at_a_files_first_byte_leaves_no_file(tmp_path: Path)
     files.fail("write", kept_bytes=100)
     with pytest.raises(StoreUnavailable):
         append(log, 200)
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "commitlog").iterdir()) == []
     assert append(log, 200) == [0]
 
 
@@ -157,18 +202,19 @@ def test_a_damaged_body_is_not_handed_out(tmp_path: Path) -> None:
     """P10: reported with file and offset."""
     log = log_in(tmp_path)
     append(log, 200, 200)
-    with (tmp_path / f"{0:020d}").open("r+b") as file:
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    with path.open("r+b") as file:
         file.seek(250 + 88)
         file.write(b"!")
     with pytest.raises(StoreDamaged) as caught:
         log.read_message(200)
-    assert caught.value.path == str(tmp_path / f"{0:020d}")
+    assert caught.value.path == str(path)
     assert caught.value.position == 200
 
 
 def test_a_walk_reads_records_larger_than_its_window(tmp_path: Path) -> None:
     """A window of 1 MiB, a record of three."""
-    log = CommitLog(SystemFiles(), tmp_path, 8 << 20)
+    log = CommitLog(SystemFiles(), tmp_path / "commitlog", 8 << 20)
     sizes = [200, 3 << 20, 200, (1 << 20) - 50, 300]
     places = append(log, *sizes)
     assert walked(log) == list(zip(places, sizes, strict=True))
@@ -178,7 +224,7 @@ def test_an_unused_file_behind_the_end_is_removed(tmp_path: Path) -> None:
     """RocketMQ makes the next file in advance, and a crash leaves it."""
     log = log_in(tmp_path)
     append(log, 200)
-    (tmp_path / f"{SIZE:020d}").write_bytes(bytes(SIZE))
+    (tmp_path / "commitlog" / f"{SIZE:020d}").write_bytes(bytes(SIZE))
     again = reopened(tmp_path)
     again.cut(again.end)
     assert again.end == 200
@@ -188,12 +234,12 @@ def test_an_unused_file_behind_the_end_is_removed(tmp_path: Path) -> None:
 def test_a_blank_without_a_next_file_is_written_again(tmp_path: Path) -> None:
     """A crash may come between the two."""
     log = log_in(tmp_path)
-    append(log, 900, 200)
-    (tmp_path / f"{SIZE:020d}").unlink()
+    append(log, 800, 200)
+    (tmp_path / "commitlog" / f"{SIZE:020d}").unlink()
     again = reopened(tmp_path)
-    assert again.end == 900
+    assert again.end == 800
     again.cut(again.end)
-    assert append(again, 100, 500) == [900, SIZE]
+    assert append(again, 100, 500) == [800, SIZE]
 
 
 def test_dropping_moves_the_first_offset(tmp_path: Path) -> None:

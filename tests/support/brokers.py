@@ -76,7 +76,7 @@ class BrokerUnderTest:
         self.store.synced(job)
 
     def persist(self) -> None:
-        self.store.begin_persist(self.broker.tables()).run()
+        self.store.persist(self.broker.tables())
 
     def crash(self) -> None:
         """The process is gone: nothing is persisted, what was written stays."""

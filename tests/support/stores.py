@@ -122,7 +122,7 @@ class StoreUnderTest:
         self.store.synced(job)
 
     def persist(self) -> None:
-        self.store.begin_persist({}).run()
+        self.store.persist({})
 
     def close(self) -> None:
         self.store.close({})

@@ -1,0 +1,195 @@
+"""What lets every byte of the log be trusted: running checksums, and the synced mark.
+
+RocketMQ's record has a CRC of its body and none of anything else.  Here a log file's chain,
+the CRC-32 of its bytes from the first to a position, is kept beside it: in checksums/ at
+every 64 KiB, in storeProgress.json where that was written, and in the mark.
+
+The mark lies in the last bytes of a log file, within what RocketMQ leaves blank there:
+
+     0  magic        8     "rmqlsync"
+     8  synced end   i64   physical offset up to which the log is known to be on disk
+    16  summed end   i64   physical offset up to which the chain reaches
+    24  chain        u32
+    28  CRC-32       u32   of the 28 bytes before
+
+It is written after a sync and reaches the disk with the next one; so it never says too
+much.  What is broken below the synced end is damage; from there on, what a power cut left.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rmqlite.errors import StoreUnavailable
+from rmqlite.store.files import Files
+from rmqlite.store.segments import Segments
+
+BLOCK_BYTES: Final = 64 << 10
+"""The distance of two checksums in a file of checksums/."""
+MARK_BYTES: Final = 32
+_MARK: Final = struct.Struct(">8sqqII")
+_MAGIC: Final = b"rmqlsync"
+SECTOR_BYTES: Final = 512
+"""What a disk writes as a whole or not at all."""
+_SUM_BYTES: Final = 4
+
+
+class Mark(NamedTuple):
+    """How far a log is on disk, and the chain of one of its files up to summed_end."""
+
+    synced_end: int
+    summed_end: int
+    chain: int
+
+
+class Point(NamedTuple):
+    """A physical offset and the chain of its file there."""
+
+    position: int
+    chain: int
+
+
+def mark_position(segment_bytes: int) -> int:
+    """Where a log file has its mark: the last place that lies within one sector.
+
+    A sector is on disk or it is not, so that a mark is never torn.
+    """
+    position = segment_bytes - MARK_BYTES
+    if position // SECTOR_BYTES == (segment_bytes - 1) // SECTOR_BYTES:
+        return position
+    return (segment_bytes - 1) // SECTOR_BYTES * SECTOR_BYTES - MARK_BYTES
+
+
+def encode_mark(mark: Mark) -> bytes:
+    head = _MARK.pack(_MAGIC, *mark, 0)[:-4]
+    return head + zlib.crc32(head).to_bytes(4, "big")
+
+
+def decode_mark(data: bytes) -> Mark | None:
+    """The mark that data is; None if it is none, or not whole."""
+    if len(data) != MARK_BYTES or not data.startswith(_MAGIC):
+        return None
+    _, synced_end, summed_end, chain, crc = _MARK.unpack(data)
+    if crc != zlib.crc32(data[:-4]):
+        return None
+    return Mark(synced_end, summed_end, chain)
+
+
+class Checksums:
+    """The chain of a log's files, and the tables of it; `last` is where the log ends."""
+
+    def __init__(self, files: Files, folder: Path, segments: Segments) -> None:
+        self.last = Point(0, 0)
+        self._files = files
+        self._folder = folder
+        self._segments = segments
+        self._segment_bytes = segments.segment_bytes
+        self._blocks = segments.segment_bytes // BLOCK_BYTES
+        self._known: set[int] | None = None
+        self._unsynced: set[Path] = set()
+
+    def extended(self, point: Point, data: bytes) -> Point:
+        """The point behind data, which is written at a point; full blocks enter the table."""
+        position, chain = point
+        room = BLOCK_BYTES - position % self._segment_bytes % BLOCK_BYTES
+        if len(data) < room:
+            return Point(position + len(data), zlib.crc32(data, chain))
+        first, sums, at = position + room, bytearray(), 0
+        while len(data) - at >= room:
+            chain = zlib.crc32(data[at : at + room], chain)
+            sums += chain.to_bytes(_SUM_BYTES, "big")
+            at += room
+            room = BLOCK_BYTES
+        self._enter(first, bytes(sums))
+        return Point(position + len(data), zlib.crc32(data[at:], chain))
+
+    def known_before(self, position: int) -> Point:
+        """The last point at or before a position whose chain the table knows.
+
+        At worst a file's first byte: the chain begins there with 0.
+        """
+        start = position - position % self._segment_bytes
+        blocks = min(self._blocks, (position - start) // BLOCK_BYTES)
+        sums = self._sums(start, 0, blocks)
+        for block in range(len(sums), 0, -1):
+            if sums[block - 1]:
+                return Point(start + block * BLOCK_BYTES, sums[block - 1])
+        return Point(start, 0)
+
+    def points(self, begin: int, end: int) -> Iterator[Point]:
+        """The points that the table of one file knows, begin < position <= end, ascending."""
+        start = begin - begin % self._segment_bytes
+        first = (begin - start) // BLOCK_BYTES
+        last = min(self._blocks, (end - start) // BLOCK_BYTES)
+        for block, chain in enumerate(self._sums(start, first, last - first), first + 1):
+            if chain:
+                yield Point(start + block * BLOCK_BYTES, chain)
+
+    def chain_at(self, point: Point, position: int) -> int:
+        """The chain at a position of the same file, from the bytes that lie there now."""
+        at, chain = point
+        while at < position:
+            data = self._segments.read(at, min(BLOCK_BYTES * 16, position - at))
+            if not data:
+                break
+            chain = zlib.crc32(data, chain)
+            at += len(data)
+        return chain
+
+    def begin_at(self, point: Point, position: int) -> None:
+        """The log ends at a position; from a known point of its file on, sum it up again."""
+        while point.position < position:
+            data = self._segments.read(point.position, min(1 << 20, position - point.position))
+            if not data:
+                break
+            point = self.extended(point, data)
+        self.last = Point(position, point.chain)
+
+    def take_unsynced(self) -> list[Path]:
+        paths = [path for path in self._unsynced if self._has(int(path.name))]
+        self._unsynced.clear()
+        return paths
+
+    def drop(self, start: int) -> None:
+        """The log file that begins there is gone."""
+        if self._has(start):
+            self._files.remove(self._path(start))
+            self._starts().discard(start)
+
+    def _enter(self, position: int, sums: bytes) -> None:
+        """sums: of the blocks from the one on that ends at a position."""
+        start = (position - 1) - (position - 1) % self._segment_bytes
+        path = self._path(start)
+        # Without its table a block is only harder to locate when it is damaged.
+        with suppress(StoreUnavailable):
+            if not self._has(start):
+                self._files.make_folder(self._folder)
+                self._files.create(path, self._blocks * _SUM_BYTES)
+                self._starts().add(start)
+            block = (position - start) // BLOCK_BYTES - 1
+            self._files.write(path, block * _SUM_BYTES, sums)
+            self._unsynced.add(path)
+
+    def _sums(self, start: int, first: int, count: int) -> list[int]:
+        if count <= 0 or not self._has(start):
+            return []
+        data = self._files.read(self._path(start), first * _SUM_BYTES, count * _SUM_BYTES)
+        whole = len(data) - len(data) % _SUM_BYTES
+        return [int.from_bytes(data[at : at + 4], "big") for at in range(0, whole, _SUM_BYTES)]
+
+    def _has(self, start: int) -> bool:
+        return start in self._starts()
+
+    def _starts(self) -> set[int]:
+        if self._known is None:
+            names = self._files.names(self._folder)
+            self._known = {int(name) for name in names if name.isascii() and name.isdigit()}
+        return self._known
+
+    def _path(self, start: int) -> Path:
+        return self._folder / f"{start:020d}"

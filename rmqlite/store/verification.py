@@ -1,0 +1,79 @@
+"""Are the bytes of a log those that were written?  What opening looks at before it walks.
+
+The chain that was persisted, the synced mark's and those of the tables must be what the
+bytes give now; so a change of any byte is found, also where RocketMQ's record has no CRC.
+The cost is bounded: all of a log is compared by who checks it, not by who opens it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store.checksums import Point
+from rmqlite.store.commit_log import CommitLog
+
+LOOK_BACK_BYTES: Final = 16 << 20
+"""How much before the persisted end is compared at every opening."""
+
+
+def verify(log: CommitLog, persisted: Point, look_back_bytes: int = LOOK_BACK_BYTES) -> bool:
+    """Compare from some bytes before the persisted end up to the synced mark.
+
+    False: the log ends before, cut off like a tail.  Raises StoreDamaged, with the record
+    that is broken if its own CRC or lengths tell.
+    """
+    newest = log.log_end.mark_over(log.min_offset)
+    trusted_end = max(persisted.position, newest.synced_end if newest else 0)
+    begin = max(log.min_offset, persisted.position - look_back_bytes)
+    for start in log.segment_starts:
+        if start + log.segment_bytes <= begin:
+            continue
+        point = log.sums.known_before(max(begin, start))
+        for known in known_points(log, point, start, persisted, trusted_end):
+            chain = log.sums.chain_at(point, known.position)
+            if chain != known.chain:
+                _check_broken(log, start, point, known, chain)
+                return False
+            point = known
+    return True
+
+
+def known_points(
+    log: CommitLog, first: Point, start: int, persisted: Point, trusted_end: int
+) -> list[Point]:
+    """What chain the bytes of one file must have, at ascending positions behind first.
+
+    start: where the file begins.  trusted_end: beyond it a chain may be of bytes that a
+    power cut has taken.
+    """
+    mark = log.log_end.mark_of(start)
+    points = [persisted, Point(*mark[1:])] if mark else [persisted]
+    limit = min(trusted_end, start + log.segment_bytes)
+    points = [each for each in points if first.position < each.position <= limit]
+    if points:
+        last = max(each.position for each in points)
+        points += log.sums.points(first.position, last)
+    return sorted(set(points))
+
+
+def _check_broken(log: CommitLog, start: int, begin: Point, known: Point, chain: int) -> None:
+    """The bytes between two points have changed: returns if the log was cut off there.
+
+    Raises StoreDamaged otherwise.
+    """
+    log.end, position = start + log.segment_bytes, start
+    try:
+        for walked in log.walk(start):
+            position = walked.head.physical_offset + walked.head.size
+            if position >= known.position:
+                break
+    except StoreDamaged:
+        log.log_end.check(position, 0, known.position)
+        return
+    raise StoreDamaged(
+        str(log.path_at(begin.position)),
+        begin.position % log.segment_bytes,
+        f"the checksum {known.chain:#010x} of all bytes before {known.position - start}",
+        f"{chain:#010x}: a header or properties have changed since they were written",
+    )
