@@ -81,18 +81,28 @@ class ConsumeQueue:
     def has_files(self) -> bool:
         return not self._segments.is_empty
 
-    def recovered_end(self) -> int:
-        """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2)."""
-        offset = max(self._segments.first_position, self._last_file_position()) // ENTRY_BYTES
+    def recovered_end(self, log_end: int = 1 << 63) -> int:
+        """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2).
+
+        An entry of a record at or behind log_end is none: the log has lost that record.
+        """
+        per_file = self._segments.segment_bytes // ENTRY_BYTES
+        offset = max(self.files_begin, self.files_end - per_file)
+        while offset > self.files_begin and self._is_end(self._read(offset, 1), log_end):
+            offset -= per_file
         while offset < self.files_end:
             entries = self._read(offset, 4096)
             for entry in entries:
-                if entry.physical_offset < 0 or entry.size <= 0:
+                if self._is_end([entry], log_end):
                     return offset
                 offset += 1
             if not entries:
                 break
         return offset
+
+    @staticmethod
+    def _is_end(entries: list[Entry], log_end: int) -> bool:
+        return any(each.size <= 0 or not 0 <= each.physical_offset < log_end for each in entries)
 
     def write(self, queue_offset: int, entries: bytes) -> None:
         """Write whole entries at max_offset; advance() makes them visible."""
@@ -143,9 +153,6 @@ class ConsumeQueue:
         data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
         whole = len(data) - len(data) % ENTRY_BYTES
         return [Entry._make(entry) for entry in ENTRY.iter_unpack(data[:whole])]
-
-    def _last_file_position(self) -> int:
-        return self._segments.end_position - self._segments.segment_bytes
 
     def _fill_up_to(self, queue_offset: int) -> None:
         per_file = self._segments.segment_bytes // ENTRY_BYTES

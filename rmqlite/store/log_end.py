@@ -3,13 +3,12 @@
 Below the synced mark everything must be sound.  Beyond it nothing was promised: the log ends
 where nothing sound follows, or where a power cut has left a hole between what did reach the
 disk.  Without a mark, as in a store of RocketMQ's, holes are damage.  A tail that somebody
-cut off, mark and all, is an end, too, told loudly when it was on disk once.  All else is
+cut off, mark and all, is an end, too; who opens the log tells it loudly.  All else is
 damage: it is reported with file and position, and nothing is changed.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Final
 
@@ -21,8 +20,6 @@ from rmqlite.store.segments import Segments
 
 SCAN_BYTES: Final = 1 << 20
 """How much is read at a time where nothing is known to begin."""
-
-log = logging.getLogger(__name__)
 
 
 class LogEnd:
@@ -60,16 +57,8 @@ class LogEnd:
         follows = self.next_sound(position, newest_timestamp_ms)
         if follows is not None and not (mark is not None and self._has_hole(position, follows)):
             raise damage_at(self._segments, position, f"a record, as there is one at {follows}")
-        if mark is None and position < persisted_end:
-            if not self._is_cut(position):
-                raise damage_at(self._segments, position, "a record")
-            log.error(
-                "the log ends before what was on disk once: a tail is lost"
-                " file=%s position=%d lost_bytes=%d",
-                self._segments.path_at(position),
-                position % self._segment_bytes,
-                persisted_end - position,
-            )
+        if mark is None and position < persisted_end and not self._is_cut(position):
+            raise damage_at(self._segments, position, "a record")
 
     def next_sound(self, position: int, newest_timestamp_ms: int) -> int | None:
         """Where the first valid record behind a position begins; None if there is none.

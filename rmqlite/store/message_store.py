@@ -27,7 +27,13 @@ from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.files import Files, Lock
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE, progress_tree, recover
+from rmqlite.store.recovery import (
+    DELAY_OFFSET_TABLE,
+    PROGRESS_TABLE,
+    lengthen,
+    progress_tree,
+    recover,
+)
 
 LEVELS_TABLE: Final = "delayLevels.json"
 READ_BYTES_MAX: Final = 4 << 20
@@ -90,6 +96,7 @@ class MessageStore:
         files.make_folder(self._root / "config")
         self._lock: Lock = files.lock(self._root / "lock")
         try:
+            lengthen(files, self._root, config.mapped_file_size_commit_log)
             self._log = CommitLog(
                 files, self._root / "commitlog", config.mapped_file_size_commit_log
             )

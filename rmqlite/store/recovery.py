@@ -52,10 +52,31 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
     return {
         "checksum": log.point.chain,
         "completed": dispatch.progress.to_json(),
+        "logFileBytes": log.segment_bytes,
         "newestTimestamp": log.newest_timestamp_ms,
         "physicalOffset": log.end,
         "queues": queues,
     }
+
+
+def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
+    """Give the last log file its length again, if it was cut to a shorter one.
+
+    Only where the store is known to have files of this length: otherwise the configuration
+    may be the wrong one, which opening the log refuses.
+    """
+    folder = root / "commitlog"
+    path = folder / max(files.names(folder), default="")
+    try:
+        tree = tables.load(files, root / "config" / PROGRESS_TABLE) or {}
+    except StoreDamaged:
+        return
+    if path == folder or tree.get("logFileBytes") != log_file_bytes:
+        return
+    size = files.size(path)
+    if 0 < size < log_file_bytes:
+        logger.error("a log file was cut off, what was behind is lost file=%s size=%d", path, size)
+        files.create(path, log_file_bytes)
 
 
 def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int:
@@ -68,17 +89,12 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     _open_queue_folders(files, root / "consumequeue", dispatch)
     begin = log.end
     count = redo.run(log.walk(begin, to_end=True))
-    if log.has_bytes_from(log.end):
-        logger.warning(
-            "what no sync has covered is cut off file=%s position=%d",
-            log.path_at(log.end),
-            log.end % log.segment_bytes,
-        )
+    _tell_end(log)
     log.cut(log.end)
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
             # Every record of it has expired, yet its queue offsets must go on.
-            queue.begin_at(queue.recovered_end())
+            queue.begin_at(queue.recovered_end(log.end))
         queue.drop_before(log.min_offset)
         queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
@@ -89,6 +105,20 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
         files.sync(path)
     log.sum_up()
     return count
+
+
+def _tell_end(log: CommitLog) -> None:
+    path, position = log.path_at(log.end), log.end % log.segment_bytes
+    if log.end < log.persisted_end:
+        logger.error(
+            "the log ends before what was on disk once: a tail is lost"
+            " file=%s position=%d lost_bytes=%d",
+            path,
+            position,
+            log.persisted_end - log.end,
+        )
+    elif log.has_bytes_from(log.end):
+        logger.warning("what no sync has covered is cut off file=%s position=%d", path, position)
 
 
 def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool:

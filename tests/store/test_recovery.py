@@ -95,8 +95,15 @@ def test_a_second_broker_is_kept_out(under_test: StoreUnderTest) -> None:
     assert subprocess.run(command, capture_output=True).returncode == 0
 
 
-def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path: Path) -> None:
-    """P10: what is torn is dropped, what is whole is kept, and the store works on."""
+@pytest.mark.parametrize("is_padded", [True, False])
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_a_log_cut_at_any_byte_opens_with_a_prefix(
+    tmp_path: Path, is_padded: bool, is_synced: bool
+) -> None:
+    """P10: what is torn is dropped, what is whole is kept, and the store works on.
+
+    Cut off with zeros behind, or in its length; whether or not it was on disk once.
+    """
     original = StoreUnderTest(tmp_path / "original")
     original.send("before")
     original.persist()
@@ -105,6 +112,9 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path: Path) -> None:
     original.clock.forward(5_000)
     written += original.deliver(2, written[1])
     written += original.send("fourth")
+    if is_synced:
+        original.sync()
+        original.persist()
     original.crash()
     last = original.log_files()[-1]
     start = int(last.name)
@@ -114,7 +124,8 @@ def test_a_log_cut_at_any_byte_opens_with_a_prefix(tmp_path: Path) -> None:
     for cut in range(begin, end + 1):
         root = copy_of(original.root, "copy")
         copied = root / "commitlog" / last.name
-        copied.write_bytes(whole[: cut - start].ljust(LOG_FILE_BYTES, b"\0"))
+        data = whole[: cut - start]
+        copied.write_bytes(data.ljust(LOG_FILE_BYTES, b"\0") if is_padded else data)
         torn = StoreUnderTest(root)
         assert copied.read_bytes()[: torn.store.end - start] == whole[: torn.store.end - start]
         assert torn.store.end >= max([begin, *(each for each in ends if each <= cut)])
