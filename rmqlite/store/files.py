@@ -1,25 +1,30 @@
 """Every call to the operating system: append, read, sync, cut, replace, lock.
 
-All of the store runs on the Files protocol, so that a test can put a disk beneath it that
-tears writes or forgets what was not synced.  Reading is pread, not a memory map: an I/O
-error or a file cut short is then an exception and never a signal that kills the broker,
-and a scanned backlog does not count as the broker's memory.  OSError ends here.
+All of the store runs on the Files protocol, and that on a System, the module os or a test's
+disk that tears writes and forgets what was not synced.  Reading is pread, not a memory map:
+an I/O error or a file cut short is then an exception and never a signal that kills the
+broker, and a scanned backlog does not count as its memory.  OSError ends here.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import stat
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
 from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
+from rmqlite.store.system import System
 
 OPEN_FILES_MAX: Final = 512
 """How many data files are kept open; the least recently used is closed first."""
+CUT_BYTES: Final = 1 << 20
+"""How much a cut looks at, and zeroes, at a time."""
 
 
 class Lock(Protocol):
@@ -47,8 +52,12 @@ class Files(Protocol):
         """Return when the file's bytes are on disk.  May be called from another thread."""
         ...
 
+    def sync_folder(self, folder: Path) -> None:
+        """Return when the names in a folder are on disk.  May be called from another thread."""
+        ...
+
     def cut(self, path: Path, position: int) -> None:
-        """Make everything from a position on read as zeros; the length stays."""
+        """Make everything from a position on read as zeros, durably; the length stays."""
         ...
 
     def next_data(self, path: Path, position: int) -> int:
@@ -91,45 +100,50 @@ class Files(Protocol):
         """Lock a file for this process.  Raises StoreLocked when another one holds it."""
         ...
 
+    def is_locked(self, path: Path) -> bool:
+        """Does another process hold the lock?  False when there is no such file.
+
+        Not for the process that holds it: looking would end its own lock.
+        """
+        ...
+
     def close(self) -> None:
         """Close what is open; the next call opens it again."""
         ...
 
 
 class SystemFiles:
-    """The real disk."""
+    """The real disk, or whatever stands for it."""
 
     _open_flags = os.O_RDWR | os.O_CLOEXEC
 
-    def __init__(self) -> None:
+    def __init__(self, system: System = os) -> None:
+        self._system = system
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._removals = 0
         self._of_thread = threading.local()
 
     def create(self, path: Path, size: int) -> None:
-        try:
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.ftruncate(fd, size)
-            finally:
-                os.close(fd)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise _unavailable("create", path, error) from error
+        with _translated("create", path):
+            with self._opened(path, os.O_RDWR | os.O_CREAT) as fd:
+                self._system.ftruncate(fd, size)
+            self._sync_folder(path.parent)
 
     def write(self, path: Path, position: int, data: bytes) -> None:
         try:
-            written = os.pwrite(self._fd(path), data, position)
+            written = self._system.pwrite(self._fd(path), data, position)
             while written < len(data):
-                written += os.pwrite(self._fd(path), data[written:], position + written)
+                rest = data[written:]
+                written += self._system.pwrite(self._fd(path), rest, position + written)
         except OSError as error:
             raise _unavailable("write to", path, error) from error
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         try:
-            data = os.pread(self._fd(path), size, position)
+            data = self._system.pread(self._fd(path), size, position)
             while 0 < len(data) < size:
-                more = os.pread(self._fd(path), size - len(data), position + len(data))
+                rest = size - len(data)
+                more = self._system.pread(self._fd(path), rest, position + len(data))
                 if not more:
                     break
                 data += more
@@ -139,118 +153,124 @@ class SystemFiles:
 
     def sync(self, path: Path) -> None:
         try:
-            os.fdatasync(self._own_fd(path))
+            self._system.fdatasync(self._own_fd(path))
         except OSError as error:
-            raise FlushFailed(
-                f"cannot sync {path}: {error.strerror}", field="store", value=path
-            ) from error
+            raise _flush_failed(path, error) from error
+
+    def sync_folder(self, folder: Path) -> None:
+        try:
+            self._sync_folder(folder)
+        except OSError as error:
+            raise _flush_failed(folder, error) from error
 
     def cut(self, path: Path, position: int) -> None:
-        try:
+        # Not by ftruncate, shorter and longer: a crash in between leaves a file of a wrong
+        # length, which nobody opens.
+        with _translated("cut", path):
             fd = self._fd(path)
-            size = os.fstat(fd).st_size
-            os.ftruncate(fd, position)
-            os.ftruncate(fd, size)
-            os.fdatasync(fd)
-        except OSError as error:
-            raise _unavailable("cut", path, error) from error
+            at = self._next_data(fd, position)
+            while at is not None:
+                hole = self._system.lseek(fd, at, os.SEEK_HOLE)
+                data = self._system.pread(fd, min(CUT_BYTES, hole - at), at)
+                # The first ones always: after a failed sync only the cache has zeros.
+                if any(data) or at < position + CUT_BYTES:
+                    self._write_all(fd, bytes(len(data)), at)
+                at = self._next_data(fd, at + len(data))
+            self._system.fdatasync(fd)
 
     def next_data(self, path: Path, position: int) -> int:
-        fd = self._fd(path)
-        try:
-            return os.lseek(fd, position, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return os.fstat(fd).st_size
-            raise _unavailable("read", path, error) from error
+        with _translated("read", path):
+            fd = self._fd(path)
+            found = self._next_data(fd, position)
+            return self._system.fstat(fd).st_size if found is None else found
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         temporary = path.with_name(path.name + ".tmp")
-        try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(fd, view) :]
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+        with _translated("replace", path):
+            with self._opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+                self._write_all(fd, data, 0)
+                self._system.fsync(fd)
             if keep_previous:
-                _link_previous(path)
-            os.replace(temporary, path)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise _unavailable("replace", path, error) from error
+                self._link_previous(path)
+            self._system.replace(temporary, path)
+            self._sync_folder(path.parent)
 
     def read_all(self, path: Path) -> bytes | None:
-        try:
-            return path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unavailable("read", path, error) from error
+        data = None
+        with (
+            _translated("read", path),
+            suppress(FileNotFoundError),
+            self._opened(path, os.O_RDONLY) as fd,
+        ):
+            data = self._system.pread(fd, self._system.fstat(fd).st_size, 0)
+            while more := self._system.pread(fd, CUT_BYTES, len(data)):
+                data += more
+        return data
 
     def size(self, path: Path) -> int:
-        try:
-            return path.stat().st_size
-        except OSError as error:
-            raise _unavailable("read", path, error) from error
+        with _translated("read", path):
+            return self._system.stat(path).st_size
 
     def names(self, folder: Path) -> list[str]:
-        try:
-            return sorted(os.listdir(folder))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _unavailable("list", folder, error) from error
+        names: list[str] = []
+        with _translated("list", folder), suppress(FileNotFoundError):
+            names = sorted(self._system.listdir(folder))
+        return names
 
     def is_folder(self, path: Path) -> bool:
-        return path.is_dir()
+        is_folder = False
+        with _translated("read", path), suppress(FileNotFoundError, NotADirectoryError):
+            is_folder = stat.S_ISDIR(self._system.stat(path).st_mode)
+        return is_folder
 
     def make_folder(self, path: Path) -> None:
-        if path.is_dir():
+        if self.is_folder(path):
             return
-        try:
-            self.make_folder(path.parent)
-            path.mkdir(exist_ok=True)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise _unavailable("create", path, error) from error
+        self.make_folder(path.parent)
+        with _translated("create", path):
+            with suppress(FileExistsError):
+                self._system.mkdir(path)
+            self._sync_folder(path.parent)
 
     def remove(self, path: Path) -> None:
         fd = self._open.pop(path, None)
-        if fd is not None:
-            os.close(fd)
         self._removals += 1
-        try:
-            if path.is_dir():
-                path.rmdir()
-            else:
-                path.unlink(missing_ok=True)
-            _sync_folder(path.parent)
-        except OSError as error:
-            raise _unavailable("remove", path, error) from error
+        with _translated("remove", path):
+            if fd is not None:
+                self._system.close(fd)
+            with suppress(FileNotFoundError):
+                (self._system.rmdir if self.is_folder(path) else self._system.unlink)(path)
+            self._sync_folder(path.parent)
 
     def modified_ms(self, path: Path) -> int:
-        try:
-            return path.stat().st_mtime_ns // 1_000_000
-        except OSError as error:
-            raise _unavailable("read", path, error) from error
+        with _translated("read", path):
+            return self._system.stat(path).st_mtime_ns // 1_000_000
 
     def used_ratio(self, folder: Path) -> float:
-        try:
-            usage = os.statvfs(folder)
-        except OSError as error:
-            raise _unavailable("measure", folder, error) from error
+        with _translated("measure", folder):
+            usage = self._system.statvfs(folder)
         return 1.0 - usage.f_bavail / max(1, usage.f_blocks)
 
     def lock(self, path: Path) -> Lock:
-        return _FileLock(path)
+        return _FileLock(self._system, path)
+
+    def is_locked(self, path: Path) -> bool:
+        is_locked = False
+        with (
+            _translated("read", path),
+            suppress(FileNotFoundError),
+            self._opened(path, os.O_RDONLY) as fd,
+        ):
+            try:
+                self._system.lockf(fd, os.F_TEST, 1)
+            except (PermissionError, BlockingIOError):
+                is_locked = True
+        return is_locked
 
     def close(self) -> None:
         while self._open:
             _, fd = self._open.popitem()
-            os.close(fd)
+            self._system.close(fd)
 
     def _own_fd(self, path: Path) -> int:
         """A descriptor for the calling thread alone: the loop may close the shared one.
@@ -260,7 +280,7 @@ class SystemFiles:
         """
         key = (path, self._removals)
         if getattr(self._of_thread, "key", None) != key:
-            self._of_thread.descriptor = _Descriptor(path)
+            self._of_thread.descriptor = _Descriptor(self._system, path)
             self._of_thread.key = key
         descriptor: _Descriptor = self._of_thread.descriptor
         return descriptor.fd
@@ -272,13 +292,47 @@ class SystemFiles:
             return fd
         while len(self._open) >= OPEN_FILES_MAX:
             _, oldest = self._open.popitem(last=False)
-            os.close(oldest)
-        try:
-            fd = os.open(path, self._open_flags)
-        except OSError as error:
-            raise _unavailable("open", path, error) from error
+            self._system.close(oldest)
+        with _translated("open", path):
+            fd = self._system.open(path, self._open_flags)
         self._open[path] = fd
         return fd
+
+    def _write_all(self, fd: int, data: bytes, position: int) -> None:
+        view = memoryview(data)
+        while view:
+            written = self._system.pwrite(fd, view, position)
+            view, position = view[written:], position + written
+
+    def _next_data(self, fd: int, position: int) -> int | None:
+        """None when there is nothing but a hole."""
+        try:
+            return self._system.lseek(fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+
+    def _link_previous(self, path: Path) -> None:
+        backup = path.with_name(path.name + ".bak")
+        link = path.with_name(path.name + ".bak.tmp")
+        with suppress(FileNotFoundError):
+            self._system.unlink(link)
+        with suppress(FileNotFoundError):
+            self._system.link(path, link)
+            self._system.replace(link, backup)
+
+    def _sync_folder(self, folder: Path) -> None:
+        with self._opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
+            self._system.fsync(fd)
+
+    @contextmanager
+    def _opened(self, path: Path, flags: int) -> Iterator[int]:
+        fd = self._system.open(path, flags | os.O_CLOEXEC, 0o644)
+        try:
+            yield fd
+        finally:
+            self._system.close(fd)
 
 
 class ReadOnlyFiles(SystemFiles):
@@ -292,59 +346,54 @@ class ReadOnlyFiles(SystemFiles):
     def _refuse(self, *_args: object, **_options: object) -> NoReturn:
         raise AssertionError("who only looks does not write")
 
-    write = sync = cut = replace = make_folder = remove = lock = _refuse
+    write = sync = sync_folder = cut = replace = make_folder = remove = lock = _refuse
 
 
 class _Descriptor:
     """Closed when nobody refers to it any more, at the latest with its thread."""
 
-    def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    def __init__(self, system: System, path: Path) -> None:
+        self._system = system
+        self.fd = system.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def __del__(self) -> None:
         if hasattr(self, "fd"):
-            os.close(self.fd)
+            self._system.close(self.fd)
 
 
 class _FileLock:
     """RocketMQ's lock (reference §3): the file holds the text `lock`, byte 0 is locked."""
 
-    def __init__(self, path: Path) -> None:
-        try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise _unavailable("open", path, error) from error
-        try:
-            fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1)
-            os.pwrite(self._fd, b"lock", 0)
-        except OSError as error:
-            os.close(self._fd)
-            raise StoreLocked(str(path.parent)) from error
+    def __init__(self, system: System, path: Path) -> None:
+        self._system = system
+        with _translated("lock", path):
+            self._fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                system.lockf(self._fd, os.F_TLOCK, 1)
+                system.pwrite(self._fd, b"lock", 0)
+            except OSError as error:
+                self.release()
+                if isinstance(error, PermissionError | BlockingIOError):
+                    raise StoreLocked(str(path.parent)) from error
+                raise
 
     def release(self) -> None:
         if self._fd >= 0:
-            os.close(self._fd)
+            self._system.close(self._fd)
         self._fd = -1
 
 
-def _link_previous(path: Path) -> None:
-    backup = path.with_name(path.name + ".bak")
-    link = path.with_name(path.name + ".bak.tmp")
-    link.unlink(missing_ok=True)
+@contextmanager
+def _translated(operation: str, path: Path) -> Iterator[None]:
     try:
-        os.link(path, link)
-    except FileNotFoundError:
-        return
-    os.replace(link, backup)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+        yield
+    except OSError as error:
+        raise _unavailable(operation, path, error) from error
 
 
 def _unavailable(operation: str, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(operation, str(path), error.strerror or str(error))
+
+
+def _flush_failed(path: Path, error: OSError) -> FlushFailed:
+    return FlushFailed(f"cannot sync {path}: {error.strerror}", field="store", value=path)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.store.files import OPEN_FILES_MAX, ReadOnlyFiles, SystemFiles
+from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
+from rmqlite.store.files import CUT_BYTES, OPEN_FILES_MAX, ReadOnlyFiles, SystemFiles
+from rmqlite.store.system import System
 from tests.support.files import ForgetfulFiles
 
 
@@ -25,6 +31,10 @@ def test_an_error_of_the_system_is_ours(tmp_path: Path) -> None:
         files.size(missing)
     with pytest.raises(FlushFailed, match="missing"):
         files.sync(missing)
+    with pytest.raises(FlushFailed, match="missing"):
+        files.sync_folder(missing)
+    assert not files.is_folder(missing)
+    assert not files.is_locked(missing)
     assert files.read_all(missing) is None
     assert files.names(missing) == []
 
@@ -45,6 +55,21 @@ def test_a_cut_keeps_the_length(tmp_path: Path) -> None:
     files.write(path, 0, b"x" * 100)
     files.cut(path, 30)
     assert path.read_bytes() == b"x" * 30 + bytes(70)
+
+
+def test_a_cut_leaves_holes_as_they_are(tmp_path: Path) -> None:
+    """Zeros take room, and the rest of a file may be a gigabyte."""
+    files, path = SystemFiles(), tmp_path / "file"
+    files.create(path, 1 << 30)
+    for position in (0, CUT_BYTES + 5_000, 1 << 29):
+        files.write(path, position, b"x" * 5_000)
+    files.cut(path, 30)
+    assert files.read(path, 0, 5_000) == b"x" * 30 + bytes(4_970)
+    assert not any(files.read(path, 5_000, 2 * CUT_BYTES))
+    assert files.read(path, 1 << 29, 5_000) == bytes(5_000)
+    assert path.stat().st_blocks * 512 < 1 << 20
+    assert files.next_data(path, 1 << 20) < 1 << 29
+    assert files.next_data(path, (1 << 29) + (1 << 20)) == files.size(path)
 
 
 def test_more_files_than_may_be_open_are_served(tmp_path: Path) -> None:
@@ -71,6 +96,7 @@ def test_who_only_looks_cannot_write(tmp_path: Path) -> None:
         lambda: files.remove(path),
         lambda: files.lock(path),
         lambda: files.make_folder(tmp_path / "new"),
+        lambda: files.sync_folder(tmp_path),
     ]
     for write in writes:
         with pytest.raises(AssertionError):
@@ -87,6 +113,58 @@ def test_a_lock_may_be_released_twice(tmp_path: Path) -> None:
     with (tmp_path / "other").open("w") as other:
         lock.release()
         other.write("still open")
+
+
+def test_who_looks_sees_whether_another_process_has_the_lock(tmp_path: Path) -> None:
+    """A tool that mends a store must not do it under a running broker, nor leave a file."""
+    path = tmp_path / "lock"
+    files = ReadOnlyFiles()
+    assert not files.is_locked(path)
+    assert list(tmp_path.iterdir()) == []
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys; from pathlib import Path; from rmqlite.store.files import SystemFiles\n"
+            "lock = SystemFiles().lock(Path(sys.argv[1])); print('held', flush=True); input()",
+            str(path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    assert files.is_locked(path)
+    with pytest.raises(StoreLocked):
+        SystemFiles().lock(path)
+    holder.communicate("\n")
+    assert not files.is_locked(path)
+
+
+class FullDisk:
+    """The system's own, with no room for another byte."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def pwrite(self, *_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_says_so(tmp_path: Path) -> None:
+    """It ends by itself when there is room again, and a lock that it refuses is not another's."""
+    files = SystemFiles(cast(System, FullDisk()))
+    files.create(tmp_path / "file", 10)
+    for operation in (
+        lambda: files.write(tmp_path / "file", 0, b"x"),
+        lambda: files.replace(tmp_path / "table", b"x"),
+        lambda: files.lock(tmp_path / "lock"),
+    ):
+        with pytest.raises(StoreUnavailable, match="No space left") as caught:
+            operation()
+        assert isinstance(caught.value.__cause__, OSError)
+        assert caught.value.__cause__.errno == errno.ENOSPC
 
 
 def test_a_forgetful_disk_forgets_what_was_not_synced(tmp_path: Path) -> None:

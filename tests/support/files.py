@@ -47,6 +47,9 @@ class QuickFiles(SystemFiles):
     def sync(self, path: Path) -> None:
         assert path.is_file()
 
+    def sync_folder(self, folder: Path) -> None:
+        assert folder.is_dir()
+
     def cut(self, path: Path, position: int) -> None:
         size = path.stat().st_size
         os.truncate(path, position)
