@@ -137,25 +137,29 @@ def _queues(root: Path, log_file_bytes: int, file_bytes: int) -> Iterator[str]:
             yield f"{folder}: not a queue id"
             continue
         yield from _names_and_lengths(folder, file_bytes)
-        is_over = is_begun = False
-        for path, at, raw in _entries(folder):
-            offset, size, _ = struct.unpack(">qiq", raw)
-            if raw == PRE_BLANK and not is_begun:
-                continue
-            is_over, is_begun = is_over or size == 0, True
-            if is_over:
-                if any(raw):
-                    yield f"{path} at {at}: an entry behind the queue's end"
-            elif offset >= oldest:
-                pointed.add(offset)
-                if len(stored.get(offset, b"")) != size:
-                    yield f"{path} at {at}: points at no record of {size} bytes at {offset}"
-                elif _place(stored[offset]) != (*folder.parts[-2:], (int(path.name) + at) // 20):
-                    yield f"{path} at {at}: the record at {offset} belongs elsewhere"
+        yield from _queue(folder, stored, oldest, pointed)
     for offset, data in stored.items():
         is_committed = struct.unpack_from(">i", data, 36)[0] & 0xC in (0, 8)
         if is_committed and offset not in pointed:
             yield f"record at {offset}: no queue entry"
+
+
+def _queue(folder: Path, stored: dict[int, bytes], oldest: int, pointed: set[int]) -> Iterator[str]:
+    is_over = is_begun = False
+    for path, at, raw in _entries(folder):
+        offset, size, _ = struct.unpack(">qiq", raw)
+        if raw == PRE_BLANK and not is_begun:
+            continue
+        is_over, is_begun = is_over or size == 0, True
+        if is_over:
+            if any(raw):
+                yield f"{path} at {at}: an entry behind the queue's end"
+        elif offset >= oldest:
+            pointed.add(offset)
+            if len(stored.get(offset, b"")) != size:
+                yield f"{path} at {at}: points at no record of {size} bytes at {offset}"
+            elif _place(stored[offset]) != (*folder.parts[-2:], (int(path.name) + at) // 20):
+                yield f"{path} at {at}: the record at {offset} belongs elsewhere"
 
 
 def _entries(folder: Path) -> Iterator[tuple[Path, int, bytes]]:
