@@ -44,6 +44,7 @@ class GroupCommit:
         self._fresh: set[QueueKey] = set()
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_busy = False
+        self._error: BaseException | None = None
 
     def appended(self, topic: str, queue_id: int) -> None:
         """A queue has a new message."""
@@ -66,12 +67,21 @@ class GroupCommit:
 
     async def durable(self, log_end: int) -> None:
         """Return when the log is safe up to there.  Raises FlushFailed."""
+        if self._error is not None:
+            raise self._error
         self.wanted()
         if not self._is_sync or self._store.durable_end >= log_end:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append((log_end, waiter))
         await waiter
+
+    def fail(self, error: BaseException) -> None:
+        """A sync failed, here or elsewhere: nobody is told any more that something is safe."""
+        self._error = error
+        self._refuse_waiters(error)
+        if not self._failure.done():
+            self._failure.set_exception(error)
 
     async def run(self) -> None:
         """Wait for a sync that fails.  Raises FlushFailed: nothing is believed any more."""
@@ -98,9 +108,7 @@ class GroupCommit:
     ) -> None:
         slow.cancel()
         if error is not None:
-            self._fail(error)
-            if not self._failure.done():
-                self._failure.set_exception(error)
+            self.fail(error)
             return
         self._store.synced(job)
         still = []
@@ -121,9 +129,11 @@ class GroupCommit:
         self._readable(fresh)
 
     def _too_slow(self) -> None:
-        self._fail(FlushFailed(f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms"))
+        self._refuse_waiters(
+            FlushFailed(f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms")
+        )
 
-    def _fail(self, error: BaseException) -> None:
+    def _refuse_waiters(self, error: BaseException) -> None:
         waiters, self._waiters = self._waiters, []
         for _, waiter in waiters:
             if not waiter.done():

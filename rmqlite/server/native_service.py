@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import grpc
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import BrokerClosing, InvalidValue
+from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
 from rmqlite.requests import (
     Assignment,
     HeartbeatRequest,
@@ -73,13 +75,15 @@ class NativeService:
 
     async def send(self, request: SendRequest, context: Context) -> tuple[SendResult, ...]:
         self._check_open()
-        results = self._broker.send(request, peer_host(context.peer()))
+        with self._ending_after_failed_sync():
+            results = self._broker.send(request, peer_host(context.peer()))
         await self._commit.durable(self._broker.store.end)
         return results
 
     async def send_back(self, request: SendBackRequest, _: Context) -> SendBackResult:
         self._check_open()
-        result = self._broker.send_back(request)
+        with self._ending_after_failed_sync():
+            result = self._broker.send_back(request)
         await self._commit.durable(self._broker.store.end)
         return result
 
@@ -136,6 +140,15 @@ class NativeService:
         if not 0 <= wait_ms <= self._config.pull_wait_ms_max:
             rule = f"0 to {self._config.pull_wait_ms_max} (maxPullWait)"
             raise InvalidValue("wait_ms", wait_ms, rule)
+
+    @contextmanager
+    def _ending_after_failed_sync(self) -> Iterator[None]:
+        """An append that cannot be taken back durably ends the broker, as a sync does."""
+        try:
+            yield
+        except FlushFailed as error:
+            self._commit.fail(error)
+            raise
 
     def _check_open(self) -> None:
         if self._pulls.is_closed:

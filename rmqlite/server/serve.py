@@ -19,23 +19,20 @@ from typing import Final
 import grpc.aio
 
 from rmqlite.broker.broker import Broker
-from rmqlite.clock import SystemClock, wall_ms
+from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import InvalidValue, Unavailable
 from rmqlite.server.admin_service import AdminService
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.native_service import NativeService
+from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 
-PERSIST_BYTES_MAX: Final = 64 << 20
-"""This much new log is persisted without waiting for the interval; it bounds recovery."""
 CALL_BYTES_EXTRA: Final = 4 << 20
 """What one call may be larger than its bodies: properties, names, framing."""
-PERSIST_LOOK_S: Final = 0.5
-EXPIRY_S: Final = 1.0
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000
 EXIT_FAILED: Final = 1
@@ -92,11 +89,14 @@ class _Server:
             broker = Broker(config, store, self._clock, self)
             broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
             self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
+            upkeep = Upkeep(config, broker, self._persister)
+            # Before the first call: a broker that starts on a full disk takes no send.
+            upkeep.look_at_disk(clean=False)
             async with asyncio.TaskGroup() as tasks:
                 running = [
                     tasks.create_task(self._commit.run(), name="group commit"),
-                    tasks.create_task(self._persist(broker), name="persist"),
-                    tasks.create_task(self._upkeep(broker), name="upkeep"),
+                    tasks.create_task(upkeep.persist(), name="persist"),
+                    tasks.create_task(upkeep.look(), name="upkeep"),
                 ]
                 self._delivery = Delivery(broker, self._clock, tasks)
                 service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
@@ -114,18 +114,18 @@ class _Server:
                 for task in running:
                     task.cancel()
             self._end_threads()
-            store.close(broker.tables())
+            return _closed(broker)
         except BaseExceptionGroup as group:
+            # First of all nobody is answered any more.
+            await server.stop(0)
             self._end_threads()
             store.release()
             log.critical("the broker stops, the next start will recover the store", exc_info=group)
-            await server.stop(0)
             return EXIT_FAILED
         except BaseException:
             self._end_threads()
             store.release()
             raise
-        return 0
 
     def _end_threads(self) -> None:
         """Wait for what they are writing: nothing older may follow the last tables."""
@@ -139,40 +139,16 @@ class _Server:
         self._heartbeats.close()
         await server.stop(self._config.drain_ms_max / 1000)
 
-    async def _persist(self, broker: Broker) -> None:
-        """Write offsets and progress at their interval, or when much was appended."""
-        loop = asyncio.get_running_loop()
-        config = self._config
-        shorter_ms = min(
-            config.flush_consumer_offset_interval_ms, config.flush_delay_offset_interval_ms
-        )
-        while True:
-            until = loop.time() + shorter_ms / 1000
-            while (left_s := until - loop.time()) > 0:
-                await asyncio.sleep(min(left_s, PERSIST_LOOK_S))
-                if broker.store.end - broker.store.persisted_end > PERSIST_BYTES_MAX:
-                    break
-            job = broker.store.begin_persist(broker.tables())
-            await loop.run_in_executor(self._persister, job.run)
-            broker.store.persisted(job)
 
-    async def _upkeep(self, broker: Broker) -> None:
-        """Expire members that are silent, remove log files that are old."""
-        clean_s = self._config.clean_interval_ms / 1000
-        loop = asyncio.get_running_loop()
-        next_clean = loop.time() + clean_s
-        while True:
-            await asyncio.sleep(EXPIRY_S)
-            broker.membership.expire()
-            broker.retention.measure()
-            if loop.time() >= next_clean:
-                next_clean = loop.time() + clean_s
-                self._retain(broker)
-
-    def _retain(self, broker: Broker) -> None:
-        gone = broker.retention.clean(wall_ms())
-        if gone:
-            log.info("log files removed count=%d", gone)
+def _closed(broker: Broker) -> int:
+    """Close the store; the exit code."""
+    try:
+        broker.store.close(broker.tables())
+    except Unavailable as error:
+        broker.store.release()
+        log.critical("cannot close, the next start will recover the store error=%s", error)
+        return EXIT_FAILED
+    return 0
 
 
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:

@@ -142,7 +142,9 @@ class Segments:
         return path
 
     def _remove(self, start: int) -> None:
-        self._files.remove(self._paths.pop(start))
+        # First the file: one that cannot be removed is still there, and tried again.
+        self._files.remove(self._paths[start])
+        del self._paths[start]
         self._starts.remove(start)
         self._unsynced.discard(start)
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from rmqlite.errors import StoreUnavailable
+import pytest
+
+from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests import SendRequest
-from rmqlite.server.delivery import RETRY_S, Delivery
+from rmqlite.server.delivery import RETRY_S_MAX, Delivery
+from rmqlite.store.commit_log import Written
+from rmqlite.store.record import NewRecord
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.loops import run_with
 
@@ -96,24 +101,85 @@ def test_a_burst_leaves_in_slices_between_which_others_run(under_test: BrokerUnd
     assert len(set(seen)) >= 3_000 // under_test.config.deliver_batch_max - 1
 
 
-def test_a_level_rests_after_a_failed_append_and_then_goes_on(under_test: BrokerUnderTest) -> None:
-    """A full disk is no reason to spin, nor to lose the message or the task."""
-    append = under_test.store.append
-    failures = 2
-    due: list[int] = []
+FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_full=True)
 
-    def failing(records):  # type: ignore[no-untyped-def]
-        nonlocal failures
-        if due and failures:
-            failures -= 1
-            raise StoreUnavailable("write to", "commitlog", "No space left on device")
+
+def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
+    """So many deliveries cannot be appended; when they were tried."""
+    append = under_test.store.append
+    tried: list[int] = []
+
+    def failing(records: Sequence[NewRecord]) -> list[Written]:
+        if records[0].completes and len(tried) < times:
+            tried.append(under_test.clock.now_ms())
+            raise error
         return append(records)
+
+    under_test.store.append = failing  # type: ignore[method-assign]
+    return tried
+
+
+def test_a_level_rests_longer_after_every_failed_append_and_then_goes_on(
+    under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk is no reason to spin, nor to be late for long when there is space again."""
+    caplog.set_level(logging.INFO)
+    due: list[int] = []
+    tried = fail_deliveries(under_test, FULL, times=6)
 
     async def scenario(delivery: Delivery) -> None:
         due.append(send(under_test, delivery, level=1))
-        under_test.store.append = failing  # type: ignore[method-assign]
-        await asyncio.sleep(1 + 3 * RETRY_S)
+        await asyncio.sleep(60)
 
     run(under_test, scenario)
-    assert failures == 0
-    assert stored_times(under_test) == [due[0] + round(2 * RETRY_S * 1000)]
+    assert tried[0] == due[0]
+    times = [*tried, *stored_times(under_test)]
+    pauses_ms = [later - earlier for earlier, later in pairwise(times)]
+    assert pauses_ms == [1_000, 2_000, 4_000, 8_000, 8_000, 8_000]
+    assert pauses_ms[-1] == RETRY_S_MAX * 1000
+    said = [each.getMessage() for each in caplog.records]
+    assert said == [
+        "delivery failed, will be tried again level=1 error=cannot write to commitlog: "
+        "No space left on device",
+        "delivery goes on level=1 failed_attempts=6",
+    ]
+
+
+def test_what_could_not_be_delivered_arrives_once_and_in_order(
+    under_test: BrokerUnderTest,
+) -> None:
+    """What fell due while the disk was full does not overtake what fell due before."""
+    fail_deliveries(under_test, FULL, times=3)
+    due: list[int] = []
+
+    async def scenario(delivery: Delivery) -> None:
+        for _ in range(40):
+            due.append(send(under_test, delivery, level=1))
+            await asyncio.sleep(0.25)
+        await asyncio.sleep(20)
+
+    run(under_test, scenario)
+    under_test.sync()
+    kept = under_test.messages("orders")
+    assert [message.prepared_transaction_offset for message in kept] == sorted(
+        {message.prepared_transaction_offset for message in kept}
+    )
+    assert len(kept) == len(due)
+    late_ms = [message.store_timestamp_ms - at for message, at in zip(kept, due, strict=True)]
+    assert late_ms[0] == 7_000
+    assert late_ms[-1] == 0
+
+
+def test_a_failed_sync_is_not_tried_again(under_test: BrokerUnderTest) -> None:
+    """Whatever it was to make durable may be gone: the task ends, and with it the broker."""
+    failed = FlushFailed("cannot sync commitlog: Input/output error")
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            delivery = Delivery(under_test.broker, under_test.clock, tasks)
+            send(under_test, delivery, level=1)
+            fail_deliveries(under_test, failed, times=1)
+
+    with pytest.raises(BaseExceptionGroup) as raised:
+        run_with(under_test.clock, main())
+    assert raised.value.exceptions == (failed,)

@@ -47,6 +47,8 @@ class Committed:
         self.told: list[QueueKey] = []
         self.syncer = syncer
         self.commit: GroupCommit
+        # The first record makes the log's file, and makes that durable by itself.
+        self.under_test.send(Message("orders", b"first"))
         self.files.syncs = 0
 
     def begin(self) -> None:
@@ -137,6 +139,30 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
             await committed.running(work)
         with pytest.raises(FlushFailed, match="Input/output"):
             await work
+
+        with pytest.raises(FlushFailed, match="Input/output"):
+            await committed.commit.durable(0)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_sync_that_failed_elsewhere_is_as_final(
+    flush: str, tmp_path: Path, syncer: ThreadPoolExecutor
+) -> None:
+    """Nobody gets an answer after it, also not one that was to come before the disk has it."""
+    committed = Committed(tmp_path, syncer, flush)
+    failed = FlushFailed("cannot cut: Input/output error")
+
+    async def main() -> None:
+        committed.begin()
+        running = asyncio.create_task(committed.commit.run())
+        await asyncio.sleep(0)
+        committed.commit.fail(failed)
+        with pytest.raises(FlushFailed, match="cannot cut"):
+            await committed.commit.durable(committed.append())
+        with pytest.raises(FlushFailed, match="cannot cut"):
+            await running
 
     asyncio.run(main())
 

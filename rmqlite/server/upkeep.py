@@ -1,0 +1,140 @@
+"""What the broker does by the clock: persist, expire silent members, look after the disk.
+
+A disk that is full, or takes no writes, ends nothing: what should have been written is
+written at a later round.  A sync that failed is another matter, it ends the broker: what
+it covered may be gone, and no later sync would tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from rmqlite.broker.broker import Broker
+from rmqlite.clock import local_text, wall_ms
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import StoreUnavailable
+from rmqlite.server.outage import Outage
+
+PERSIST_BYTES_MAX: Final = 64 << 20
+"""This much new log is persisted without waiting for the interval; it bounds recovery."""
+PERSIST_LOOK_S: Final = 0.5
+LOOK_S: Final = 1.0
+"""How often members and disk are looked at."""
+PIN_WARNING_S: Final = 3600.0
+"""How often it is said that an undelivered message keeps old log files."""
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Two loops, run by the server until they are cancelled."""
+
+    def __init__(self, config: BrokerConfig, broker: Broker, persister: ThreadPoolExecutor) -> None:
+        self._config = config
+        self._broker = broker
+        self._persister = persister
+        self._loop = asyncio.get_running_loop()
+        self._persist_outage = Outage(
+            "offsets and progress cannot be written, will be tried again",
+            "offsets and progress are written again",
+        )
+        self._measure_outage = Outage(
+            "the disk's use cannot be measured, will be tried again",
+            "the disk's use is measured again",
+        )
+        self._clean_outage = Outage(
+            "log files cannot be removed, will be tried again", "log files are removed again"
+        )
+        self._is_persisting = False
+        self._next_pin_warning = self._loop.time()
+
+    async def persist(self) -> None:
+        """Write offsets and progress at their interval, or when much was appended.
+
+        Raises FlushFailed.
+        """
+        loop, store, config = self._loop, self._broker.store, self._config
+        shorter_ms = min(
+            config.flush_consumer_offset_interval_ms, config.flush_delay_offset_interval_ms
+        )
+        while True:
+            until = loop.time() + shorter_ms / 1000
+            while (left_s := until - loop.time()) > 0:
+                await asyncio.sleep(min(left_s, PERSIST_LOOK_S))
+                is_much = store.end - store.persisted_end > PERSIST_BYTES_MAX
+                if is_much and not self._persist_outage.failures:
+                    break
+            job = store.begin_persist(self._broker.tables())
+            self._is_persisting = True
+            try:
+                await loop.run_in_executor(self._persister, job.run)
+            except StoreUnavailable as error:
+                # Not told to be persisted, so the next job covers this one's work, too.
+                self._persist_outage.failed(error)
+            else:
+                store.persisted(job)
+                self._persist_outage.succeeded()
+            finally:
+                self._is_persisting = False
+
+    async def look(self) -> None:
+        """Expire members that are silent; measure the disk, remove log files that may go."""
+        clean_s = self._config.clean_interval_ms / 1000
+        next_clean = self._loop.time() + clean_s
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self._broker.membership.expire()
+            # Not while a job syncs files that could go: it would find them missing.
+            is_due = self._loop.time() >= next_clean and not self._is_persisting
+            if is_due:
+                next_clean = self._loop.time() + clean_s
+            self.look_at_disk(clean=is_due)
+
+    def look_at_disk(self, *, clean: bool) -> None:
+        """Measure how full it is, and remove what may go; say what an operator should know."""
+        retention = self._broker.retention
+        was_full = retention.is_disk_full
+        try:
+            retention.measure()
+        except StoreUnavailable as error:
+            self._measure_outage.failed(error)
+            return
+        self._measure_outage.succeeded()
+        if clean:
+            self._clean()
+        if retention.is_disk_full and not was_full:
+            log.warning(
+                "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d",
+                retention.used_ratio,
+                self._config.disk_warning_ratio,
+            )
+        elif was_full and not retention.is_disk_full:
+            log.info("sends are taken again used_ratio=%.3f", retention.used_ratio)
+        self._warn_of_pin()
+
+    def _clean(self) -> None:
+        try:
+            removed = self._broker.retention.clean(wall_ms())
+        except StoreUnavailable as error:
+            self._clean_outage.failed(error)
+            return
+        self._clean_outage.succeeded()
+        if removed:
+            log.info("log files removed count=%d", removed)
+
+    def _warn_of_pin(self) -> None:
+        pin = self._broker.retention.pin
+        if not pin.kept_bytes or self._loop.time() < self._next_pin_warning:
+            return
+        self._next_pin_warning = self._loop.time() + PIN_WARNING_S
+        log.warning(
+            "an undelivered message keeps expired log files bytes=%d level=%d due=%s"
+            " physical_offset=%d",
+            pin.kept_bytes,
+            pin.level,
+            local_text(pin.deliver_at_ms),
+            pin.physical_offset,
+        )
