@@ -1,7 +1,7 @@
 """A disk in memory, as strict as POSIX allows: what was not synced may be lost in any way.
 
-A file has the bytes that reading gives and those that are on disk; in between lie changes,
-in order, each of whole sectors.  A folder likewise: its names are on disk only after its own
+A file has what reading gives and what is on disk; in between lie changes, in order, each of
+whole sectors.  A folder likewise: its names are on disk only after its own
 fsync, and a crash keeps a prefix of what happened to them.  Everything is shared and nothing
 is ever changed in place, so that a fork of the whole disk, at any moment, costs next to
 nothing.  One process's calls come from one thread at a time.
@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 SECTOR_BYTES: Final = 512
@@ -50,14 +51,24 @@ class Change(NamedTuple):
     """What the file's length has become, if this changed it."""
 
 
-class File(NamedTuple):
-    """data is what reading gives; durable and some of the changes are what a crash leaves."""
+Pages = Mapping[int, bytes]
+"""By number; what is missing is a hole."""
+_NO_PAGES: Final[Pages] = MappingProxyType({})
 
-    data: bytes = b""
-    durable: bytes = b""
+
+class Content(NamedTuple):
+    """What is behind the length is zeros."""
+
+    pages: Pages = _NO_PAGES
+    length: int = 0
+
+
+class File(NamedTuple):
+    """cached is what reading gives; durable and some of the changes are what a crash leaves."""
+
+    cached: Content = Content()
+    durable: Content = Content()
     changes: tuple[Change, ...] = ()
-    pages: int = 0
-    """A bit for each page that is not a hole."""
     modified_ms: int = 0
 
 
@@ -166,24 +177,30 @@ class SimulatedDisk:
                 names = _surviving_names(node, random, which, until)
                 fork._nodes[number] = Folder(names, names)
             else:
-                data = _surviving_data(node, random, which, until, likelihood)
-                fork._nodes[number] = File(data, data, (), _pages(data), node.modified_ms)
+                content = _surviving_content(node, random, which, until, likelihood)
+                fork._nodes[number] = File(content, content, (), node.modified_ms)
         return fork
 
     def contents(self) -> dict[str, bytes | None]:
         """Every path with what reading gives; None for a folder."""
+        every = self._walk(_ROOT_NODE, str(ROOT))
         return {
-            path: getattr(node, "data", None) for path, node in self._walk(_ROOT_NODE, str(ROOT))
+            path: _read(node.cached, 0, node.cached.length) if isinstance(node, File) else None
+            for path, node in every
         }
 
     def export(self, folder: Path) -> None:
-        """Write everything into a real folder."""
-        for path, data in self.contents().items():
+        """Write everything into a real folder; holes stay holes."""
+        for path, node in self._walk(_ROOT_NODE, str(ROOT)):
             target = folder / Path(path).relative_to(ROOT)
-            if data is None:
+            if isinstance(node, Folder):
                 target.mkdir(parents=True, exist_ok=True)
-            else:
-                target.write_bytes(data)
+                continue
+            with target.open("wb") as file:
+                for number, page in node.cached.pages.items():
+                    file.seek(number * PAGE_BYTES)
+                    file.write(page)
+                file.truncate(node.cached.length)
 
     def forget(self, path: Path) -> None:
         """Somebody removes a file, or a folder with all that is in it; for good."""
@@ -210,7 +227,7 @@ class SimulatedDisk:
                 raise _error(errno.EISDIR, path)
         elif flags & os.O_DIRECTORY:
             raise _error(errno.ENOTDIR, path)
-        elif flags & os.O_TRUNC and self._file(node).data:
+        elif flags & os.O_TRUNC and self._file(node).cached.length:
             self._change_length(node, 0)
             self._tell("open", str(path))
         fd = self._next_fd
@@ -226,7 +243,7 @@ class SimulatedDisk:
     def pread(self, fd: int, length: int, offset: int, /) -> bytes:
         at = self._at(fd)
         self._meet("pread", at.path)
-        return self._file(at.node).data[offset : offset + length]
+        return _read(self._file(at.node).cached, offset, length)
 
     def pwrite(self, fd: int, data: bytes | memoryview, offset: int, /) -> int:
         at = self._at(fd)
@@ -247,26 +264,28 @@ class SimulatedDisk:
     def ftruncate(self, fd: int, length: int, /) -> None:
         at = self._at(fd)
         self._meet("ftruncate", at.path)
-        if len(self._file(at.node).data) != length:
+        if self._file(at.node).cached.length != length:
             self._change_length(at.node, length)
             self._tell("ftruncate", at.path)
 
     def lseek(self, fd: int, position: int, whence: int, /) -> int:
         at = self._at(fd)
         self._meet("lseek", at.path)
-        file = self._file(at.node)
-        size = len(file.data)
+        pages, size = self._file(at.node).cached
         if position >= size:
             raise _error(errno.ENXIO, at.path)
+        is_data = whence == os.SEEK_DATA
         page = position // PAGE_BYTES
-        pages = file.pages if whence == os.SEEK_DATA else ~file.pages
-        if pages >> page & 1:
+        if (page in pages) == is_data:
             return position
-        rest = pages >> page & ((1 << (size // PAGE_BYTES + 2)) - 1)
-        found = (page + (rest & -rest).bit_length() - 1) * PAGE_BYTES if rest else size
-        if found >= size and whence == os.SEEK_DATA:
-            raise _error(errno.ENXIO, at.path)
-        return min(found, size)
+        if is_data:
+            found = min((each for each in pages if each > page), default=size) * PAGE_BYTES
+            if found >= size:
+                raise _error(errno.ENXIO, at.path)
+            return found
+        while page in pages:
+            page += 1
+        return min(page * PAGE_BYTES, size)
 
     def fsync(self, fd: int) -> None:
         self._sync("fsync", self._at(fd))
@@ -414,7 +433,8 @@ class SimulatedDisk:
         node = self._nodes[number]
         if isinstance(node, Folder):
             return _Status(stat.S_IFDIR | 0o755, PAGE_BYTES, 0)
-        return _Status(stat.S_IFREG | 0o644, len(node.data), node.modified_ms * 1_000_000)
+        modified_ns = node.modified_ms * 1_000_000
+        return _Status(stat.S_IFREG | 0o644, node.cached.length, modified_ns)
 
     def _new(self, node: File | Folder) -> int:
         number = self._next_node
@@ -438,34 +458,23 @@ class SimulatedDisk:
         if not data:
             return
         file = self._file(number)
-        size = len(file.data)
-        before = file.data[:position].ljust(position, b"\0")
+        pages, length = dict(file.cached.pages), file.cached.length
+        _splice(pages, position, data)
         end = position + len(data)
-        after = before + data + file.data[end:]
         begin = position - position % SECTOR_BYTES
-        if position > size:
-            begin = min(begin, size - size % SECTOR_BYTES)
+        sectors = _read(Content(pages, 1 << 62), begin, end - end % -SECTOR_BYTES - begin)
         self._serial += 1
-        change = Change(
-            self._serial,
-            begin,
-            after[begin : end + -end % SECTOR_BYTES],
-            position,
-            end,
-            len(after) if len(after) != size else None,
-        )
-        first, last = position // PAGE_BYTES, (end - 1) // PAGE_BYTES
-        pages = file.pages | ((1 << (last - first + 1)) - 1) << first
-        changes = (*file.changes, change)
-        self._nodes[number] = File(after, file.durable, changes, pages, self.now_ms)
+        longer = end if end > length else None
+        change = Change(self._serial, begin, sectors, position, end, longer)
+        cached = Content(pages, max(length, end))
+        self._nodes[number] = File(cached, file.durable, (*file.changes, change), self.now_ms)
 
     def _change_length(self, number: int, length: int) -> None:
         file = self._file(number)
-        data = file.data[:length].ljust(length, b"\0")
         self._serial += 1
-        changes = (*file.changes, Change(self._serial, length, b"", length, length, length))
-        pages = file.pages & ((1 << -(-length // PAGE_BYTES)) - 1)
-        self._nodes[number] = File(data, file.durable, changes, pages, self.now_ms)
+        change = Change(self._serial, length, b"", length, length, length)
+        cached = _with_length(file.cached, length)
+        self._nodes[number] = File(cached, file.durable, (*file.changes, change), self.now_ms)
 
     def _sync(self, call: str, at: _Open) -> None:
         fault = self._fault(call)
@@ -474,9 +483,9 @@ class SimulatedDisk:
             if not fault:
                 self._nodes[at.node] = Folder(node.names, node.names)
         elif node.changes:
-            durable = node.data
+            durable = node.cached
             if fault:
-                durable = _surviving_data(node, self.random, "sectors", self._serial, 0.5)
+                durable = _surviving_content(node, self.random, "sectors", self._serial, 0.5)
             self._nodes[at.node] = node._replace(durable=durable, changes=())
         if fault:
             raise _error(fault.error, at.path)
@@ -509,73 +518,96 @@ def _surviving_names(folder: Folder, random: Random, loss: Loss, until: int) -> 
     return random.choice([folder.durable, *(names for _, names in folder.changes)])
 
 
-def _surviving_data(file: File, random: Random, loss: Loss, until: int, likelihood: float) -> bytes:
+def _surviving_content(
+    file: File, random: Random, loss: Loss, until: int, likelihood: float
+) -> Content:
     if loss == "files":
         loss = random.choice(("none", "all"))
     if loss == "none":
         return file.durable
     if loss == "prefix":
         return _first_changes(file, random, until)
-    # "all" is not file.data: after a failed sync the cache has what is written no more.
+    # "all" is not file.cached: after a failed sync that has what is written no more.
     return _some_sectors(file, random, 1.0 if loss == "all" else likelihood)
 
 
-def _first_changes(file: File, random: Random, until: int) -> bytes:
+def _first_changes(file: File, random: Random, until: int) -> Content:
     """What the changes up to a serial have made of a file; this one itself is torn."""
-    data = bytearray(file.durable)
+    content = file.durable
     for change in file.changes:
         if change.serial > until:
             break
         torn_at = change.last
         if change.serial == until:
             torn_at = random.randint(change.first, torn_at)
-        _apply(data, change, torn_at)
-    return bytes(data)
+        content = _changed(content, change, change.position, torn_at)
+    return content
 
 
-def _some_sectors(file: File, random: Random, likelihood: float) -> bytes:
+def _some_sectors(file: File, random: Random, likelihood: float) -> Content:
     """Each change of each sector has this likelihood; of the lengths the first ones survive."""
-    data = bytearray(file.durable)
+    content = file.durable
     is_all = likelihood == 1.0
     lengths_until = random.choice(file.changes).serial
     for change in file.changes:
         if not change.data:
             if is_all or change.serial <= lengths_until:
-                _apply(data, change, 0)
+                content = _changed(content, change, 0, 0)
             continue
-        for at in range(0, len(change.data), SECTOR_BYTES):
+        for begin in range(change.position, change.last, SECTOR_BYTES):
             if is_all or random.random() < likelihood:
-                part = change.data[at : at + SECTOR_BYTES]
-                each = change._replace(position=change.position + at, data=part)
-                _apply(data, each, each.position + len(part))
-    return bytes(data)
+                end = min(begin + SECTOR_BYTES, change.position + len(change.data))
+                content = _changed(content, change, begin, end)
+    return content
 
 
-def _apply(data: bytearray, change: Change, torn_at: int) -> None:
-    """torn_at: nothing from this position on is written."""
+def _changed(content: Content, change: Change, begin: int, end: int) -> Content:
+    """The content after what of a change lies between two positions."""
     if not change.data:
         assert change.length is not None
-        del data[change.length :]
-        data.extend(bytes(change.length - len(data)))
-        return
-    end = torn_at
-    if end > len(data):
-        if change.length is None:
-            # The length that the file was given before has been lost: so has this.
-            end = len(data)
-        else:
-            data.extend(bytes(end - len(data)))
-    if end > change.position:
-        data[change.position : end] = change.data[: end - change.position]
+        return _with_length(content, change.length)
+    length = content.length
+    if change.length is not None:
+        length = max(length, min(end, change.length))
+    # Else the file was longer before; if that is lost, so is what lies behind.
+    end = min(end, length)
+    if begin >= end:
+        return content
+    pages = dict(content.pages)
+    _splice(pages, begin, change.data[begin - change.position : end - change.position])
+    return Content(pages, length)
 
 
-def _pages(data: bytes) -> int:
-    pages = 0
-    for page in range(-(-len(data) // PAGE_BYTES)):
-        part = data[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-        if part != _ZEROS[: len(part)]:
-            pages |= 1 << page
-    return pages
+def _read(content: Content, position: int, size: int) -> bytes:
+    size = min(size, content.length - position)
+    if size <= 0:
+        return b""
+    page, at = divmod(position, PAGE_BYTES)
+    if at + size <= PAGE_BYTES:
+        return content.pages.get(page, _ZEROS)[at : at + size]
+    last = (position + size - 1) // PAGE_BYTES
+    data = b"".join(content.pages.get(each, _ZEROS) for each in range(page, last + 1))
+    return data[at : at + size]
+
+
+def _splice(pages: dict[int, bytes], position: int, data: bytes) -> None:
+    while data:
+        number, at = divmod(position, PAGE_BYTES)
+        part = data[: PAGE_BYTES - at]
+        page = pages.get(number, _ZEROS)
+        pages[number] = page[:at] + part + page[at + len(part) :]
+        position += len(part)
+        data = data[len(part) :]
+
+
+def _with_length(content: Content, length: int) -> Content:
+    if length >= content.length:
+        return Content(content.pages, length)
+    last, kept = divmod(length, PAGE_BYTES)
+    pages = {number: page for number, page in content.pages.items() if number <= last}
+    if last in pages:
+        pages[last] = pages[last][:kept].ljust(PAGE_BYTES, b"\0")
+    return Content(pages, length)
 
 
 def _error(number: int, path: Path | str | None = None) -> OSError:
