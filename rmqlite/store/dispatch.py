@@ -1,8 +1,9 @@
-"""Walks the log, fills the queues: live and recovery are the same step.
+"""Walks the log, fills queues and key index: live and recovery are the same step.
 
-For each record an entry in its topic's queue.  Live, the step follows the append in the
-same call.  In recovery it runs over the log again from a known point: what is there already
-is not written twice, and records that deliver scheduled ones complete these again.
+For each record an entry in its topic's queue, and one in the index for each of its keys.
+Live, the step follows the append in the same call.  In recovery it runs over the log again
+from a known point: what is there is not entered twice, and records that deliver scheduled
+ones complete these again.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
+from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
 
@@ -27,10 +29,13 @@ _BUFFERED_MAX: Final = 4096
 
 
 class Dispatch:
-    """All queues of a store, and what is completed of the schedule."""
+    """All queues of a store, its key index, and what is completed of the schedule."""
 
-    def __init__(self, files: Files, folder: Path, file_bytes: int, levels: LevelHistory) -> None:
+    def __init__(
+        self, files: Files, folder: Path, file_bytes: int, levels: LevelHistory, index: KeyIndex
+    ) -> None:
         self.levels = levels
+        self.index = index
         self.progress = ScheduleProgress()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self._files = files
@@ -45,6 +50,13 @@ class Dispatch:
             queue = ConsumeQueue(self._files, folder, self._file_bytes)
             self.queues[topic, queue_id] = queue
         return queue
+
+    def index_record(self, head: Head) -> None:
+        """Enter the keys of a record of the log, if it is one that RocketMQ indexes."""
+        if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
+            self.index.add(
+                head.topic, head.properties, head.physical_offset, head.store_timestamp_ms
+            )
 
     def next_offsets(self, records: Sequence[NewRecord]) -> list[int]:
         """The queue offset that each of these records will have."""
@@ -85,6 +97,9 @@ class Dispatch:
         for key, batch in batches.items():
             queue = self.queues[key]
             queue.advance(queue.max_offset + len(batch))
+        add = self.index.add
+        for new, at in zip(records, written, strict=True):
+            add(new.topic, new.properties, at.physical_offset, at.store_timestamp_ms)
 
 
 def completes_scheduled(head: Head) -> bool:
@@ -121,6 +136,7 @@ class Redo:
                 self._enter(head)
                 if completes_scheduled(head):
                     self._complete(head)
+            self._dispatch.index_record(head)
         for key in list(self._buffers):
             self._write(key)
         return count

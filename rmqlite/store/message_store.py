@@ -25,6 +25,7 @@ from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.files import Files, Lock
+from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
 from rmqlite.store.recovery import (
@@ -70,6 +71,7 @@ class PersistJob:
     """Run in any thread: syncs, then replaces the tables that tell how far all is."""
 
     sync: SyncJob
+    index: IndexJob
     tables: tuple[tuple[Path, bytes], ...]
     checkpoint: tuple[Path, bytes]
 
@@ -80,6 +82,7 @@ class PersistJob:
         all that this one did.
         """
         self.sync.run()
+        self.index.run()
         for path, data in self.tables:
             self.sync.files.replace(path, data, keep_previous=True)
         self.sync.files.replace(*self.checkpoint)
@@ -105,6 +108,12 @@ class MessageStore:
                 self._root / "consumequeue",
                 config.mapped_file_size_consume_queue,
                 self._load_levels(config.levels),
+                KeyIndex(
+                    files,
+                    self._root / "index",
+                    slots=config.max_hash_slots,
+                    entries=config.max_index_entries,
+                ),
             )
             self.recovered = recover(files, self._root, self._log, self._dispatch)
             """How many records the recovery walk dispatched."""
@@ -166,6 +175,7 @@ class MessageStore:
                 queue.not_synced(self._persisting)
             behind.update(queue.take_unsynced())
         self._persisting = frozenset(behind)
+        index = self._dispatch.index.begin_flush()
         trees = {
             DELAY_OFFSET_TABLE: {"offsetTable": self.progress.delay_offsets()},
             **more,
@@ -176,11 +186,12 @@ class MessageStore:
         newest = self._log.newest_timestamp_ms
         checkpoint = (self._root / "checkpoint", _CHECKPOINT.pack(newest, newest, newest))
         sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
-        return PersistJob(sync, data, checkpoint)
+        return PersistJob(sync, index, data, checkpoint)
 
     def persisted(self, job: PersistJob) -> None:
         """A job has run.  Without this call the next one begins where this one did."""
         self._persisting = frozenset()
+        self._dispatch.index.flushed(job.index)
         self.persisted_end = job.sync.log_end
         self.synced(job.sync)
 
@@ -229,6 +240,10 @@ class MessageStore:
     @property
     def progress(self) -> ScheduleProgress:
         return self._dispatch.progress
+
+    @property
+    def index(self) -> KeyIndex:
+        return self._dispatch.index
 
     @property
     def min_offset(self) -> int:
@@ -317,6 +332,7 @@ class MessageStore:
         if gone:
             for queue in self._dispatch.queues.values():
                 gone += queue.drop_before(self.min_offset)
+            gone += self._dispatch.index.drop_before(self.min_offset)
         return gone
 
     def _load_levels(self, table: LevelTable) -> LevelHistory:

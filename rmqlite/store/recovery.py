@@ -1,7 +1,7 @@
 """Opening a store: from the last persisted point, walk the log to its true end.
 
-config/storeProgress.json says up to which physical offset queues and completed offsets are
-on disk.  It is only a place to begin: when it is missing, or does not fit the files, or
+config/storeProgress.json says up to which physical offset queues, key index and completed
+offsets are on disk.  It is only a place to begin: when it is missing, or does not fit the files, or
 RocketMQ ran on the store since, the walk begins further back, at worst at the log's first
 record.  Opening twice changes nothing.
 """
@@ -9,9 +9,10 @@ record.  Opening twice changes nothing.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
@@ -42,6 +43,7 @@ class _Persisted:
     newest_timestamp_ms: int
     ranges: dict[QueueKey, tuple[int, int]]
     progress: ScheduleProgress
+    index: Mapping[str, Any] | None
 
 
 def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
@@ -52,6 +54,7 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
     return {
         "checksum": log.point.chain,
         "completed": dispatch.progress.to_json(),
+        "index": dispatch.index.state(),
         "logFileBytes": log.segment_bytes,
         "newestTimestamp": log.newest_timestamp_ms,
         "physicalOffset": log.end,
@@ -143,10 +146,24 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
             for key in persisted.ranges
         ):
             dispatch.progress = persisted.progress
+            if not dispatch.index.load(persisted.index, min_offset=log.min_offset):
+                _make_index(log, dispatch)
             return True
         dispatch.queues.clear()
     log.begin_at(log.min_offset, 0)
+    dispatch.index.clear()
     return False
+
+
+def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
+    """All of the key index up to where the log was persisted, from the log alone."""
+    dispatch.index.clear()
+    if log.end > log.min_offset:
+        logger.warning(
+            "the key index is made again from the log bytes=%d", log.end - log.min_offset
+        )
+    for walked in log.walk(log.min_offset):
+        dispatch.index_record(walked.head)
 
 
 def _load(files: Files, path: Path) -> _Persisted | None:
@@ -166,6 +183,7 @@ def _load(files: Files, path: Path) -> _Persisted | None:
             int(tree["newestTimestamp"]),
             ranges,
             progress,
+            tree.get("index"),
         )
     except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
         # Made again from the log, so that a damaged table costs time and nothing else.

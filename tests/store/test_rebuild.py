@@ -16,6 +16,7 @@ from tests.support.stores import (
     LOG_FILE_BYTES,
     QUEUE_FILE_BYTES,
     StoreUnderTest,
+    contents,
     new_record,
     scheduled,
 )
@@ -60,6 +61,29 @@ def damage_progress(root: Path) -> None:
         path.write_text('{"physicalOffset": "no number", "queues": []}')
 
 
+def remove_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+def remove_a_first_index_file(root: Path) -> None:
+    min((root / "index").iterdir()).unlink()
+
+
+def shorten_the_index(root: Path) -> None:
+    path = max((root / "index").iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def damage_the_indexs_header(root: Path) -> None:
+    path = max((root / "index").iterdir())
+    path.write_bytes(b"\x7f" * 40 + path.read_bytes()[40:])
+
+
+def remove_checkpoint_and_checksums(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    shutil.rmtree(root / "checksums", ignore_errors=True)
+
+
 LOSSES: list[Callable[[Path], None]] = [
     remove_progress,
     remove_tables,
@@ -70,6 +94,11 @@ LOSSES: list[Callable[[Path], None]] = [
     remove_a_last_queue_file,
     remove_all_but_the_log,
     damage_progress,
+    remove_index,
+    remove_a_first_index_file,
+    shorten_the_index,
+    damage_the_indexs_header,
+    remove_checkpoint_and_checksums,
 ]
 
 
@@ -82,10 +111,13 @@ def test_what_is_lost_is_made_again(
     under_test.fill()
     under_test.send(*["x"] * 10)
     before = under_test.view()
+    under_test.persist()
+    index = contents(under_test.root / "index")
     getattr(under_test, end)()
     lose(under_test.root)
     under_test.open()
     assert under_test.view() == before
+    assert contents(under_test.root / "index") == index
 
 
 def test_an_older_progress_is_a_place_to_begin(under_test: StoreUnderTest) -> None:

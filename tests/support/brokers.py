@@ -39,6 +39,8 @@ def small_config(folder: Path, **changes: Any) -> BrokerConfig:
         "mapped_file_size_commit_log": 1 << 20,
         "mapped_file_size_consume_queue": 4_000,
         "max_message_bytes": 1 << 19,
+        "max_hash_slots": 100,
+        "max_index_entries": 500,
         **changes,
     }
     return BrokerConfig(**values)

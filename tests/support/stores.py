@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import DELAY, TAGS, encode_properties, pack_host
+from rmqlite.message import DELAY, KEYS, TAGS, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.check import Finding, check
@@ -44,7 +44,8 @@ def scheduled(body: bytes | str, level: int) -> NewRecord:
 
 
 def tagged(body: bytes | str, tags: str, topic: str = "orders", queue_id: int = 0) -> NewRecord:
-    return new_record(body, topic, queue_id, properties={TAGS: tags})
+    """A record with tags, and with these as its key."""
+    return new_record(body, topic, queue_id, properties={TAGS: tags, KEYS: tags})
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
@@ -79,6 +80,8 @@ class StoreUnderTest:
                 update={
                     "mapped_file_size_commit_log": self.log_file_bytes,
                     "mapped_file_size_consume_queue": QUEUE_FILE_BYTES,
+                    "max_hash_slots": 7,
+                    "max_index_entries": 9,
                 }
             )
         self.store = MessageStore(self.config, self.files, self.clock)
@@ -159,6 +162,9 @@ class StoreUnderTest:
             "queues": queues,
             "completed": {level: ranges for level, ranges in progress.items() if ranges},
             "newest": self.store.newest_timestamp_ms,
+            "index": {
+                tag: list(self.store.index.find("orders", tag)) for tag in ("tag-0", "tag-1")
+            },
         }
 
     def findings(self) -> list[Finding]:

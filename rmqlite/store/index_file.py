@@ -1,0 +1,335 @@
+"""One file of the key index, as RocketMQ lays it out (reference §2.3), all big-endian:
+
+     0  begin timestamp i64, end timestamp i64, begin physical offset i64, end physical
+        offset i64, slots in use i32, number of the next entry i32
+    40  slots    i32 each: number of the slot's newest entry, 0 for none
+        entries  hash of the key i32, physical offset i64, seconds since begin i32, number
+                 of the slot's entry before i32; number 0 is never used
+
+Entries and slots change in memory; a Part is what a moment's state still lacks on disk, for
+another thread to write.  An entry and a header that counts it are on disk before a slot
+points at it, so that whatever a crash leaves can be taken back to an earlier header.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rmqlite.store.files import Files
+
+HEADER: Final = struct.Struct(">qqqqii")
+SLOT: Final = struct.Struct(">I")
+ENTRY: Final = struct.Struct(">iqii")
+SECONDS_MAX: Final = 2**31 - 1
+"""An entry that is later than this has it all the same."""
+PAGE_BYTES: Final = 4096
+"""How much is written when a slot changed."""
+_RUN_PAGES_MAX: Final = 64
+_READ_BYTES: Final = 1 << 20
+_SLOTS_AT: Final = HEADER.size
+_SLOT_BYTES: Final = SLOT.size
+_ENTRY_BYTES: Final = ENTRY.size
+_get_slot = SLOT.unpack_from
+_set_slot = SLOT.pack_into
+_pack_entry = ENTRY.pack
+
+
+class Shape(NamedTuple):
+    """RocketMQ's maxHashSlotNum and maxIndexNum."""
+
+    slots: int
+    entries: int
+
+    @property
+    def entries_at(self) -> int:
+        return _SLOTS_AT + _SLOT_BYTES * self.slots
+
+    @property
+    def file_bytes(self) -> int:
+        return self.entries_at + _ENTRY_BYTES * self.entries
+
+
+class Header(NamedTuple):
+    """What a file says of itself; the number of its first entry is 1."""
+
+    begin_ms: int
+    end_ms: int
+    begin_offset: int
+    end_offset: int
+    used_slots: int
+    next_number: int
+
+    def can_become(self, later: Header) -> bool:
+        """Is it the same file, with as many entries or more?  A torn header has no less."""
+        begin = (self.begin_ms, self.begin_offset)
+        same_begin = begin == (later.begin_ms, later.begin_offset)
+        return same_begin and self.next_number <= later.next_number
+
+
+class IndexEntry(NamedTuple):
+    """One entry, for who checks them; seconds: since its file's begin_ms."""
+
+    path: Path
+    number: int
+    key_hash: int
+    physical_offset: int
+    seconds: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is to be written to one file; create_bytes: its length, 0 when it is there."""
+
+    path: Path
+    create_bytes: int
+    header: Header
+    entries_position: int
+    entries: bytes
+    image: bytearray
+    pages: frozenset[int]
+    kept: dict[int, bytearray]
+    """Pages as they were, of those that changed since."""
+
+    def write_entries(self, files: Files) -> None:
+        if self.create_bytes:
+            files.make_folder(self.path.parent)
+            files.create(self.path, self.create_bytes)
+        files.write(self.path, self.entries_position, self.entries)
+        # To RocketMQ a slot that points beyond the count is empty.
+        files.write(self.path, 0, HEADER.pack(*self.header))
+
+    def write_slots(self, files: Files) -> None:
+        for run in _runs(self.pages):
+            pieces = []
+            for page in run:
+                now = _page(self.image, page)
+                # Looked for after the copy was made: who changes a page keeps it before.
+                pieces.append(self.kept.get(page, now))
+            files.write(self.path, _page_position(run[0]), b"".join(pieces))
+
+
+class IndexFile:
+    """Used by one thread; only its Parts are written elsewhere."""
+
+    __slots__ = (
+        "_dirty",
+        "_end_seconds",
+        "_files",
+        "_frozen",
+        "_image",
+        "_is_made",
+        "_kept",
+        "_shape",
+        "_slots",
+        "_tail",
+        "_written",
+        "begin_ms",
+        "begin_offset",
+        "end_ms",
+        "end_offset",
+        "next_number",
+        "path",
+        "used_slots",
+    )
+
+    def __init__(
+        self, files: Files, path: Path, shape: Shape, header: Header, *, is_made: bool = True
+    ) -> None:
+        """A file that has this header, or is still to be made."""
+        self.path = path
+        (
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.next_number,
+        ) = header
+        self._files = files
+        self._shape = shape
+        self._slots = shape.slots
+        self._end_seconds = min(max(0, (self.end_ms - self.begin_ms) // 1000), SECONDS_MAX)
+        self._is_made = is_made
+        self._written = header.next_number  # entries below are on disk, the tail has the others
+        self._tail: list[bytes] = []
+        # The bytes before the entries, while slots change; the header in it means nothing.
+        self._image = bytearray() if is_made else bytearray(shape.entries_at)
+        self._dirty: set[int] = set()  # pages of it that changed since the last Part
+        self._frozen: frozenset[int] = frozenset()  # pages of that Part, while it may run
+        self._kept: dict[int, bytearray] = {}
+
+    @property
+    def header(self) -> Header:
+        return Header(
+            self.begin_ms,
+            self.end_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            self.next_number,
+        )
+
+    @property
+    def is_flushed(self) -> bool:
+        return self._is_made and not self._tail and not self._dirty and not self._frozen
+
+    # ---- writing
+
+    def enter(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
+        """One entry more; the file is not full, and its slots are in memory."""
+        if timestamp_ms != self.end_ms:
+            self.end_ms = timestamp_ms
+            seconds = (timestamp_ms - self.begin_ms) // 1000
+            self._end_seconds = min(max(0, seconds), SECONDS_MAX)
+        position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._slots)
+        page = position // PAGE_BYTES
+        if page not in self._dirty:
+            self._touch(page)
+        image = self._image
+        (previous,) = _get_slot(image, position)
+        if not previous:
+            self.used_slots += 1
+        number = self.next_number
+        _set_slot(image, position, number)
+        self._tail.append(_pack_entry(key_hash, physical_offset, self._end_seconds, previous))
+        self.next_number = number + 1
+        self.end_offset = physical_offset
+
+    def begin_flush(self) -> Part | None:
+        """What is to be written; None if nothing.  What an earlier one had is in it again,
+        unless flushed() was called: that one must not run any more.
+        """
+        if self.is_flushed:
+            return None
+        self._frozen |= self._dirty
+        self._dirty.clear()
+        self._kept = {}
+        return Part(
+            self.path,
+            0 if self._is_made else self._shape.file_bytes,
+            self.header,
+            self._shape.entries_at + _ENTRY_BYTES * self._written,
+            b"".join(self._tail),
+            self._image,
+            self._frozen,
+            self._kept,
+        )
+
+    def flushed(self, part: Part) -> None:
+        """The last Part is on disk."""
+        self._is_made = True
+        del self._tail[: part.header.next_number - self._written]
+        self._written = part.header.next_number
+        self._frozen = frozenset()
+        self._kept = {}
+        if self.is_flushed and self.next_number >= self._shape.entries:
+            self._image = bytearray()
+
+    def load_slots(self) -> None:
+        """Read them from the file, so that enter() may follow."""
+        end = self._shape.entries_at
+        self._image = bytearray(end)
+        at = self._files.next_data(self.path, 0)
+        while at < end:
+            data = self._files.read(self.path, at, min(_READ_BYTES, end - at))
+            self._image[at : at + len(data)] = data
+            at = self._files.next_data(self.path, at + len(data))
+
+    def take_back(self) -> None:
+        """Make the file what its header says, without later entries; durable on return."""
+        image = self._image
+        pages = set()
+        for slot, (number,) in enumerate(SLOT.iter_unpack(bytes(image[_SLOTS_AT:]))):
+            if number >= self.next_number:
+                position = _SLOTS_AT + _SLOT_BYTES * slot
+                _set_slot(image, position, self._counted(number))
+                pages.add(position // PAGE_BYTES)
+        for run in _runs(pages):
+            data = b"".join(_page(image, page) for page in run)
+            self._files.write(self.path, _page_position(run[0]), data)
+        self._files.sync(self.path)
+        # Now only: a header that is as wanted tells that the slots are.
+        self._files.write(self.path, 0, HEADER.pack(*self.header))
+        self._files.sync(self.path)
+        self._files.cut(self.path, self._shape.entries_at + _ENTRY_BYTES * self.next_number)
+
+    def _touch(self, page: int) -> None:
+        if page in self._frozen:
+            self._kept[page] = _page(self._image, page)
+        self._dirty.add(page)
+
+    # ---- reading
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Physical offsets under a hash that may lie in a time, newest first."""
+        position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._shape.slots)
+        if self._image:
+            (number,) = _get_slot(self._image, position)
+        else:
+            (number,) = SLOT.unpack(self._files.read(self.path, position, _SLOT_BYTES))
+        number = self._counted(number)
+        while number:
+            found, physical_offset, seconds, previous = self._entry(number)
+            # RocketMQ counts the first entry's seconds from the end of the file before.
+            first_ms = self.begin_ms + 1000 * (0 if number == 1 else seconds)
+            if first_ms + 999 < begin_ms and seconds < SECONDS_MAX:
+                return
+            # No seconds: as old as the first one, or older when a clock went back.
+            if found == key_hash and (first_ms <= end_ms or not seconds):
+                yield physical_offset
+            number = previous if 0 < previous < number else 0
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """Those on disk, in the order of the log."""
+        step = _READ_BYTES // _ENTRY_BYTES
+        for first in range(1, self._written, step):
+            count = min(step, self._written - first)
+            position = self._shape.entries_at + _ENTRY_BYTES * first
+            data = self._files.read(self.path, position, _ENTRY_BYTES * count)
+            for number, entry in enumerate(ENTRY.iter_unpack(data), first):
+                yield IndexEntry(self.path, number, *entry)
+
+    def _counted(self, number: int) -> int:
+        """The entry a slot points at; from one beyond the count the way leads to it."""
+        while self.next_number <= number < self._shape.entries:
+            previous = self._entry(number)[3]
+            number = previous if previous < number else 0
+        return number if 0 < number < self.next_number else 0
+
+    def _entry(self, number: int) -> tuple[int, int, int, int]:
+        if self._written <= number < self.next_number:
+            return ENTRY.unpack(self._tail[number - self._written])
+        position = self._shape.entries_at + _ENTRY_BYTES * number
+        return ENTRY.unpack(self._files.read(self.path, position, _ENTRY_BYTES))
+
+
+def read_header(files: Files, path: Path) -> Header:
+    header = Header(*HEADER.unpack(files.read(path, 0, HEADER.size)))
+    # RocketMQ writes none before the first entry.
+    return header if header.next_number else header._replace(next_number=1)
+
+
+def _page_position(page: int) -> int:
+    """Where the slots of a page begin."""
+    return max(_SLOTS_AT, page * PAGE_BYTES)
+
+
+def _page(image: bytearray, page: int) -> bytearray:
+    return image[_page_position(page) : (page + 1) * PAGE_BYTES]
+
+
+def _runs(pages: Iterable[int]) -> Iterator[list[int]]:
+    """Pages that follow one another, to be written in one piece."""
+    run: list[int] = []
+    for page in sorted(pages):
+        if run and (page != run[-1] + 1 or len(run) >= _RUN_PAGES_MAX):
+            yield run
+            run = []
+        run.append(page)
+    if run:
+        yield run
