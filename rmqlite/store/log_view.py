@@ -1,0 +1,247 @@
+"""The log as another process sees it, which may be writing: read-only, and never for sure whole.
+
+A log that is in use grows at its end and goes, file by file, at its front; all that lies
+between stays as it is.  So a reader takes an end once and keeps to it, and a file that is
+gone is passed over and remembered, not reported.  What is neither a record nor a blank
+stops a walk; what that means is for the caller to say.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.store import record
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.files import ReadOnlyFiles
+from rmqlite.store.log_end import LogEnd, damage_at
+from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.segments import Segments
+
+WINDOW_BYTES: Final = 1 << 20
+"""How much a walk reads at a time."""
+HEAD_BYTES: Final = 1024
+"""What most records have room in; a longer one is read again."""
+_LISTINGS_MAX: Final = 5
+_SIZE_AND_PLACE: Final = struct.Struct(">ii20xq")
+
+_T = TypeVar("_T")
+
+
+class LiveFiles(ReadOnlyFiles):
+    """The real disk below a store that somebody else may write: a file that is gone is empty."""
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        try:
+            return super().read(path, position, size)
+        except StoreUnavailable as error:
+            _check_gone(error)
+            return b""
+
+    def next_data(self, path: Path, position: int) -> int:
+        try:
+            return super().next_data(path, position)
+        except StoreUnavailable as error:
+            _check_gone(error)
+            return position
+
+    def size(self, path: Path) -> int:
+        try:
+            return super().size(path)
+        except StoreUnavailable as error:
+            _check_gone(error)
+            return 0
+
+    def modified_ms(self, path: Path) -> int:
+        try:
+            return super().modified_ms(path)
+        except StoreUnavailable as error:
+            _check_gone(error)
+            return 0
+
+    def allocated_bytes(self, path: Path) -> int:
+        """What a file takes of the disk, which is less than its size where it has holes."""
+        try:
+            return path.stat().st_blocks * 512
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StoreUnavailable("measure", str(path), reason) from error
+
+
+def _check_gone(error: StoreUnavailable) -> None:
+    if not isinstance(error.__cause__, FileNotFoundError):
+        raise error
+
+
+def listed(make: Callable[[], _T]) -> _T:
+    """What opens a folder's files, tried again while their writer makes, cuts or removes one."""
+    for _ in range(_LISTINGS_MAX - 1):
+        try:
+            return make()
+        except StoreDamaged:
+            continue
+    return make()
+
+
+class Window(NamedTuple):
+    """Records that lie one behind the other; data is what their heads were read from."""
+
+    heads: list[Head]
+    data: bytes
+
+
+class LogView:
+    """The files of a log as they were listed once."""
+
+    def __init__(self, files: LiveFiles, folder: Path, segment_bytes: int) -> None:
+        self.segments = listed(lambda: Segments(files, folder, segment_bytes))
+        self.segment_bytes = segment_bytes
+        self.log_end = LogEnd(self.segments)
+        self._first = 0
+
+    @property
+    def begin(self) -> int:
+        """The physical offset at which the oldest file begins that is still there."""
+        starts = self.segments.starts
+        while self._first < len(starts) - 1:
+            if self.segments.path_at(starts[self._first]).exists():
+                break
+            self._first += 1
+        return starts[self._first] if starts else 0
+
+    @property
+    def end_of_files(self) -> int:
+        return self.segments.end_position
+
+    def head_at(self, position: int) -> Walked | None:
+        """The record that begins there, its body not checked; None if there is none."""
+        room = self.segment_bytes - position % self.segment_bytes
+        data = self.segments.read(position, min(HEAD_BYTES, room))
+        if len(data) >= BLANK_BYTES:
+            size, magic = record.BLANK.unpack_from(data)
+            if magic == record.MAGIC and len(data) < size <= room:
+                data = self.segments.read(position, size)
+        head = record.read_head(data)
+        return Walked(head, data) if head and head.physical_offset == position else None
+
+    def sound_at(self, position: int) -> Walked | None:
+        """The record that begins there, if its body fits its CRC."""
+        found = self.head_at(position)
+        return found if found and record.has_sound_body(*found) else None
+
+    def timestamp_at(self, position: int) -> int | None:
+        """The store timestamp of the record that begins there; None if there is none."""
+        found = self.head_at(position)
+        return found.head.store_timestamp_ms if found else None
+
+    def is_gone(self, position: int) -> bool:
+        """Is the file that held a position no longer there?"""
+        return not self.segments.path_at(position).exists()
+
+    def damage(self, position: int, expected: str = "a record") -> StoreDamaged:
+        return damage_at(self.segments, position, expected)
+
+    def last_record_before(self, end: int) -> Head | None:
+        """The last sound record that ends there or before, if it is in the same file."""
+        start = (end - 1) - (end - 1) % self.segment_bytes
+        upper, step = end, HEAD_BYTES
+        while upper > start:
+            lower = max(start, upper - step)
+            # Three bytes more, or a magic number on the seam would be missed.
+            data = self.segments.read(lower, min(upper + 3, end) - lower)
+            at = data.rfind(record.MAGIC_BYTES)
+            while at >= 0:
+                found = self.sound_at(lower + at - 4) if lower + at - 4 >= start else None
+                if found and lower + at - 4 + found.head.size <= end:
+                    return found.head
+                at = data.rfind(record.MAGIC_BYTES, 0, at + 3)
+            upper, step = lower, min(step * 4, WINDOW_BYTES)
+        return None
+
+
+class LogWalk:
+    """The records between two positions, a window at a time; `position` is how far it is.
+
+    It ends at the end, or where neither a record nor a blank lies: then is_stuck is True.
+    With a needle only records that have these bytes somewhere in them are given; the
+    others are passed over at a tenth of the cost.
+    """
+
+    def __init__(
+        self,
+        log: LogView,
+        begin: int,
+        end: int,
+        *,
+        needle: bytes = b"",
+        check_bodies: bool = False,
+    ) -> None:
+        self.position = begin
+        self.end = end
+        self.is_stuck = False
+        self.gone_before = 0
+        """The physical offset before which files went while the walk would have read them."""
+        self._log = log
+        self._needle = needle
+        self._check_bodies = check_bodies
+
+    def __iter__(self) -> Iterator[Window]:
+        log = self._log
+        while self.position < self.end:
+            room = log.segment_bytes - self.position % log.segment_bytes
+            limit = min(room, self.end - self.position)
+            data = log.segments.read(self.position, min(WINDOW_BYTES, limit))
+            heads, size = self._records(data)
+            if not size:
+                wanted, magic = record.BLANK.unpack_from(data.ljust(BLANK_BYTES, b"\0"))
+                if magic == record.BLANK_MAGIC and wanted == room:
+                    self.position += room
+                    continue
+                if magic == record.MAGIC and len(data) < wanted <= limit:
+                    data = log.segments.read(self.position, wanted)
+                    heads, size = self._records(data)
+            if size:
+                self.position += size
+                yield Window(heads, data)
+            elif log.is_gone(self.position):
+                self.position += room
+                self.gone_before = self.position
+            else:
+                self.is_stuck = True
+                return
+
+    def _records(self, data: bytes) -> tuple[list[Head], int]:
+        """The whole records that data begins with, those that are wanted; how long they are."""
+        if self._needle:
+            return self._with_needle(data)
+        heads = []
+        at, position = 0, self.position
+        while (head := record.read_head(data, at)) and head.physical_offset == position + at:
+            if self._check_bodies and not record.has_sound_body(head, data):
+                break
+            heads.append(head)
+            at += head.size
+        return heads, at
+
+    def _with_needle(self, data: bytes) -> tuple[list[Head], int]:
+        heads = []
+        at, position = 0, self.position
+        hit = data.find(self._needle)
+        while len(data) - at >= record.RECORD_BYTES_MIN:
+            size, magic, place = _SIZE_AND_PLACE.unpack_from(data, at)
+            is_whole = record.RECORD_BYTES_MIN <= size <= len(data) - at
+            if magic != record.MAGIC or place != position + at or not is_whole:
+                break
+            if 0 <= hit < at + size:
+                head = record.read_head(data, at)
+                if head is None:
+                    break
+                heads.append(head)
+                hit = data.find(self._needle, at + size)
+            at += size
+        return heads, at

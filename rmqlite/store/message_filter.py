@@ -1,0 +1,144 @@
+"""Which messages somebody asks for.  Where these are is search.py's business."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.message import KEYS, REAL_TOPIC, UNIQ_KEY, find_property, property_marker
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.store import record
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.record import Head
+
+_NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
+_KEYS: Final = property_marker(KEYS)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_WILDCARDS: Final = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFilter:
+    """What messages to give; what is not given does not matter.
+
+    topic: a name, or a pattern with * ? [ ].  from_offset <= queue offset < to_offset;
+    since_ms <= store timestamp < until_ms.  message_id: a producer's (UNIQ_KEY) or an offset
+    message id; it also finds the records of SCHEDULE_TOPIC_XXXX, which are left out else.
+    group: its retry and dead-letter topics.  is_scheduled: only records of
+    SCHEDULE_TOPIC_XXXX; topic and group then mean where they are going, and queue_id is
+    their level - 1.  Raises InvalidValue.
+    """
+
+    topic: str = ""
+    queue_id: int | None = None
+    from_offset: int | None = None
+    to_offset: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    key: str = ""
+    message_id: str = ""
+    group: str = ""
+    is_scheduled: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("queue_id", "from_offset", "to_offset", "since_ms", "until_ms"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InvalidValue(name, value, "0 or more")
+        _check_order("from_offset", self.from_offset, "to_offset", self.to_offset)
+        _check_order("since_ms", self.since_ms, "until_ms", self.until_ms)
+        if self.topic and self.group:
+            raise InvalidValue("group", self.group, "a topic or a group, not both")
+        if " " in self.key:
+            raise InvalidValue("key", self.key, "one key, without blanks")
+
+    @property
+    def is_of_schedule(self) -> bool:
+        """Are only records of SCHEDULE_TOPIC_XXXX asked for?"""
+        return self.is_scheduled or self.topic == SCHEDULE_TOPIC
+
+
+class Matcher:
+    """Decides record by record."""
+
+    def __init__(self, wanted: MessageFilter) -> None:
+        self._wanted = wanted
+        self._key = wanted.key.encode()
+        self._message_id = wanted.message_id.encode()
+        self._takes_name = lru_cache(maxsize=None)(self._name_fits)
+        # Most look for topics only; then the other questions are not asked.
+        self._is_by_topic = wanted in (
+            MessageFilter(topic=wanted.topic, group=wanted.group),
+            MessageFilter(topic=wanted.topic, group=wanted.group, is_scheduled=True),
+        )
+
+    @property
+    def needle(self) -> bytes:
+        """Bytes that every record has which is taken; empty when nothing is known of them."""
+        return self._message_id or self._key
+
+    def takes_queue(self, key: QueueKey) -> bool:
+        """Can a queue hold what is asked for?"""
+        topic, queue_id = key
+        wanted = self._wanted
+        if wanted.queue_id not in (None, queue_id) or wanted.is_of_schedule != (
+            topic == SCHEDULE_TOPIC
+        ):
+            return False
+        return wanted.is_of_schedule or self._takes_name(topic)
+
+    def takes(self, head: Head, *, is_named: bool = False) -> bool:
+        """is_named: the record was found by its message id."""
+        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
+            # RocketMQ's own notes on a transaction: they are in no queue.
+            return False
+        wanted = self._wanted
+        if head.topic != SCHEDULE_TOPIC:
+            if wanted.is_of_schedule or not self._takes_name(head.topic):
+                return False
+        elif not (wanted.is_of_schedule or wanted.message_id) or not self._takes_target(head):
+            return False
+        return self._is_by_topic or self._takes_rest(head, is_named)
+
+    def _takes_rest(self, head: Head, is_named: bool) -> bool:
+        wanted = self._wanted
+        if not (
+            _is_within(head.store_timestamp_ms, wanted.since_ms, wanted.until_ms)
+            and _is_within(head.queue_offset, wanted.from_offset, wanted.to_offset)
+            and wanted.queue_id in (None, head.queue_id)
+        ):
+            return False
+        if self._key and self._key not in _property(head, _KEYS).split(b" "):
+            return False
+        return is_named or _property(head, _UNIQ_KEY) == self._message_id or not self._message_id
+
+    def _takes_target(self, head: Head) -> bool:
+        """Is a scheduled record going where it should?"""
+        if self._wanted.topic == SCHEDULE_TOPIC:
+            return True
+        return self._takes_name(_property(head, _REAL_TOPIC).decode("utf-8", "replace"))
+
+    def _name_fits(self, topic: str) -> bool:
+        wanted = self._wanted
+        if wanted.group:
+            return topic in (retry_topic(wanted.group), dlq_topic(wanted.group))
+        if _WILDCARDS.isdisjoint(wanted.topic):
+            return not wanted.topic or topic == wanted.topic
+        return fnmatchcase(topic, wanted.topic)
+
+
+def _property(head: Head, marker: bytes) -> bytes:
+    return find_property(head.properties, marker) or b""
+
+
+def _is_within(value: int, at_least: int | None, below: int | None) -> bool:
+    return (at_least is None or value >= at_least) and (below is None or value < below)
+
+
+def _check_order(low_name: str, low: int | None, high_name: str, high: int | None) -> None:
+    if low is not None and high is not None and low >= high:
+        raise InvalidValue(high_name, high, f"more than {low_name}, which is {low}")

@@ -1,0 +1,239 @@
+"""Queues as another process sees them: in part from their files, behind that from the log.
+
+Up to `filed` the files are believed, because who wrote them has said so; the entries from
+there on are counted by whoever walks the log.  Of a level that part is kept in memory, as
+it says what is due; all else is read in blocks, so that a backlog of any length fits.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.record import Head
+
+BLOCK_ENTRIES: Final = 8192
+TIME_MIN: Final = 1 << 31
+"""A tags code below is a hash; RocketMQ leaves it for a deliver time (reference §4.4)."""
+_PRE_BLANK_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]
+_DUE: Final = struct.Struct(">12xq")
+
+
+class QueueView:
+    """The entries min_offset <= n < max_offset; those below `filed` are in the files."""
+
+    def __init__(
+        self,
+        key: QueueKey,
+        open_files: Callable[[], ConsumeQueue],
+        *,
+        low: int,
+        high: int,
+        file_entries: int,
+        log_begin: int,
+    ) -> None:
+        """low, high: what is filed.  log_begin: physical offset of the oldest record."""
+        self.key = key
+        self.filed = self.max_offset = high
+        self.tail_bytes = 0
+        """Of the records that are not filed."""
+        self.newest_timestamp_ms = 0
+        """Of the newest record, if it lies behind what is filed; else 0."""
+        self._open_files = open_files
+        self.low = low
+        """The first entry that the writer of the files has spoken of."""
+        self._file_entries = file_entries
+        self._log_begin = log_begin
+
+    @cached_property
+    def files(self) -> ConsumeQueue:
+        """Opened when first needed.  Raises StoreDamaged."""
+        return self._open_files()
+
+    @cached_property
+    def min_offset(self) -> int:
+        """The first entry whose record the log still has."""
+        low = max(self.low, self.files.files_begin) if self.low < self.filed else self.low
+        return self._search(low, self._log_begin)
+
+    def clip(self, physical_offset: int) -> None:
+        """Only entries of records before there are believed."""
+        self.filed = self.max_offset = self._search(self.low, physical_offset)
+
+    def enter(self, head: Head) -> None:
+        """The walk has met this queue's next record."""
+        if head.queue_offset < self.max_offset:
+            # Its topic was deleted and made again.
+            self.low = self.filed = head.queue_offset
+            self.tail_bytes = 0
+            self.__dict__.pop("min_offset", None)
+        self.max_offset = head.queue_offset + 1
+        self.tail_bytes += head.size
+        self.newest_timestamp_ms = head.store_timestamp_ms
+
+    def entry(self, queue_offset: int) -> Entry | None:
+        """One entry from the files; None for one that is not there."""
+        if not self.low <= queue_offset < self.filed:
+            return None
+        entry = self.files.read_beyond(queue_offset)
+        return entry if entry and 0 < entry.size < _PRE_BLANK_SIZE else None
+
+    def first_with(self, physical_offset: int) -> int:
+        """The first filed queue offset whose record begins there or later; filed if none."""
+        return self._search(self.min_offset, physical_offset)
+
+    def blocks(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(queue offset, raw entries) of begin <= n < end, whole ones, as the files hold them."""
+        while begin < end:
+            # Never across two files: of these the first may be gone.
+            room = self._file_entries - begin % self._file_entries
+            count = min(BLOCK_ENTRIES, room, end - begin)
+            data = self.files.bytes_at(begin, count)
+            yield begin, data[: len(data) - len(data) % ENTRY_BYTES]
+            begin += count
+
+    def damage(self, queue_offset: int, expected: str, found: str) -> StoreDamaged:
+        path, position = self.files.place_of(queue_offset)
+        topic, queue_id = self.key
+        where = f"{topic} queue {queue_id}, queue offset {queue_offset}: "
+        return StoreDamaged(str(path), position, where + expected, found)
+
+    def _search(self, low: int, physical_offset: int) -> int:
+        high = self.filed
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            # None: its file went with the records, or it only fills up the first file.
+            if entry is None or entry.physical_offset < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+class LevelView:
+    """One level's queue, and what is completed of it."""
+
+    def __init__(
+        self, queue: QueueView, completed: CompletedOffsets, due_of: Callable[[int, int], int]
+    ) -> None:
+        """due_of: of the record at a physical offset, which waits at a level."""
+        self.queue = queue
+        self.completed = completed
+        self._due_of = due_of
+        # Of the records behind `filed`: 20 bytes each, as there may be many.
+        self._begins = array("q")
+        self._sizes = array("i")
+        self._dues = array("q")
+
+    @property
+    def level(self) -> int:
+        return self.queue.key[1] + 1
+
+    def enter(self, head: Head, due_ms: int) -> None:
+        """The walk has met this level's next record."""
+        if head.queue_offset < self.queue.max_offset:
+            del self._begins[:], self._sizes[:], self._dues[:]
+        self.queue.enter(head)
+        self._begins.append(head.physical_offset)
+        self._sizes.append(head.size)
+        self._dues.append(due_ms)
+
+    def complete(self, end: int) -> None:
+        """The record that ends there was delivered."""
+        for each in (self.completed.below, self._before(end)):
+            entry = self.entry(each)
+            if entry is not None and entry.physical_offset + entry.size == end:
+                self.completed.add(each, each + 1)
+                return
+
+    def settle(self, delivered: int) -> None:
+        """The walk is over.  delivered: what RocketMQ has delivered, up to that queue offset."""
+        filed = self.queue.filed
+        for offset, data in self.queue.blocks(filed, self.queue.max_offset):
+            for at, (begin, _, due_ms) in enumerate(ENTRY.iter_unpack(data), offset - filed):
+                # A promised deliver time stays, as when the store is opened.
+                if begin == self._begins[at] and due_ms >= TIME_MIN:
+                    self._dues[at] = due_ms
+        self.completed.add(0, min(delivered, self.queue.max_offset))
+        # What retention has taken can no longer be delivered.
+        self.completed.add(0, self.queue.min_offset)
+
+    @property
+    def pending(self) -> int:
+        return self.queue.max_offset - self.completed.below - self.completed.count_above
+
+    def is_pending(self, queue_offset: int) -> bool:
+        return self.completed.next_open(queue_offset) == queue_offset
+
+    def entry(self, queue_offset: int) -> Entry | None:
+        at = queue_offset - self.queue.filed
+        if 0 <= at < len(self._begins):
+            return Entry(self._begins[at], self._sizes[at], self._dues[at])
+        return self.queue.entry(queue_offset)
+
+    def due_ms(self, queue_offset: int) -> int:
+        """When an entry is to be delivered.  Raises StoreDamaged if there is none."""
+        entry = self.entry(queue_offset)
+        if entry is None:
+            raise self.queue.damage(queue_offset, "an entry", "none")
+        if entry.tags_code >= TIME_MIN:
+            return entry.tags_code
+        return self._due_of(self.level, entry.physical_offset)
+
+    def oldest(self) -> Entry | None:
+        """The first entry that is pending; None when none is.  Raises StoreDamaged."""
+        if not self.pending:
+            return None
+        due_ms = self.due_ms(self.completed.below)
+        entry = self.entry(self.completed.below)
+        return entry._replace(tags_code=due_ms) if entry else None
+
+    def next_due_ms(self) -> int | None:
+        """The earliest deliver time of all that is pending.  Raises StoreDamaged.
+
+        Every pending entry is looked at, 0.05 µs each: runs of due times end where the
+        table of levels changed, and nothing says where that was.
+        """
+        found: list[int] = []
+        begin, filed, upto = self.completed.below, self.queue.filed, self.queue.max_offset
+        while begin < upto:
+            end = self.completed.open_until(begin, upto)
+            for offset, data in self.queue.blocks(begin, min(end, filed)):
+                due_ms = min(_DUE.iter_unpack(data), default=(0,))[0]
+                if due_ms < TIME_MIN:
+                    count = max(1, len(data) // ENTRY_BYTES)
+                    due_ms = min(self.due_ms(offset + at) for at in range(count))
+                found.append(due_ms)
+            if end > filed:
+                found.append(min(self._dues[max(begin, filed) - filed : end - filed]))
+            begin = self.completed.next_open(end)
+            found = [min(found)]
+        return found[0] if found else None
+
+    def _before(self, physical_offset: int) -> int:
+        """The last queue offset whose record begins before there."""
+        if self._begins and self._begins[0] < physical_offset:
+            return self.queue.filed + bisect_left(self._begins, physical_offset) - 1
+        return self.queue.first_with(physical_offset) - 1
+
+
+def end_in_files(queue: ConsumeQueue) -> int:
+    """One past the last entry that a queue's files hold, where nobody says how far it is."""
+    low, high = queue.files_begin, queue.files_end
+    while low < high:
+        middle = (low + high) // 2
+        entry = queue.read_beyond(middle)
+        if entry is not None and entry.physical_offset >= 0 and entry.size > 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low

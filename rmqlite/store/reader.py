@@ -1,0 +1,159 @@
+"""The store's door for those who only look: another process, a live broker or none.
+
+What a reader shows is the store at the moment it was opened; it changes no byte, no name
+and no time, and takes no lock.  What grew since is not shown; what retention took since is
+passed over, and said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rmqlite.clock import wall_ms
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.message import StoredMessage
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.files import Files
+from rmqlite.store.log_view import LiveFiles
+from rmqlite.store.message_filter import MessageFilter
+from rmqlite.store.overview import (
+    DiskUse,
+    GroupLag,
+    LevelInfo,
+    Overview,
+    Pin,
+    QueueInfo,
+    SegmentInfo,
+    StoreInfo,
+    StoreState,
+    Waiting,
+)
+from rmqlite.store.recovery import PROGRESS_TABLE
+from rmqlite.store.search import Search
+from rmqlite.store.snapshot import Sizes, Snapshot, file_sizes, queue_keys
+
+__all__ = [
+    "DiskUse",
+    "GroupLag",
+    "LevelInfo",
+    "MessageFilter",
+    "Overview",
+    "Pin",
+    "QueueInfo",
+    "Search",
+    "SegmentInfo",
+    "StoreInfo",
+    "StoreReader",
+    "StoreState",
+    "Waiting",
+    "file_sizes",
+    "queue_keys",
+]
+
+_HOUR_MS: Final = 3_600_000
+_STORE_RULE: Final = "a store's folder: one with commitlog/ or a checkpoint in it"
+
+
+class StoreReader:
+    """A store opened for looking.  May be used by one thread."""
+
+    def __init__(self, root: Path, config: BrokerConfig | None = None) -> None:
+        """config: a broker's, for what the files cannot say: file lengths, delay levels.
+
+        Raises InvalidValue for what is no store, StoreDamaged, StoreUnavailable.
+        """
+        self._root = root
+        self._config = config or BrokerConfig()
+        self._files = LiveFiles()
+        _check_store(self._files, root)
+        found = file_sizes(self._files, root) if config is None else (None, None)
+        self._sizes = Sizes(
+            found[0] or self._config.mapped_file_size_commit_log,
+            found[1] or self._config.mapped_file_size_consume_queue,
+        )
+        self._state = self._find_state()
+        try:
+            self._snapshot = Snapshot(
+                self._files,
+                root,
+                self._sizes,
+                self._config.levels,
+                is_crashed=self._state is StoreState.CRASHED,
+            )
+        except BaseException:
+            self._files.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._files.close()
+
+    # ---- messages
+
+    def search(self, wanted: MessageFilter, *, skip_damaged: bool = False) -> Search:
+        """A look for messages, some at a time; it tells how far it is and what it left out."""
+        return Search(self._snapshot, wanted, skip_damaged=skip_damaged)
+
+    def messages(self, wanted: MessageFilter) -> Iterator[StoredMessage]:
+        """The messages that a filter takes, in the order of the log.  Raises StoreDamaged."""
+        return chain.from_iterable(self.search(wanted).batches())
+
+    def waiting(self, message: StoredMessage) -> Waiting | None:
+        """What is to happen to a scheduled record; None for any other."""
+        if message.topic != SCHEDULE_TOPIC:
+            return None
+        level = self._snapshot.level(message.queue_id + 1)
+        if level is None:
+            return None
+        offset = message.queue_offset
+        return Waiting(level.level, level.due_ms(offset), level.is_pending(offset))
+
+    # ---- what there is
+
+    @property
+    def levels_text(self) -> str:
+        """The messageDelayLevel that is in force."""
+        return self._snapshot.levels.current.text
+
+    def overview(self) -> Overview:
+        """The store in figures."""
+        return Overview(self._files, self._root, self._sizes, self._state, self._snapshot)
+
+    def old_before_ms(self) -> int:
+        """Log files last written before this wall-clock time are older than fileReservedTime."""
+        return wall_ms() - self._config.file_reserved_hours * _HOUR_MS
+
+    # ---- parts
+
+    def _find_state(self) -> StoreState:
+        if self._files.is_locked(self._root / "lock"):
+            return StoreState.LIVE
+        is_aborted = self._files.read_all(self._root / "abort") is not None
+        return StoreState.CRASHED if is_aborted else StoreState.CLOSED
+
+
+def _check_store(files: Files, root: Path) -> None:
+    if not files.is_folder(root):
+        raise InvalidValue("store", root, "a folder that exists")
+    has_log = files.is_folder(root / "commitlog")
+    has_table = any(
+        files.read_all(path) is not None
+        for path in (root / "checkpoint", root / "config" / PROGRESS_TABLE)
+    )
+    if not has_log and not has_table:
+        raise InvalidValue("store", root, _STORE_RULE)

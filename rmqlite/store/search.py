@@ -1,0 +1,302 @@
+"""Which messages of a store are asked for, and the shortest way to them.
+
+An offset message id says where its record lies.  Topics are found through their queues, as
+far as these are believed; everything else is a walk over the log.  A window of time leaves
+out whole log files.  Each way gives the same messages in the same order, that of the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.message import StoredMessage
+from rmqlite.store import record
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.log_view import LogWalk
+from rmqlite.store.message_filter import Matcher, MessageFilter
+from rmqlite.store.queue_view import QueueView
+from rmqlite.store.record import Head
+from rmqlite.store.snapshot import Snapshot
+
+ROWS_MAX: Final = 1 << 18
+"""How many queue entries are put in order at a time."""
+BATCH_BYTES: Final = 1 << 20
+SCANNED_BYTES: Final = 3_000
+"""So much of the log is scanned for some text while one record is read from a queue."""
+READ_BYTES_MAX: Final = 4 << 20
+"""How much of the log one read takes at most, unless one record is larger."""
+READ_GAP_BYTES_MAX: Final = 16 << 10
+"""Records at most this far apart are read at once, with what lies between."""
+_ID_BYTES: Final = (16, 28)
+
+
+class _Row(NamedTuple):
+    """A queue entry: where its record is, and what it should be."""
+
+    physical_offset: int
+    size: int
+    queue: int
+    queue_offset: int
+
+
+class _Part(NamedTuple):
+    """The entries begin <= n < end of a queue."""
+
+    queue: QueueView
+    begin: int
+    end: int
+
+
+class Search:
+    """One look for messages; `done` of `total`, in no unit, tells how far it is."""
+
+    def __init__(
+        self, snapshot: Snapshot, wanted: MessageFilter, *, skip_damaged: bool = False
+    ) -> None:
+        """With skip_damaged what is broken is counted and passed over, else it is raised."""
+        self.done = 0
+        self.total = 1
+        self.damaged = 0
+        """How many damaged places were passed over."""
+        self.first_damage: StoreDamaged | None = None
+        self.gone_before = 0
+        """Files before this physical offset went while they were to be read; 0 for none."""
+        self._snapshot = snapshot
+        self._log = snapshot.log
+        self._wanted = wanted
+        self._skip_damaged = skip_damaged
+        self._matcher = Matcher(wanted)
+        self._newest_ms = 0
+
+    def batches(self) -> Iterator[list[StoredMessage]]:
+        """The messages, some at a time, now and then none.  Raises StoreDamaged."""
+        named = self._named_by_offset()
+        if named is not None:
+            yield [named]
+            return
+        snapshot = self._snapshot
+        begin, end, damage = self._bounds()
+        parts = self._parts(begin, end)
+        if parts is not None:
+            tail = max(begin, snapshot.known_end)
+            self.total = 1 + sum(part.end - part.begin for part in parts) + max(0, end - tail)
+            yield from self._in_queues(parts)
+            begin = tail
+        else:
+            self.total = max(1, end - begin)
+        if begin < end:
+            yield from self._in_log(begin, end)
+        if damage is not None:
+            raise damage
+
+    # ---- the ways
+
+    def _named_by_offset(self) -> StoredMessage | None:
+        """The message whose offset message id is asked for."""
+        name = self._wanted.message_id.upper()
+        try:
+            raw = bytes.fromhex(name)
+        except ValueError:
+            return None
+        position = int.from_bytes(raw[-8:], "big")
+        if len(raw) not in _ID_BYTES or not self._snapshot.begin <= position < self._snapshot.end:
+            return None
+        found = self._log.sound_at(position)
+        if found is None or found.head.store_host != raw[:-8]:
+            return None
+        return record.to_message(*found) if self._matcher.takes(found.head, is_named=True) else None
+
+    def _bounds(self) -> tuple[int, int, StoreDamaged | None]:
+        """Between which physical offsets to look, by whole files; and what lies at the end."""
+        since_ms, until_ms = self._wanted.since_ms, self._wanted.until_ms
+        begin, end = self._snapshot.begin, self._snapshot.end
+        starts = [start for start in self._log.segments.starts if begin <= start < end]
+        if since_ms is not None:
+            for start in starts[1:]:
+                first_ms = self._log.timestamp_at(start)
+                if first_ms is None or first_ms >= since_ms:
+                    break
+                begin = start
+        damage = self._snapshot.damage
+        if until_ms is not None:
+            for start in reversed(starts):
+                first_ms = self._log.timestamp_at(start)
+                if first_ms is None or first_ms < until_ms:
+                    break
+                end, damage = start, None
+        if damage is not None and self._skip_damaged:
+            end, damage = self._log.end_of_files, None
+        return begin, end, damage
+
+    def _parts(self, begin: int, end: int) -> list[_Part] | None:
+        """What to read of which queues; None where walking over the log is shorter, or safer."""
+        wanted, snapshot = self._wanted, self._snapshot
+        if wanted.message_id or not (wanted.topic or wanted.group or wanted.is_scheduled):
+            return None
+        parts = []
+        for key, queue in snapshot.queues.items():
+            if not self._matcher.takes_queue(key):
+                continue
+            low = max(queue.min_offset, wanted.from_offset or 0)
+            high = queue.filed if wanted.to_offset is None else min(queue.filed, wanted.to_offset)
+            if begin > snapshot.begin:
+                low = max(low, queue.first_with(begin))
+            if end < snapshot.known_end:
+                high = min(high, queue.first_with(end))
+            if low < high:
+                parts.append(_Part(queue, low, high))
+        entries = sum(part.end - part.begin for part in parts)
+        if self._matcher.needle and entries > (end - begin) // SCANNED_BYTES:
+            return None
+        return parts
+
+    def _in_queues(self, parts: Sequence[_Part]) -> Iterator[list[StoredMessage]]:
+        batch: list[StoredMessage] = []
+        size = 0
+        for rows in self._rows(parts):
+            for begin, end, group in _spans(rows, self._log.segment_bytes):
+                batch += self._read(begin, end, group, parts)
+                self.done += len(group)
+                size += end - begin
+                if size >= BATCH_BYTES:
+                    yield batch
+                    batch, size = [], 0
+        yield batch
+
+    def _in_log(self, begin: int, end: int) -> Iterator[list[StoredMessage]]:
+        log, done = self._log, self.done
+        position: int | None = begin
+        while position is not None:
+            walk = LogWalk(log, position, end, needle=self._matcher.needle)
+            for heads, data in walk:
+                if heads:
+                    self._newest_ms = max(self._newest_ms, heads[-1].store_timestamp_ms)
+                yield self._messages(heads, data)
+                self.done = done + walk.position - begin
+            self._went(walk.gone_before)
+            position = None
+            if walk.is_stuck:
+                follows = log.log_end.next_sound(walk.position, self._newest_ms)
+                if walk.position < self._snapshot.end or follows is not None:
+                    self._met(log.damage(walk.position))
+                position = follows
+
+    # ---- the parts of a way
+
+    def _rows(self, parts: Sequence[_Part]) -> Iterator[list[_Row]]:
+        """The entries of several queues in the order of the log."""
+        step = max(16, ROWS_MAX // max(1, len(parts)))
+        nexts = [part.begin for part in parts]
+        buffers: list[list[_Row]] = [[] for _ in parts]
+        while True:
+            for number, part in enumerate(parts):
+                while not buffers[number] and nexts[number] < part.end:
+                    upto = min(part.end, nexts[number] + step)
+                    buffers[number] = self._load(number, part.queue, nexts[number], upto)
+                    nexts[number] = upto
+            # Up to here nothing can come in between any more.
+            unread = [
+                rows[-1].physical_offset
+                for rows, part, at in zip(buffers, parts, nexts, strict=True)
+                if rows and at < part.end
+            ]
+            if not any(buffers):
+                return
+            taken: list[_Row] = []
+            for number, rows in enumerate(buffers):
+                upto = bisect_right(rows, (min(unread) + 1,)) if unread else len(rows)
+                taken += rows[:upto]
+                buffers[number] = rows[upto:]
+            yield sorted(taken)
+
+    def _load(self, number: int, queue: QueueView, begin: int, end: int) -> list[_Row]:
+        rows: list[_Row] = []
+        expected = begin
+        for offset, data in queue.blocks(begin, end):
+            if offset > expected:
+                self._lacks(queue, expected)
+            for at, (position, size, _) in enumerate(ENTRY.iter_unpack(data), offset):
+                if size > 0:
+                    rows.append(_Row(position, size, number, at))
+                else:
+                    self._lacks(queue, at)
+            expected = offset + len(data) // ENTRY_BYTES
+        if expected < end:
+            self._lacks(queue, expected)
+        return rows
+
+    def _lacks(self, queue: QueueView, queue_offset: int) -> None:
+        """There is no such entry: is its file gone, with its record?"""
+        if queue.files.place_of(queue_offset)[0].exists():
+            self._met(queue.damage(queue_offset, "an entry", "none"))
+        else:
+            self._went(self._log.begin)
+
+    def _read(
+        self, begin: int, end: int, rows: Sequence[_Row], parts: Sequence[_Part]
+    ) -> list[StoredMessage]:
+        """The messages of rows that lie close together."""
+        data = self._log.segments.read(begin, end - begin)
+        heads = []
+        for position, size, number, queue_offset in rows:
+            queue = parts[number].queue
+            head = record.read_head(data, position - begin)
+            if head is None or head.physical_offset != position:
+                if self._log.is_gone(position):
+                    self._went(_next_file(position, self._log.segment_bytes))
+                else:
+                    topic, queue_id = queue.key
+                    self._met(self._log.damage(position, f"a record of {topic} queue {queue_id}"))
+                continue
+            said = (head.topic, head.queue_id, head.queue_offset, head.size)
+            if said != (*queue.key, queue_offset, size):
+                found = f"{position}, where there is another"
+                self._met(queue.damage(queue_offset, "its record's place", found))
+                continue
+            heads.append(head)
+        return self._messages(heads, data)
+
+    def _messages(self, heads: Sequence[Head], data: bytes) -> list[StoredMessage]:
+        found = []
+        for head in heads:
+            if self._matcher.takes(head):
+                if record.has_sound_body(head, data):
+                    found.append(record.to_message(head, data))
+                else:
+                    expected = f"a body with CRC {head.body_crc:#010x}"
+                    self._met(self._log.damage(head.physical_offset, expected))
+        return found
+
+    def _met(self, damage: StoreDamaged) -> None:
+        if not self._skip_damaged:
+            raise damage
+        self.damaged += 1
+        self.first_damage = self.first_damage or damage
+
+    def _went(self, physical_offset: int) -> None:
+        self.gone_before = max(self.gone_before, physical_offset)
+
+
+def _spans(rows: Sequence[_Row], file_bytes: int) -> Iterator[tuple[int, int, Sequence[_Row]]]:
+    """(begin, end, rows) of what one read takes: neighbours in one file of the log."""
+    first = 0
+    while first < len(rows):
+        begin, size = rows[first][:2]
+        end, room = begin + size, _next_file(begin, file_bytes)
+        last = first + 1
+        while last < len(rows):
+            position, size, _, _ = rows[last]
+            far = position > end + READ_GAP_BYTES_MAX or position + size - begin > READ_BYTES_MAX
+            if far or position >= room:
+                break
+            end = max(end, position + size)
+            last += 1
+        yield begin, end, rows[first:last]
+        first = last
+
+
+def _next_file(position: int, file_bytes: int) -> int:
+    return position - position % file_bytes + file_bytes

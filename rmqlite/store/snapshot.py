@@ -1,0 +1,307 @@
+"""What a store holds at one moment, found without changing it: where log and queues end.
+
+The tables under config/ say how far queues and deliveries are up to some physical offset;
+from there the log is walked to its end, as opening the store would, but nothing is cut,
+written or mended.  Up to that offset the queues' files are believed, behind it only the
+log; so it does not matter whether the writer runs, was stopped or was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record, tables
+from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
+from rmqlite.store.dispatch import QueueKey, completes_scheduled
+from rmqlite.store.files import Files
+from rmqlite.store.log_view import LiveFiles, LogView, LogWalk, listed
+from rmqlite.store.message_store import LEVELS_TABLE
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.queue_view import LevelView, QueueView, end_in_files
+from rmqlite.store.record import Head
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+
+FOREIGN_BYTES: Final = 4 << 30
+"""Where the log goes on this far behind rmqlite's progress, RocketMQ ran on it since."""
+_CHECKPOINT_MARGIN_MS: Final = 3_000
+_NO_ENTRY = (record.PREPARED, record.ROLLBACK)
+
+
+class Sizes(NamedTuple):
+    """The lengths of a store's files."""
+
+    log_file_bytes: int
+    queue_file_bytes: int
+
+
+class _Persisted(NamedTuple):
+    physical_offset: int
+    newest_timestamp_ms: int
+    ranges: dict[QueueKey, tuple[int, int]]
+
+
+class Snapshot:
+    """A store as it was when this was made."""
+
+    def __init__(
+        self, files: LiveFiles, root: Path, sizes: Sizes, levels: LevelTable, *, is_crashed: bool
+    ) -> None:
+        """Raises StoreDamaged for folders and tables that do not fit, StoreUnavailable."""
+        self._files = files
+        self._root = root
+        self._sizes = sizes
+        # Tables before the log: then the log has all that they speak of.
+        self.levels = self._load_levels(levels)
+        self._progress = ScheduleProgress()
+        delivered = self._load_delay_offsets()
+        persisted = self._load_progress()
+        self.progress_offset = persisted.physical_offset if persisted else None
+        """How far the progress reaches that rmqlite wrote last; None when there is none."""
+        self.log = LogView(files, root / "commitlog", sizes.log_file_bytes)
+        self.begin = self.log.begin
+        self.damage: StoreDamaged | None = None
+        """Why the log ends where it should not."""
+        self.queues: dict[QueueKey, QueueView] = {}
+        self._levels: dict[int, LevelView] = {}
+        self.newest_timestamp_ms = 0
+        self.known_end = self._take_known(persisted, is_crashed=is_crashed)
+        if not all(self._is_filed(queue) for queue in self.queues.values()):
+            # As when the store is opened: then all comes from the log.
+            self.queues.clear()
+            self._progress = ScheduleProgress()
+            self.known_end = self.begin
+        """Up to this physical offset the queues' files have an entry for every record."""
+        self.end = self.known_end
+        """One past the last sound record; all that is shown lies before."""
+        self._walk()
+        for topic, queue_id in list(self.queues):
+            if topic == SCHEDULE_TOPIC:
+                self._level(queue_id + 1).settle(delivered.get(queue_id + 1, 0))
+
+    def level(self, level: int) -> LevelView | None:
+        """A level that has or had messages."""
+        return self._levels.get(level)
+
+    def levels_used(self) -> list[int]:
+        return sorted(self._levels)
+
+    # ---- what is known without a walk
+
+    def _take_known(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
+        if persisted is not None:
+            position = persisted.physical_offset
+            unknown = self.log.end_of_files - self.log.segment_bytes - position
+            if unknown < FOREIGN_BYTES and self._has_record_before(position):
+                self.newest_timestamp_ms = persisted.newest_timestamp_ms
+                for key, (low, high) in persisted.ranges.items():
+                    self._add_queue(key, low, high)
+                return position
+        elif self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None:
+            # rmqlite ran here: what it delivered is told by the log alone.
+            return self.begin
+        return self._take_files(is_crashed=is_crashed)
+
+    def _take_files(self, *, is_crashed: bool) -> int:
+        """RocketMQ's queues lag its log by a moment, or by what a power cut took of them."""
+        ends: dict[QueueKey, tuple[int, int]] = {}
+        lasts = []
+        for key in queue_keys(self._files, self._root):
+            queue = self._open_queue(key)
+            ends[key] = queue.files_begin, end_in_files(queue)
+            entry = queue.read_beyond(ends[key][1] - 1) if ends[key][1] > ends[key][0] else None
+            if entry is not None:
+                lasts.append((entry.physical_offset + entry.size, key, entry))
+        position = self.begin
+        for end, key, entry in sorted(lasts, reverse=True):
+            if self._is_entry_of(key, ends[key][1] - 1, entry):
+                position = min(end, self._checkpoint_start()) if is_crashed else end
+                break
+        if position > self.begin:
+            for key, (low, high) in ends.items():
+                self._add_queue(key, low, high).clip(position)
+        return position
+
+    def _has_record_before(self, position: int) -> bool:
+        """Does a sound record end there, or the log begin?"""
+        if position == self.begin:
+            return True
+        if not self.begin < position <= self.log.end_of_files:
+            return False
+        last = self.log.last_record_before(position)
+        return last is not None and last.physical_offset + last.size == position
+
+    def _is_filed(self, queue: QueueView) -> bool:
+        """Do a queue's files hold what they should, judged by the last entry?"""
+        if queue.filed <= queue.low:
+            return True
+        entry = queue.entry(queue.filed - 1)
+        if entry is None:
+            return False
+        if entry.physical_offset < self.begin:
+            return True
+        return self._is_entry_of(queue.key, queue.filed - 1, entry)
+
+    def _checkpoint_start(self) -> int:
+        """The file from which RocketMQ would recover (reference §4.2)."""
+        data = self._files.read_all(self._root / "checkpoint") or b""
+        synced_ms = min(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"))
+        for start in reversed(self.log.segments.starts):
+            first_ms = self.log.timestamp_at(start)
+            if first_ms is not None and first_ms <= synced_ms - _CHECKPOINT_MARGIN_MS:
+                return start
+        return self.begin
+
+    def _is_entry_of(self, key: QueueKey, queue_offset: int, entry: Entry) -> bool:
+        found = self.log.head_at(entry.physical_offset)
+        if found is None:
+            return False
+        head = found.head
+        said = (head.topic, head.queue_id, head.queue_offset, head.size)
+        return said == (*key, queue_offset, entry.size)
+
+    # ---- the walk
+
+    def _walk(self) -> None:
+        """From what is known to the log's end; see LogEnd for what an end is."""
+        walk = LogWalk(self.log, self.known_end, self.log.end_of_files, check_bodies=True)
+        for window in walk:
+            for head in window.heads:
+                if b"\0" in head.properties and self.log.log_end.is_torn(head):
+                    return
+                self.damage = self._enter(head)
+                if self.damage is not None:
+                    return
+                self.end = head.physical_offset + head.size
+                self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
+        if walk.is_stuck:
+            self.damage = self._judged(walk.position)
+
+    def _judged(self, position: int) -> StoreDamaged | None:
+        """No sound record begins there: does the log end, or is it damaged?"""
+        try:
+            self.log.log_end.check(position, self.newest_timestamp_ms, self.progress_offset or 0)
+        except StoreDamaged as error:
+            # Its writer may just have been at it.
+            return None if self.log.sound_at(position) else error
+        return None
+
+    def _enter(self, head: Head) -> StoreDamaged | None:
+        """One record more; an error if it cannot be its queue's next."""
+        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
+            return None
+        key = (head.topic, head.queue_id)
+        queue = self.queues.get(key)
+        if queue is None:
+            queue = self._add_queue(key, head.queue_offset, head.queue_offset)
+        if head.queue_offset > queue.max_offset:
+            expected = f"queue offset {queue.max_offset} of {head.topic} queue {head.queue_id}"
+            return self.log.damage(head.physical_offset, expected)
+        if head.topic == SCHEDULE_TOPIC:
+            level = head.queue_id + 1
+            due_ms = self.levels.deliver_at_ms(level, head.store_timestamp_ms)
+            self._level(level).enter(head, due_ms)
+            return None
+        queue.enter(head)
+        if completes_scheduled(head):
+            level = record.delay_level(head.properties)
+            if level > 0:
+                self._level(level).complete(head.completes)
+        return None
+
+    def _due_of(self, level: int, physical_offset: int) -> int:
+        """What opening the store makes of a deliver time that RocketMQ made up."""
+        timestamp_ms = self.log.timestamp_at(physical_offset)
+        if timestamp_ms is None:
+            raise self.log.damage(physical_offset)
+        return self.levels.deliver_at_ms(level, timestamp_ms)
+
+    # ---- parts
+
+    def _level(self, level: int) -> LevelView:
+        view = self._levels.get(level)
+        if view is None:
+            key = (SCHEDULE_TOPIC, level - 1)
+            queue = self.queues.get(key) or self._add_queue(key, 0, 0)
+            view = LevelView(queue, self._progress.level(level), self._due_of)
+            self._levels[level] = view
+        return view
+
+    def _add_queue(self, key: QueueKey, low: int, high: int) -> QueueView:
+        queue = QueueView(
+            key,
+            lambda: self._open_queue(key),
+            low=low,
+            high=high,
+            file_entries=self._sizes.queue_file_bytes // ENTRY_BYTES,
+            log_begin=self.begin,
+        )
+        self.queues[key] = queue
+        return queue
+
+    def _open_queue(self, key: QueueKey) -> ConsumeQueue:
+        folder = self._root / "consumequeue" / key[0] / str(key[1])
+        return listed(lambda: ConsumeQueue(self._files, folder, self._sizes.queue_file_bytes))
+
+    def _load_levels(self, table: LevelTable) -> LevelHistory:
+        path = self._root / "config" / LEVELS_TABLE
+        tree = tables.load(self._files, path)
+        if tree is None:
+            return LevelHistory.starting_with(table)
+        try:
+            return LevelHistory.from_json(tree)
+        except (InvalidValue, KeyError, TypeError, ValueError) as error:
+            raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
+
+    def _load_delay_offsets(self) -> dict[int, int]:
+        path = self._root / "config" / DELAY_OFFSET_TABLE
+        try:
+            tree = tables.load(self._files, path) or {}
+            return {int(level): int(n) for level, n in tree.get("offsetTable", {}).items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise StoreDamaged(str(path), 0, "a table of delay offsets", str(error)) from error
+
+    def _load_progress(self) -> _Persisted | None:
+        try:
+            tree = tables.load(self._files, self._root / "config" / PROGRESS_TABLE)
+            if tree is None:
+                return None
+            ranges = {
+                (str(topic), int(queue_id)): (int(low), int(high))
+                for topic, queues in tree["queues"].items()
+                for queue_id, (low, high) in queues.items()
+            }
+            persisted = _Persisted(
+                int(tree["physicalOffset"]), int(tree["newestTimestamp"]), ranges
+            )
+            self._progress = ScheduleProgress.from_json(tree["completed"])
+        except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
+            # Opening the store makes it again; until then the other tables must do.
+            return None
+        return persisted
+
+
+def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
+    """Topic and queue id of every queue that has a folder."""
+    folder = root / "consumequeue"
+    for topic in files.names(folder):
+        for queue_id in files.names(folder / topic):
+            if queue_id.isascii() and queue_id.isdigit():
+                yield topic, int(queue_id)
+
+
+def file_sizes(files: Files, root: Path) -> tuple[int | None, int | None]:
+    """How long the files of the log and of the queues are; None where there is none to tell."""
+
+    def first_in(folders: Iterable[Path]) -> int | None:
+        sizes = (files.size(each / name) for each in folders for name in files.names(each))
+        return next((size for size in sizes if size), None)
+
+    queues = (
+        root / "consumequeue" / topic / str(queue_id) for topic, queue_id in queue_keys(files, root)
+    )
+    return first_in([root / "commitlog"]), first_in(queues)

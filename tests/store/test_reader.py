@@ -1,0 +1,683 @@
+"""The reader: it sees what opening the store would, from outside, and touches nothing."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.store.commit_log import Written
+from rmqlite.store.consume_queue import ENTRY, Entry
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
+from rmqlite.store.record import NewRecord
+from tests.support.brokers import small_config
+from tests.support.clock import FakeClock
+from tests.support.files import ForgetfulFiles, QuickFiles
+from tests.support.stores import (
+    LOG_FILE_BYTES,
+    StoreUnderTest,
+    contents,
+    new_record,
+    scheduled,
+    tagged,
+)
+
+HOUR_MS = 3_600_000
+
+
+@contextmanager
+def untouched(root: Path) -> Iterator[None]:
+    """Not a byte, not a name, not a time may differ afterwards."""
+    before = contents(root)
+    times = {path: path.stat().st_mtime_ns for path in [root, *root.rglob("*")]}
+    yield
+    assert contents(root) == before
+    assert {path: path.stat().st_mtime_ns for path in [root, *root.rglob("*")]} == times
+
+
+def keyed(body: bytes | str, key: str, queue_id: int = 0) -> NewRecord:
+    return new_record(body, queue_id=queue_id, properties={TAGS: key, KEYS: key})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreUnderTest]:
+    """An open store with a bit of everything, its progress somewhat behind."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.fill()
+    each.append(*(keyed("k" * 300, f"tag-{number % 3}") for number in range(9)))
+    each.persist()
+    waiting = each.append(scheduled("due soon", 2), scheduled("due late", 3))
+    each.send("late", "later")
+    each.clock.forward(5_000)
+    each.deliver(2, waiting[0])
+    yield each
+    each.store.release()
+
+
+def found(root: Path, **wanted: Any) -> list[StoredMessage]:
+    with untouched(root), StoreReader(root) as reader:
+        return list(reader.messages(MessageFilter(**wanted)))
+
+
+def places(messages: Sequence[StoredMessage]) -> list[int]:
+    return [each.physical_offset for each in messages]
+
+
+def everything(store: MessageStore) -> list[StoredMessage]:
+    """All messages of an open store, as its broker would read them, in the order of the log."""
+    messages = []
+    for topic, queue_id in store.queue_keys():
+        queue = store.queue(topic, queue_id)
+        assert queue is not None
+        messages += [
+            store.read_message(entry.physical_offset, entry.size)
+            for entry in queue.read(queue.min_offset, 1 << 20)
+        ]
+    return sorted(messages, key=lambda message: message.physical_offset)
+
+
+def assert_seen_as_opened(config: BrokerConfig) -> None:
+    """What a reader says of a store that nobody has open is what opening it gives."""
+    root = config.store_path
+    with untouched(root), StoreReader(root) as reader:
+        overview = reader.overview()
+        info = overview.info()
+        ranges = {(q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in overview.queues()}
+        weights = {(q.topic, q.queue_id): q.bytes for q in overview.queues()}
+        levels = {level.level: level for level in overview.levels()}
+        plain = list(reader.messages(MessageFilter()))
+        waiting = list(reader.messages(MessageFilter(is_scheduled=True)))
+        states = [reader.waiting(message) for message in waiting]
+    store = MessageStore(config, QuickFiles(), FakeClock())
+    try:
+        messages = everything(store)
+        assert (info.end, info.damage) == (store.end, None)
+        assert info.newest_timestamp_ms == store.newest_timestamp_ms
+        assert sorted([*plain, *waiting], key=lambda m: m.physical_offset) == messages
+        for key in store.queue_keys():
+            queue = store.queue(*key)
+            assert queue is not None
+            low, high = ranges.pop(key, (0, 0))
+            assert high == queue.max_offset
+            assert low == queue.min_offset or low == high
+            entries = queue.read(queue.min_offset, 1 << 20)
+            assert weights.get(key, 0) == sum(entry.size for entry in entries)
+        assert ranges == {}
+        due: dict[int, list[Entry]] = {}
+        for message, state in zip(waiting, states, strict=True):
+            assert state is not None
+            queue = store.queue(SCHEDULE_TOPIC, message.queue_id)
+            assert queue is not None
+            entry = queue.entry(message.queue_offset)
+            assert entry is not None
+            completed = store.progress.level(state.level)
+            is_open = completed.next_open(message.queue_offset) == message.queue_offset
+            assert (state.deliver_at_ms, state.is_pending) == (entry.tags_code, is_open)
+            if is_open:
+                due.setdefault(state.level, []).append(entry)
+        for level, seen in levels.items():
+            entries = due.get(level, [])
+            assert seen.pending == len(entries)
+            assert seen.next_due_ms == min((e.tags_code for e in entries), default=None)
+            oldest = min((e.physical_offset for e in entries), default=None)
+            assert seen.oldest_physical_offset == oldest
+    finally:
+        store.release()
+
+
+# ---- the same as opening it
+
+
+def test_a_store_closed_cleanly_is_seen_as_opened(store: StoreUnderTest) -> None:
+    """Ranges, weights, levels, every message with its state."""
+    store.close()
+    assert_seen_as_opened(store.config)
+
+
+def test_a_crashed_store_is_seen_as_opened(store: StoreUnderTest) -> None:
+    """Behind the persisted point the log alone says what there is."""
+    store.crash()
+    assert_seen_as_opened(store.config)
+
+
+@pytest.mark.parametrize("table", ["storeProgress.json", "consumequeue", "both"])
+def test_what_can_be_made_again_need_not_be_there(store: StoreUnderTest, table: str) -> None:
+    """Opening makes them from the log, and so does looking, without writing them."""
+    store.close()
+    for name in ("storeProgress.json", "storeProgress.json.bak"):
+        if table != "consumequeue":
+            (store.root / "config" / name).unlink(missing_ok=True)
+    if table != "storeProgress.json":
+        shutil.rmtree(store.root / "consumequeue")
+    assert_seen_as_opened(store.config)
+
+
+def test_queues_that_do_not_fit_the_log_are_not_believed(store: StoreUnderTest) -> None:
+    """Their last entry tells: then everything comes from the log."""
+    store.close()
+    path = store.root / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    queue = store.store.queue("orders", 1)
+    assert queue is not None
+    data[(queue.max_offset - 1) * ENTRY.size] ^= 1
+    path.write_bytes(data)
+    assert_seen_as_opened(store.config)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_at_any_moment_a_store_is_seen_as_opened(tmp_path: Path, seed: int) -> None:
+    """Random sends, deliveries, changed levels, persists, retention; then a crash or a stop."""
+    chance = random.Random(seed)
+    each = StoreUnderTest(tmp_path / "store")
+    waiting: list[tuple[int, Written]] = []
+    for _ in range(chance.randint(1, 60)):
+        each.clock.forward(chance.choice((0, 1, 700)))
+        step = chance.random()
+        if step < 0.4:
+            each.append(tagged("x" * chance.randint(0, 900), "tag", queue_id=chance.randint(0, 2)))
+        elif step < 0.7:
+            level = chance.randint(1, 4)
+            batch = [scheduled(f"{n}" * chance.randint(1, 90), level) for n in range(3)]
+            waiting += [(level, written) for written in each.append(*batch)]
+        elif step < 0.9 and waiting:
+            level, written = waiting.pop(chance.randrange(len(waiting)))
+            each.deliver(level, written)
+        elif step < 0.94:
+            each.persist()
+        elif step < 0.97:
+            each.restart(chance.choice(("1s 5s 10s", "3s 1s", "1s 1s 1s 9s")))
+        elif not waiting:
+            each.persist()
+            each.store.drop_before(chance.randint(0, each.store.end))
+    each.close() if chance.random() < 0.3 else each.crash()
+    assert_seen_as_opened(each.config)
+
+
+def test_a_log_cut_at_any_byte_ends_where_recovery_would_cut_it(tmp_path: Path) -> None:
+    """A crash can leave any prefix of the last batch."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.send("first")
+    each.persist()
+    begin = each.store.end
+    each.append(tagged("second" * 5, "tag"), new_record("third", properties={"a": "b"}))
+    end = each.store.end
+    each.crash()
+    path = each.log_files()[0]
+    whole = path.read_bytes()
+    for cut in range(begin, end + 1):
+        path.write_bytes(whole[:cut] + bytes(len(whole) - cut))
+        with StoreReader(each.root) as reader:
+            info = reader.overview().info()
+            bodies = [message.body for message in reader.messages(MessageFilter())]
+        assert info.damage is None
+        assert bodies == [b"first", b"second" * 5, b"third"][: len(bodies)]
+        copy = tmp_path / "copy"
+        shutil.copytree(each.root, copy)
+        opened = StoreUnderTest(copy)
+        assert opened.store.end == info.end
+        opened.store.release()
+        shutil.rmtree(copy)
+
+
+def is_below(folder: str, path: Path) -> bool:
+    return folder in path.parts
+
+
+def test_after_a_power_cut_the_reader_ends_where_the_store_does(tmp_path: Path) -> None:
+    """What was not synced may be there in part, in the log and in the queues."""
+    for seed in range(20):
+        chance = random.Random(seed)
+        files = ForgetfulFiles()
+        each = StoreUnderTest(tmp_path / str(seed), files=files)
+        each.fill()
+        for _ in range(chance.randint(1, 12)):
+            each.append(tagged("y" * chance.randint(0, 700), "tag"), scheduled("w", 1))
+            if chance.random() < 0.3:
+                each.sync()
+        each.crash()
+        kept = chance.choice(("commitlog", "consumequeue", "config", "nothing"))
+        survives = partial(is_below, kept)
+        files.power_cut(torn_bytes=chance.randint(0, 3_000), surviving=survives)
+        assert_seen_as_opened(each.config)
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """Stores that RocketMQ 4.9.8 wrote, and what it said is in `clean`."""
+    archive = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    return tmp_path / "rocketmq-4.9.8"
+
+
+@pytest.mark.parametrize("which", ["clean", "killed"])
+def test_a_store_of_rocketmqs_is_seen_as_opened(golden: Path, which: str) -> None:
+    """Without any table of ours; and again with ours, when we have crashed on it."""
+    config = small_config(golden / which)
+    assert_seen_as_opened(config)
+    assert_seen_as_opened(config)
+
+
+@pytest.mark.parametrize("gone", ["orders", "SCHEDULE_TOPIC_XXXX", "checkpoint"])
+def test_a_killed_rocketmqs_queues_may_lack_what_the_log_has(golden: Path, gone: str) -> None:
+    """A power cut takes queues, too: they were synced a minute ago."""
+    root = golden / "killed"
+    for path in sorted((root / "consumequeue" / gone).rglob("0*")):
+        if path.is_file():
+            data = path.read_bytes()
+            path.write_bytes(data[: len(data) // 4] + bytes(len(data) - len(data) // 4))
+    if gone == "checkpoint":
+        (root / gone).unlink()
+    assert_seen_as_opened(small_config(root))
+
+
+# ---- filters
+
+
+def sample(under_test: StoreUnderTest) -> list[StoredMessage]:
+    """Retries, dead letters, keys and ids beside what is there; all messages of the store."""
+    for number in range(30):
+        topic = ("orders", "audit", retry_topic("g"), dlq_topic("g"))[number % 4]
+        properties = {KEYS: f"k{number % 7} k{number % 3}", UNIQ_KEY: f"ID{number:030}"}
+        under_test.append(new_record("z" * 300, topic, number % 2, properties=properties))
+        waiting = {KEYS: f"k{number % 7}", DELAY: "1", REAL_TOPIC: topic}
+        waiting[UNIQ_KEY] = f"ID{number:030}"
+        under_test.append(new_record("w", SCHEDULE_TOPIC, 0, properties=waiting))
+        under_test.clock.forward(100)
+        if number == 20:
+            under_test.persist()
+    return everything(under_test.store)
+
+
+def test_every_way_to_a_message_gives_the_same(store: StoreUnderTest) -> None:
+    """By queue, by walk, in window, from text: what a filter takes does not depend on it."""
+    messages = sample(store)
+    times = [message.store_timestamp_ms for message in messages]
+    chance = random.Random(7)
+    for _ in range(300):
+        topic = chance.choice(("", "orders", "aud*", "*", "?rders", "%DLQ%g", "none"))
+        group = chance.choice(("", "", "g")) if not topic else ""
+        queue_id = chance.choice((None, None, 0, 1))
+        low, high = chance.choice((None, 0, 12)), chance.choice((None, 13, 40))
+        since, until = sorted(chance.choices(times, k=2))
+        key = chance.choice(("", "", "k1", "k5", "tag-1"))
+        is_scheduled = chance.random() < 0.3
+        wanted = MessageFilter(
+            topic=topic,
+            queue_id=queue_id,
+            from_offset=low,
+            to_offset=high,
+            since_ms=chance.choice((None, since)),
+            until_ms=chance.choice((None, until + 1)),
+            key=key,
+            group=group,
+            is_scheduled=is_scheduled,
+        )
+
+        def takes(message: StoredMessage, wanted: MessageFilter = wanted) -> bool:
+            name = message.topic
+            if (name == SCHEDULE_TOPIC) != wanted.is_scheduled:
+                return False
+            if wanted.is_scheduled:
+                name = message.properties.get(REAL_TOPIC, "")
+            fits = {
+                "": not wanted.group or name in (retry_topic("g"), dlq_topic("g")),
+                "aud*": name.startswith("aud"),
+                "*": True,
+                "?rders": name == "orders",
+            }.get(wanted.topic, name == wanted.topic)
+            at, offset = message.store_timestamp_ms, message.queue_offset
+            return (
+                fits
+                and wanted.queue_id in (None, message.queue_id)
+                and (wanted.from_offset or 0) <= offset < (wanted.to_offset or 1 << 60)
+                and (wanted.since_ms or 0) <= at < (wanted.until_ms or 1 << 60)
+                and (not wanted.key or wanted.key in message.keys)
+            )
+
+        with StoreReader(store.root) as reader:
+            search = reader.search(wanted)
+            got = [message for batch in search.batches() for message in batch]
+        assert places(got) == places([m for m in messages if takes(m)]), wanted
+        assert got == [m for m in messages if takes(m)]
+        assert 0 <= search.done <= search.total
+
+
+def test_an_id_finds_a_message_wherever_it_is(store: StoreUnderTest) -> None:
+    """By the producer's id every copy, those that wait included; by the offset id just one."""
+    messages = sample(store)
+    name = f"ID{4:030}"
+    same = [message for message in messages if message.message_id == name]
+    assert {message.topic for message in same} == {"orders", SCHEDULE_TOPIC}
+    assert places(found(store.root, message_id=name)) == places(same)
+    assert places(found(store.root, message_id=name, topic="orders")) == places(same)
+    assert [m.topic for m in found(store.root, message_id=name, is_scheduled=True)] == [
+        SCHEDULE_TOPIC
+    ]
+    for message in messages:
+        (only,) = found(store.root, message_id=message.offset_message_id.lower())
+        assert only == message
+    assert found(store.root, message_id="0" * 32) == []
+    assert found(store.root, message_id="0A000001000004D2" + "f" * 16) == []
+
+
+def test_a_topic_or_a_queue_is_read_in_its_order(store: StoreUnderTest) -> None:
+    """Queue offsets ascend, and those of the tail are there."""
+    queue = store.store.queue("orders", 0)
+    assert queue is not None
+    offsets = [m.queue_offset for m in found(store.root, topic="orders", queue_id=0)]
+    assert offsets == list(range(queue.max_offset))
+    some = found(store.root, topic="orders", queue_id=0, from_offset=2, to_offset=4)
+    assert [message.queue_offset for message in some] == [2, 3]
+
+
+def test_many_queues_are_put_in_order_block_by_block(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With few entries in memory at a time the order is the same."""
+    sample(store)
+    store.persist()
+    monkeypatch.setattr("rmqlite.store.search.ROWS_MAX", 1)
+    monkeypatch.setattr("rmqlite.store.queue_view.BLOCK_ENTRIES", 3)
+    for _ in range(3):
+        store.send(*["more"] * 40)
+        store.append(*(tagged("t", "tag", topic="audit") for _ in range(40)))
+    store.persist()
+    everywhere = places([m for m in everything(store.store) if m.topic != SCHEDULE_TOPIC])
+    assert places(found(store.root, topic="*")) == everywhere
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"queue_id": -1}, "queue_id='-1' is not allowed: 0 or more"),
+        ({"from_offset": 5, "to_offset": 5}, "to_offset='5' is not allowed: more than"),
+        ({"since_ms": 9, "until_ms": 1}, "until_ms='1' is not allowed: more than"),
+        ({"topic": "t", "group": "g"}, "a topic or a group, not both"),
+        ({"key": "two words"}, "one key, without blanks"),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused(wanted: dict[str, Any], said: str) -> None:
+    """Field, value and rule."""
+    with pytest.raises(InvalidValue, match=said):
+        MessageFilter(**wanted)
+
+
+# ---- figures
+
+
+def test_segments_say_what_is_in_them(store: StoreUnderTest) -> None:
+    """Each file with its first and last record; a file made in advance holds none."""
+    store.close()
+    messages = everything(store.store)
+    spare = store.log_files()[-1].with_name(f"{len(store.log_files()) * LOG_FILE_BYTES:020d}")
+    spare.write_bytes(bytes(LOG_FILE_BYTES))
+    with StoreReader(store.root) as reader:
+        segments = reader.overview().segments()
+    assert [segment.path for segment in segments] == store.log_files()
+    for segment in segments[:-1]:
+        start = segment.physical_offset
+        mine = [m for m in messages if start <= m.physical_offset < start + LOG_FILE_BYTES]
+        assert segment.record_bytes == sum(message.store_size for message in mine)
+        assert segment.first_timestamp_ms == mine[0].store_timestamp_ms
+        assert segment.last_timestamp_ms == mine[-1].store_timestamp_ms
+        assert segment.allocated_bytes > 0
+    spare_info = segments[-1]
+    assert (spare_info.record_bytes, spare_info.first_timestamp_ms) == (0, 0)
+
+
+def test_the_message_that_pins_old_files_is_named(tmp_path: Path) -> None:
+    """The oldest undelivered one, and the bytes of whole files that only it keeps."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.send(*["x" * 500] * 10)
+    (waiting,) = each.append(scheduled("wait", 3))
+    each.send(*["x" * 500] * 20)
+    each.close()
+    files = len(each.log_files())
+    newest_ms = max(path.stat().st_mtime_ns for path in each.log_files()) // 1_000_000
+    with StoreReader(each.root) as reader:
+        overview = reader.overview()
+        assert overview.pin(0) is None
+        pin = overview.pin(newest_ms + 1)
+        assert reader.old_before_ms() < newest_ms
+    assert pin is not None
+    assert (pin.level, pin.physical_offset) == (3, waiting.physical_offset)
+    assert pin.deliver_at_ms == waiting.store_timestamp_ms + 10_000
+    first = waiting.physical_offset // LOG_FILE_BYTES
+    assert pin.kept_bytes == (files - 1 - first) * LOG_FILE_BYTES
+
+
+def test_lag_is_the_distance_to_the_end(store: StoreUnderTest) -> None:
+    """By group, topic and queue, from the table that the broker writes."""
+    table = {"orders@workers": {0: 2, 1: 3}, "orders@audit": {0: 99}, "gone@workers": {0: 7}}
+    store.store.persist({"consumerOffset.json": {"offsetTable": table}})
+    queue = store.store.queue("orders", 0)
+    assert queue is not None
+    with StoreReader(store.root) as reader:
+        lags = reader.overview().lags()
+    said = [(lag.group, lag.topic, lag.queue_id, lag.committed_offset) for lag in lags]
+    assert said == [
+        ("audit", "orders", 0, 99),
+        ("workers", "gone", 0, 7),
+        ("workers", "orders", 0, 2),
+        ("workers", "orders", 1, 3),
+    ]
+    assert [lag.lag for lag in lags][:3] == [0, 0, queue.max_offset - 2]
+
+
+def test_how_far_progress_is_behind(store: StoreUnderTest) -> None:
+    """That much is walked at the next opening."""
+    end = store.store.persisted_end
+    with StoreReader(store.root) as reader:
+        info = reader.overview().info()
+    assert info.behind_bytes == store.store.end - end > 0
+    store.close()
+    with StoreReader(store.root) as reader:
+        info = reader.overview().info()
+        disk = reader.overview().disk()
+    assert (info.state, info.behind_bytes) == (StoreState.CLOSED, 0)
+    assert disk.log_bytes == len(store.log_files()) * LOG_FILE_BYTES
+    assert 0 < disk.used_ratio < 1
+
+
+def test_an_abort_file_that_nobody_holds_means_a_crash(store: StoreUnderTest) -> None:
+    """RocketMQ's own sign."""
+    store.crash()
+    with StoreReader(store.root) as reader:
+        assert reader.overview().info().state is StoreState.CRASHED
+
+
+# ---- what is no store, and what is broken
+
+
+def test_what_is_no_store_is_refused_and_left_alone(tmp_path: Path) -> None:
+    """A wrong path names itself and the rule."""
+    (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    with untouched(tmp_path):
+        with pytest.raises(InvalidValue, match="missing' is not allowed: a folder that exists"):
+            StoreReader(tmp_path / "missing")
+        with pytest.raises(InvalidValue, match="a folder that exists"):
+            StoreReader(tmp_path / "file")
+        with pytest.raises(InvalidValue, match="empty' is not allowed: a store's folder"):
+            StoreReader(tmp_path / "empty")
+
+
+def test_a_store_in_which_nothing_is_yet_is_shown_empty(tmp_path: Path) -> None:
+    """A broker that has just been started for the first time."""
+    each = StoreUnderTest(tmp_path / "store")
+    with untouched(each.root), StoreReader(each.root) as reader:
+        overview = reader.overview()
+        info = overview.info()
+        assert (info.begin, info.end, info.newest_timestamp_ms) == (0, 0, 0)
+        assert overview.segments() == []
+        assert overview.queues() == []
+        assert [level.pending for level in overview.levels()] == [0, 0, 0]
+        assert overview.pin(1 << 62) is None
+        assert list(reader.messages(MessageFilter())) == []
+        assert list(reader.messages(MessageFilter(topic="orders"))) == []
+    each.store.release()
+
+
+def test_a_gap_between_files_is_refused(store: StoreUnderTest) -> None:
+    """As opening would refuse it."""
+    store.send(*["x" * 900] * 10)
+    store.close()
+    store.log_files()[1].unlink()
+    with pytest.raises(StoreDamaged, match="a gap"):
+        StoreReader(store.root)
+
+
+def broken(under_test: StoreUnderTest, number: int, at: int) -> StoredMessage:
+    """Flip a byte of a message's record; close the store."""
+    message = everything(under_test.store)[number]
+    under_test.close()
+    path = (
+        under_test.root
+        / "commitlog"
+        / f"{message.physical_offset // LOG_FILE_BYTES * LOG_FILE_BYTES:020d}"
+    )
+    data = bytearray(path.read_bytes())
+    data[message.physical_offset % LOG_FILE_BYTES + at] ^= 0x41
+    path.write_bytes(data)
+    return message
+
+
+@pytest.mark.parametrize("at", [0, 4, 30, 86, 90])
+@pytest.mark.parametrize("wanted", [{}, {"topic": "orders"}, {"key": "tag-2"}])
+def test_what_is_broken_is_named_after_all_that_is_sound(
+    store: StoreUnderTest, at: int, wanted: dict[str, Any]
+) -> None:
+    """P10: file and byte; with skip_damaged it is counted and the rest is given."""
+    all_places = places(found(store.root, **wanted))
+    messages = everything(store.store)
+    number = next(n for n, m in enumerate(messages) if n > 3 and m.keys == ("tag-2",))
+    message = broken(store, number, at)
+    assert message.physical_offset in all_places
+    got: list[int] = []
+    with untouched(store.root), StoreReader(store.root) as reader:
+        batches = reader.search(MessageFilter(**wanted)).batches()
+        with pytest.raises(StoreDamaged) as raised:
+            got.extend(place for batch in batches for place in places(batch))
+        search = reader.search(MessageFilter(**wanted), skip_damaged=True)
+        rest = [place for batch in search.batches() for place in places(batch)]
+    error = raised.value
+    assert int(Path(error.path).name) + error.position == message.physical_offset
+    assert got == all_places[: len(got)]
+    assert message.physical_offset not in got
+    assert rest == [place for place in all_places if place != message.physical_offset]
+    assert search.damaged == 1
+    assert search.first_damage is not None
+
+
+def test_a_wrong_queue_entry_is_named(store: StoreUnderTest) -> None:
+    """The queue's file, not the log's."""
+    store.close()
+    path = store.root / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    entries = [ENTRY.unpack_from(data, at) for at in (0, 20)]
+    data[:20] = ENTRY.pack(*entries[1])
+    path.write_bytes(data)
+    with StoreReader(store.root) as reader:
+        with pytest.raises(StoreDamaged, match="orders queue 0, queue offset 0") as raised:
+            list(reader.messages(MessageFilter(topic="orders")))
+        search = reader.search(MessageFilter(topic="orders"), skip_damaged=True)
+        offsets = [m.queue_offset for batch in search.batches() for m in batch if m.queue_id == 0]
+    assert (raised.value.path, raised.value.position) == (str(path), 0)
+    assert (offsets[0], search.damaged) == (1, 1)
+
+
+def test_damage_in_the_tail_ends_the_log_there_and_is_said(store: StoreUnderTest) -> None:
+    """A live store's tail is not damaged; this one is, as something sound follows."""
+    before = store.store.persisted_end
+    number = next(n for n, m in enumerate(everything(store.store)) if m.body == b"late")
+    message = broken(store, number, 92)
+    for name in ("storeProgress.json", "storeProgress.json.bak"):
+        (store.root / "config" / name).unlink()
+    with StoreReader(store.root) as reader:
+        info = reader.overview().info()
+        assert info.damage is not None
+        assert before < info.end == message.physical_offset
+        with pytest.raises(StoreDamaged):
+            list(reader.messages(MessageFilter()))
+        list(reader.messages(MessageFilter(until_ms=1)))
+        search = reader.search(MessageFilter(), skip_damaged=True)
+        behind = [m for batch in search.batches() for m in batch if m.physical_offset > info.end]
+    assert search.damaged == 1
+    assert behind
+
+
+# ---- while somebody writes
+
+
+def test_what_is_written_after_opening_is_not_shown(store: StoreUnderTest) -> None:
+    """One end, taken once: two looks of one reader agree."""
+    with StoreReader(store.root) as reader:
+        before = places(list(reader.messages(MessageFilter())))
+        store.send(*["new" * 100] * 30)
+        assert places(list(reader.messages(MessageFilter()))) == before
+        assert places(list(reader.messages(MessageFilter(topic="orders"))))[-1] == before[-1]
+
+
+@pytest.mark.parametrize("wanted", [{}, {"topic": "*"}, {"key": "tag-1"}])
+def test_files_that_retention_takes_meanwhile_are_passed_over(
+    tmp_path: Path, wanted: dict[str, Any]
+) -> None:
+    """Reading goes on at the new minimum, and the search says so."""
+    each = StoreUnderTest(tmp_path / "store")
+    for number in range(200):
+        each.append(keyed("x" * 200, f"tag-{number % 3}", number % 2))
+    each.persist()
+    with StoreReader(each.root) as reader:
+        search = reader.search(MessageFilter(**wanted))
+        each.store.drop_before(each.store.end - 2 * LOG_FILE_BYTES)
+        got = [place for batch in search.batches() for place in places(batch)]
+        info = reader.overview().info()
+        assert next(s.physical_offset for s in reader.overview().segments()) > info.begin
+    assert search.gone_before == each.store.min_offset
+    left = [m for m in everything(each.store) if not wanted.get("key") or "tag-1" in m.keys]
+    assert got == places(left)
+    each.store.release()
+
+
+def test_a_store_that_is_written_all_the_time_reads_as_a_prefix(tmp_path: Path) -> None:
+    """Open and read between any two writes of a batch: always a prefix, never an error."""
+    sent: list[bytes] = []
+    seen: list[int] = []
+
+    class Watched(ForgetfulFiles):
+        def write(self, path: Path, position: int, data: bytes) -> None:
+            for part in (data[: len(data) // 3], data):
+                super().write(path, position, part)
+                look()
+
+    def look() -> None:
+        with StoreReader(tmp_path / "store") as reader:
+            info = reader.overview().info()
+            bodies = [m.body for m in reader.messages(MessageFilter(topic="orders"))]
+        assert info.damage is None
+        assert bodies == sent[: len(bodies)]
+        seen.append(len(bodies))
+
+    each = StoreUnderTest(tmp_path / "store", files=Watched())
+    for number in range(25):
+        batch = [f"{number}-{n}".encode() * 20 for n in range(number % 4 + 1)]
+        sent += batch
+        each.send(*batch)
+        if number % 9 == 8:
+            each.persist()
+    assert seen == sorted(seen)
+    assert max(seen) == len(sent)
+    each.store.release()
