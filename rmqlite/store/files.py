@@ -249,7 +249,9 @@ class SystemFiles:
     def used_ratio(self, folder: Path) -> float:
         with _translated("measure", folder):
             usage = self._system.statvfs(folder)
-        return 1.0 - usage.f_bavail / max(1, usage.f_blocks)
+        # As df counts: what only root may use, or a quota withholds, is neither used nor free.
+        used = usage.f_blocks - usage.f_bfree
+        return used / max(1, used + usage.f_bavail)
 
     def lock(self, path: Path) -> Lock:
         return _FileLock(self._system, path)

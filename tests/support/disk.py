@@ -91,6 +91,7 @@ class _Status(NamedTuple):
 
 class _Usage(NamedTuple):
     f_blocks: int
+    f_bfree: int
     f_bavail: int
 
 
@@ -315,7 +316,8 @@ class SimulatedDisk:
     def statvfs(self, path: Path) -> _Usage:
         self._meet("statvfs", path)
         self._existing(path)
-        return _Usage(1_000, round(1_000 * (1 - self.used_ratio)))
+        free = round(1_000 * (1 - self.used_ratio))
+        return _Usage(1_000, free, free)
 
     def listdir(self, path: Path) -> list[str]:
         self._meet("listdir", path)
