@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+_LOCAL_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S")
 WAKE_MS_MAX = 1_000
 """The longest sleep between two looks at the clock, so that a resumed machine is noticed."""
 
@@ -62,6 +63,23 @@ def local_text(timestamp_ms: int) -> str:
     """A timestamp as a person reads it: local time to the millisecond."""
     seconds, millis = divmod(timestamp_ms, 1000)
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds)) + f".{millis:03d}"
+
+
+def local_ms(text: str) -> int | None:
+    """The inverse: a date, and as much of a time of day as one cares to write; None if it is not.
+
+    "2026-11-20", "2026-11-20 10:00", "2026-11-20T10:00:30", "2026-11-20 10:00:30.250".
+    """
+    whole, point, fraction = text.strip().replace("T", " ").partition(".")
+    if point and not (whole.count(":") == 2 and len(fraction) in (1, 2, 3) and fraction.isdigit()):
+        return None
+    for form in _LOCAL_FORMATS:
+        try:
+            moment = time.strptime(whole, form)
+            return int(time.mktime(moment)) * 1000 + int(fraction.ljust(3, "0"))
+        except (ValueError, OverflowError):
+            continue
+    return None
 
 
 def local_hour(timestamp_ms: int) -> int:

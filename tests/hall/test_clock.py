@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
+
+import pytest
 
 from rmqlite import clock
 
@@ -56,6 +59,39 @@ def test_a_time_for_people_has_milliseconds() -> None:
     """Lateness is a matter of milliseconds."""
     text = clock.local_text(1_700_000_000_007)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.007", text)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu"])
+def test_what_people_read_they_can_write(zone: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the millisecond, in whatever zone they live; and shorter, if they like."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        for at_ms in (0, 1_700_000_000_007, 1_793_000_123_250, 1_720_000_000_900):
+            text = clock.local_text(at_ms)
+            assert clock.local_ms(text) == at_ms
+            assert clock.local_ms(text.replace(" ", "T")) == at_ms
+            assert clock.local_ms(text[:-4]) == at_ms // 1000 * 1000
+            minute_ms = clock.local_ms(text[:16])
+            assert minute_ms is not None
+            assert clock.local_text(minute_ms) == text[:16] + ":00.000"
+            assert clock.local_text(clock.local_ms(text[:10]) or 0).endswith("00:00:00.000")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "soon", "10:00", "2026-13-01", "2026-11-20 25:00", "20.11.2026"),
+        *("2026-11-20 10:00.5", "2026-11-20 10:00:00.", "2026-11-20 10:00:00.1234"),
+        *("2026-11-20 10:00:00.x", "2026-11-20 10:00:00.²"),
+    ],
+)
+def test_what_is_no_time_is_none(text: str) -> None:
+    """Who asked for it says which option it was."""
+    assert clock.local_ms(text) is None
 
 
 def test_a_months_start_is_the_same_for_the_whole_month() -> None:
