@@ -589,7 +589,7 @@ def test_a_power_cut_at_any_call_of_a_job_costs_nothing(
     for folder, disk, state in stopped_at_every_call(tmp_path, first, 75):
         disk.power_cut(chance)
         disk.close()
-        for calls in (0, 1, 2, 3, 4, 1 << 30):
+        for calls in (*chance.choices(range(5), k=8), 1 << 30):
             second_disk = Disk(calls)
             index = new_index(folder, second_disk)
             try:
@@ -662,6 +662,8 @@ def test_entries_of_a_log_that_was_cut_leave_no_trace(tmp_path: Path) -> None:
     flush(index)
     index = new_index(tmp_path / "cut")
     assert index.load(state)
+    filled(tmp_path / "before", records[:20])
+    assert contents(tmp_path / "cut") == contents(tmp_path / "before")
     check_finds(index, records[:20])
     add(index, records[20:])
     flush(index)
@@ -771,6 +773,36 @@ def test_a_reader_refuses_files_of_another_shape(tmp_path: Path) -> None:
     _patched(36, struct.pack(">i", ENTRIES + 1))(next(iter(index.headers())))
     with pytest.raises(StoreDamaged, match="next entry"):
         KeyIndex.reading(ReadOnlyFiles(), folder, slots=SLOTS, entries=ENTRIES)
+
+
+@pytest.mark.parametrize("previous", [0, 9, 10, 11, 39, 40, 1 << 30, -1])
+def test_a_damaged_chain_ends(tmp_path: Path, previous: int) -> None:
+    """Wherever an entry points, each step of a search goes back."""
+    index = KeyIndex(QuickFiles(), tmp_path / "index", slots=1, entries=ENTRIES)
+    for n in range(1, ENTRIES):
+        index.add(TOPIC, properties(keys="a"), 100 * n, BEGIN_MS)
+    flush(index)
+    [path] = index.headers()
+    _patched(HEADER.size + 4 + ENTRY.size * 10 + 16, struct.pack(">i", previous))(path)
+    reader = KeyIndex.reading(ReadOnlyFiles(), path.parent, slots=1, entries=ENTRIES)
+    for limit in (ENTRIES, 5):
+        _patched(36, struct.pack(">i", limit))(path)
+        reader = KeyIndex.reading(ReadOnlyFiles(), path.parent, slots=1, entries=ENTRIES)
+        found = list(reader.find(TOPIC, "a"))
+        behind = [1000, *range(900, 0, -100)] if previous == 9 else [1000]
+        assert found == [n for n in [*range(3900, 1000, -100), *behind] if n < 100 * limit]
+
+
+def test_the_first_entry_has_its_files_time(tmp_path: Path) -> None:
+    """RocketMQ counts its seconds from the end of the file before, and then misses it."""
+    index = new_index(tmp_path)
+    index.add(TOPIC, properties(keys="a"), 100, BEGIN_MS)
+    flush(index)
+    [path] = index.headers()
+    _patched(Shape(SLOTS, ENTRIES).entries_at + ENTRY.size + 12, struct.pack(">i", 9000))(path)
+    reader = KeyIndex.reading(ReadOnlyFiles(), path.parent, slots=SLOTS, entries=ENTRIES)
+    assert list(reader.find(TOPIC, "a", begin_ms=BEGIN_MS, end_ms=BEGIN_MS)) == [100]
+    assert list(reader.find(TOPIC, "a", begin_ms=BEGIN_MS + 9_000_000)) == []
 
 
 def test_a_reader_beside_a_writer_sees_a_moment(tmp_path: Path) -> None:
