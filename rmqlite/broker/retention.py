@@ -8,16 +8,19 @@ and to tell how far consumers are.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from rmqlite.broker.schedule import Schedule
 from rmqlite.clock import local_hour
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import DiskFull
+from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.store.message_store import MessageStore
 
 FILES_A_ROUND_MAX: Final = 10
 """So many log files go at most in one round, as in RocketMQ."""
+MEASURE_BYTES: Final = 1 << 20
+"""After so much new log the disk is measured again, whatever the time."""
 _HOUR_MS: Final = 3_600_000
 _ANY_AGE_MS: Final = 1 << 62
 
@@ -40,6 +43,7 @@ class Retention:
         self._schedule = schedule
         self._delivered_until = store.min_offset
         self._noted = (store.end, store.min_offset)
+        self._measured_end = store.end
         self.used_ratio = 0.0
         """Used share of the disk when it was last measured, 0 to 1."""
         self.is_disk_full = False
@@ -49,6 +53,7 @@ class Retention:
 
     def measure(self) -> None:
         """Look how full the disk is.  Raises StoreUnavailable: what was known stays."""
+        self._measured_end = self._store.end
         self.used_ratio = self._store.used_ratio()
         percent = self.used_ratio * 100
         # Two thresholds: at a single one, every file that goes would let a few sends in.
@@ -59,6 +64,10 @@ class Retention:
 
     def check_room(self) -> None:
         """Raises DiskFull while sends are refused."""
+        if self._store.end - self._measured_end >= MEASURE_BYTES:
+            # A small disk is full before the next second.
+            with suppress(StoreUnavailable):
+                self.measure()
         if self.is_disk_full:
             config = self._config
             raise DiskFull(

@@ -49,6 +49,7 @@ class Upkeep:
             "log files cannot be removed, will be tried again", "log files are removed again"
         )
         self._is_persisting = False
+        self._told_full = False
         self._next_pin_warning = self._loop.time()
 
     async def persist(self) -> None:
@@ -96,7 +97,6 @@ class Upkeep:
     def look_at_disk(self, *, clean: bool) -> None:
         """Measure how full it is, and remove what may go; say what an operator should know."""
         retention = self._broker.retention
-        was_full = retention.is_disk_full
         try:
             retention.measure()
         except StoreUnavailable as error:
@@ -105,14 +105,7 @@ class Upkeep:
         self._measure_outage.succeeded()
         if clean:
             self._clean()
-        if retention.is_disk_full and not was_full:
-            log.warning(
-                "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d",
-                retention.used_ratio,
-                self._config.disk_warning_ratio,
-            )
-        elif was_full and not retention.is_disk_full:
-            log.info("sends are taken again used_ratio=%.3f", retention.used_ratio)
+        self._tell_whether_full()
         self._warn_of_pin()
 
     def _clean(self) -> None:
@@ -124,6 +117,18 @@ class Upkeep:
         self._clean_outage.succeeded()
         if removed:
             log.info("log files removed count=%d", removed)
+
+    def _tell_whether_full(self) -> None:
+        retention = self._broker.retention
+        if retention.is_disk_full and not self._told_full:
+            log.warning(
+                "disk full, sends are refused used_ratio=%.3f diskSpaceWarningLevelRatio=%d",
+                retention.used_ratio,
+                self._config.disk_warning_ratio,
+            )
+        elif self._told_full and not retention.is_disk_full:
+            log.warning("sends are taken again used_ratio=%.3f", retention.used_ratio)
+        self._told_full = retention.is_disk_full
 
     def _warn_of_pin(self) -> None:
         pin = self._broker.retention.pin

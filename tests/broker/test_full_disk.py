@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.retention import Pin
+from rmqlite.broker.retention import MEASURE_BYTES, Pin
 from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge
 from rmqlite.requests import OffsetsCommit, OffsetsQuery, Queue, SendRequest
 from rmqlite.store.files import SystemFiles
@@ -105,6 +105,15 @@ def test_the_refusal_names_how_full_it_is_and_the_keys(
     measure(broker, disk, 50)
     broker.send(plain("x"))
     assert not broker.broker.status(0).is_disk_full
+
+
+def test_a_small_disk_is_measured_as_it_fills(broker: BrokerUnderTest, disk: SizedDisk) -> None:
+    """A second is enough to fill it, and nothing would be left for what was accepted."""
+    disk.percent, disk.percent_a_log_file = 80, 1
+    with pytest.raises(DiskFull):
+        fill(broker, 30)
+    assert first_file(broker) == 0
+    assert broker.store.end <= 10 * SEGMENT + MEASURE_BYTES
 
 
 def test_what_can_never_work_is_said_first(broker: BrokerUnderTest, disk: SizedDisk) -> None:
