@@ -1,0 +1,74 @@
+"""Every delivery of a log: of which scheduled record, for the first time, and not too early?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record
+from rmqlite.store.check_queues import QueueCheck, QueueChecks
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.finding import Finding
+from rmqlite.store.progress import ScheduleProgress
+
+POINTER: Final = "wrong-delivery"
+EARLY: Final = "delivered-early"
+AGAIN: Final = "delivered-again"
+
+
+class DeliveryCheck:
+    """Told of every record that completes a scheduled one, in the order of the log."""
+
+    def __init__(self, log: CommitLog, queues: QueueChecks, log_begin: Callable[[], int]) -> None:
+        """log_begin: the log's minimum now."""
+        self.completed = ScheduleProgress()
+        """What the log has delivered so far."""
+        self._log = log
+        self._queues = queues
+        self._log_begin = log_begin
+        self._guess: dict[int, int] = {}
+
+    def check(
+        self, physical_offset: int, completes: int, properties: bytes, stored_ms: int
+    ) -> Iterator[Finding]:
+        """What is wrong with the delivery that lies there."""
+        level = record.delay_level(properties)
+        key = (SCHEDULE_TOPIC, level - 1)
+        scheduled = self._queues.get(key)
+        if completes <= self._log.min_offset or self._queues.is_unreadable(key):
+            return
+        if scheduled is not None and not scheduled.is_settled:
+            return
+        queue_offset = self._completed_by(level, completes, scheduled)
+        entry = scheduled.entry(queue_offset) if scheduled and queue_offset is not None else None
+        if queue_offset is None or entry is None:
+            # Unless retention has taken it meanwhile.
+            if completes > self._log_begin():
+                said = f"completes {completes}, where no record of level {level} ends"
+                yield self._at(physical_offset, POINTER, said)
+            return
+        if stored_ms < entry.tags_code:
+            said = f"delivered {entry.tags_code - stored_ms} ms early"
+            yield self._at(physical_offset, EARLY, said)
+        completed = self.completed.level(level)
+        if completed.next_open(queue_offset) != queue_offset:
+            said = f"delivers queue offset {queue_offset} of level {level} again"
+            yield self._at(physical_offset, AGAIN, said)
+        completed.add(queue_offset, queue_offset + 1)
+        self._guess[level] = queue_offset + 1
+
+    def _completed_by(self, level: int, completes: int, scheduled: QueueCheck | None) -> int | None:
+        """The queue offset of the scheduled record that ends there."""
+        if scheduled is None:
+            return None
+        # Nearly always the one behind the last, or the first that is open.
+        for guess in (self._guess.get(level, -1), self.completed.level(level).below):
+            entry = scheduled.entry(guess)
+            if entry is not None and entry.physical_offset + entry.size == completes:
+                return guess
+        return scheduled.ending_at(completes)
+
+    def _at(self, physical_offset: int, what: str, said: str) -> Finding:
+        position = physical_offset % self._log.segment_bytes
+        return Finding(self._log.path_at(physical_offset), position, what, said)

@@ -1,0 +1,117 @@
+"""Folders of fixed-size files: names, lengths and gaps that an opening would refuse.
+
+What is found is put right in the layer, so that the rest of the folder can be looked at:
+a foreign file is hidden, a wrong length passed over, a missing file is one of zeros.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.file_layer import FileLayer
+from rmqlite.store.files import Files
+from rmqlite.store.finding import Finding
+
+FOREIGN: Final = "foreign-file"
+LENGTH: Final = "file-length"
+GAP: Final = "missing-file"
+GAP_FILES_MAX: Final = 256
+"""A file farther from the others than this is none of theirs."""
+_NAME_DIGITS: Final = 20
+_LISTINGS_MAX: Final = 5
+
+
+def look_at_folder(
+    files: FileLayer, folder: Path, file_bytes: int, *, is_live: bool = False
+) -> list[Finding]:
+    """What is wrong with the files of one folder; afterwards the layer shows them in order."""
+    found = _look(files, folder, file_bytes)
+    for _ in range(_LISTINGS_MAX if is_live and found else 0):
+        # A writer may have removed two files between two names of one listing.
+        found = _look(files, folder, file_bytes)
+    for finding in found:
+        if finding.what == FOREIGN:
+            files.hide(finding.path)
+        elif finding.what == LENGTH:
+            files.resize(finding.path, file_bytes)
+        else:
+            files.make(finding.path, file_bytes)
+    return found
+
+
+def usual_size(files: Files, folders: Iterable[Path]) -> int | None:
+    """The length that most files of some folders have; None where there is no file."""
+    sizes = Counter[int]()
+    for folder in folders:
+        sizes.update(
+            files.size(folder / name) for name in files.names(folder) if _is_position(name)
+        )
+    del sizes[0]
+    return max(sizes, key=lambda size: (sizes[size], size), default=None)
+
+
+def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
+    """The queues that have a folder."""
+    folder = root / "consumequeue"
+    for topic in files.names(folder):
+        for queue_id in files.names(folder / topic):
+            if queue_id.isascii() and queue_id.isdigit():
+                yield topic, int(queue_id)
+
+
+def queue_folder(root: Path, key: QueueKey) -> Path:
+    return root / "consumequeue" / key[0] / str(key[1])
+
+
+def queue_name(key: QueueKey) -> str:
+    """How a queue is called in a sentence."""
+    return f"{key[0]} queue {key[1]}"
+
+
+def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
+    found = []
+    starts = []
+    for name in files.names(folder):
+        path = folder / name
+        if not _is_position(name) or int(name) % file_bytes or files.is_folder(path):
+            rule = f"a name of {_NAME_DIGITS} digits, a multiple of {file_bytes}"
+            found.append(Finding(path, 0, FOREIGN, f"not one of the files here: {rule}", rule))
+            continue
+        starts.append(int(name))
+        size = files.size(path)
+        if size not in (0, file_bytes):
+            said = f"{size} bytes long, {file_bytes} bytes are right"
+            found.append(Finding(path, 0, LENGTH, said, str(file_bytes), str(size), size))
+    near = _neighbours(starts, file_bytes)
+    kept = set(near)
+    for start in starts:
+        if start not in kept:
+            path = folder / f"{start:0{_NAME_DIGITS}d}"
+            found = [each for each in found if each.path != path]
+            said = "not one of the files here: it is far from all the others"
+            found.append(Finding(path, 0, FOREIGN, said))
+    for start in range(near[0], near[-1], file_bytes) if near else ():
+        if start not in kept:
+            path = folder / f"{start:0{_NAME_DIGITS}d}"
+            said = f"a gap: the file is missing, there are some before and behind {start}"
+            found.append(Finding(path, 0, GAP, said, size=file_bytes))
+    return found
+
+
+def _neighbours(starts: list[int], file_bytes: int) -> list[int]:
+    """Of files that lie in groups far from one another the largest group."""
+    groups: list[list[int]] = []
+    for start in starts:
+        if groups and start - groups[-1][-1] <= GAP_FILES_MAX * file_bytes:
+            groups[-1].append(start)
+        else:
+            groups.append([start])
+    return max(groups, key=len, default=[])
+
+
+def _is_position(name: str) -> bool:
+    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -1,0 +1,381 @@
+"""The walk over all of a log, once, for who checks it: records, checksums, queue offsets.
+
+Bytes are read in blocks and each goes to the checksums first.  Records are taken from them
+as recovery would take them, and the walk goes on behind what is broken; what each record
+promises goes to its queue.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store import record
+from rmqlite.store.check_deliveries import DeliveryCheck
+from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
+from rmqlite.store.check_sums import SumsCheck, span_finding
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.store.dispatch import QueueKey, completes_scheduled
+from rmqlite.store.finding import Finding
+from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
+
+READ_BYTES: Final = 1 << 20
+RECORD: Final = "damaged-record"
+LOST_TAIL: Final = "lost-tail"
+UNSYNCED_TAIL: Final = "unsynced-tail"
+SEQUENCE: Final = "queue-offset"
+_NOT_PLAIN: Final = record.TRANSACTION_TYPE | record.BORN_HOST_V6 | record.STORE_HOST_V6
+_HEAD: Final = struct.Struct(">iiii4xqqi16xq12xqi")
+"""record.HEAD without what is not looked at here."""
+_ENTRIES_AT_ONCE: Final = 8192 * ENTRY_BYTES
+
+
+class Moment(NamedTuple):
+    """What a walk had met at some point.
+
+    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
+    """
+
+    queues: dict[QueueKey, tuple[int, int]]
+    completed: dict[int, list[tuple[int, int]]]
+
+
+class LogCheck:
+    """One walk; afterwards `end`, `records` and `at_persisted` say what it has met."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        sums: SumsCheck,
+        queues: QueueChecks,
+        *,
+        log_begin: Callable[[], int],
+        trusted_end: int,
+        persisted_end: int,
+        live_end: int | None,
+        progress: Callable[[int], None],
+    ) -> None:
+        """log_begin: the log's minimum now.  Up to trusted_end the log was on disk once.
+
+        live_end: where to stop in a log that is written to.  persisted_end: where the walk
+        notes what queues and deliveries are, see at_persisted.  progress: told the bytes done.
+        """
+        self.records = 0
+        self.bytes = 0
+        self.end = log.min_offset
+        """One past the last record."""
+        self.newest_timestamp_ms = 0
+        self.at_persisted: Moment | None = None
+        """Where the log was persisted; None when the walk did not come past there."""
+        self._log = log
+        self._sums = sums
+        self._queues = queues
+        self._deliveries = DeliveryCheck(log, queues, log_begin)
+        self._trusted_end = trusted_end
+        self._persisted_end = persisted_end
+        self._live_end = live_end
+        self._progress = progress
+        self._position = log.min_offset
+        self._is_over = False
+        self._place: Place | None = None
+        """The last anonymous repaired place."""
+        self._found: list[Finding] = []
+        self._found_elsewhere: list[Finding] = []
+        self._known: dict[tuple[bytes, int], QueueCheck] = {}
+        """By length byte and topic, and queue id: the queues whose names were looked at."""
+
+    def run(self) -> Iterator[Finding]:
+        """What is wrong, file by file."""
+        for start in self._log.segment_starts:
+            if self._live_end is None or start < self._live_end:
+                self._check_file(start)
+                yield from self._told()
+        if self.end == self._persisted_end and self.at_persisted is None:
+            self._note_persisted()
+        self._queues.compare_all()
+
+    def _check_file(self, start: int) -> None:
+        log, sums = self._log, self._sums
+        sums.begin_file(start)
+        file_end = start + log.segment_bytes
+        limit = file_end if self._live_end is None else min(file_end, self._live_end)
+        carried, at = b"", start
+        while at < limit and (self._wants(limit) or at < sums.summed_end):
+            part = log.read_raw(at, min(READ_BYTES, limit - at))
+            if not part:
+                # Retention has taken the file; what it held is no business any more.
+                self._position = max(self._position, file_end)
+                break
+            sums.feed(part)
+            base = at - len(carried)
+            at += len(part)
+            if self._wants(limit) and self._position < at:
+                data = (carried + part if carried else part)[self._position - base :]
+                base = self._position
+                self._take(data, base, limit, is_whole=at >= limit)
+                carried = data[self._position - base :]
+            self.bytes += len(part)
+            self._progress(self.bytes)
+        sums.end_file(self.end + BLANK_BYTES if self._position >= file_end else self.end)
+
+    def _wants(self, limit: int) -> bool:
+        return self._position < limit and not self._is_over
+
+    def _told(self) -> Iterator[Finding]:
+        """What was found in one file; changed bytes only where no record tells them."""
+        log = self._log
+        extents = []
+        for finding in self._found:
+            begin = int(finding.path.name) + finding.position
+            extents.append((begin, begin + max(1, finding.size)))
+            yield finding
+        yield from self._sums.wrong
+        for span in self._sums.spans:
+            first, last = span.first.position, span.claim.position
+            if not any(begin < last and first < end for begin, end in extents):
+                yield span_finding(log, span)
+        yield from self._found_elsewhere
+        self._found, self._found_elsewhere = [], []
+        self._sums.wrong, self._sums.spans = [], []
+
+    # ---- records
+
+    def _take(self, data: bytes, base: int, limit: int, *, is_whole: bool) -> None:
+        """Every record that data, which lies at base, holds; is_whole: no more is behind it."""
+        file_end = base - base % self._log.segment_bytes + self._log.segment_bytes
+        while self._wants(limit):
+            at = self._plain(data, self._position - base, base)
+            position = self._position = base + at
+            if position == self._persisted_end and self.at_persisted is None:
+                self._note_persisted()
+                continue
+            left = len(data) - at
+            size, magic = record.BLANK.unpack_from(data, at) if left >= BLANK_BYTES else (0, 0)
+            is_begun = left < BLANK_BYTES or (magic == record.MAGIC and size > left)
+            if is_begun and not is_whole and size <= limit - position:
+                return
+            head = record.read_head(data, at)
+            if head is not None and head.physical_offset == position and self._is_sound(head, data):
+                self._position = self.end = position + head.size
+                self._check_record(head)
+            elif magic == record.BLANK_MAGIC and size == file_end - position:
+                self._position = file_end
+            else:
+                self._break(position)
+
+    def _is_sound(self, head: Head, data: bytes) -> bool:
+        if not record.has_sound_body(head, data):
+            return False
+        was_promised = self._live_end is not None or head.physical_offset < self._trusted_end
+        return was_promised or not self._log.log_end.is_torn(head)
+
+    def _plain(self, data: bytes, at: int, base: int) -> int:
+        """Take records that are as nearly all are; where the first other one begins.
+
+        A fifth of what read_head and _check_record take for each.
+        """
+        known, queues = self._known, self._queues
+        upto, newest_ms, count = len(data), self.newest_timestamp_ms, 0
+        if base + at < self._persisted_end < base + upto:
+            upto = self._persisted_end - base
+        while upto - at >= record.OVERHEAD_BYTES:
+            size, magic, crc, queue_id, queue_offset, place, flags, stored_ms, completes, length = (
+                _HEAD.unpack_from(data, at)
+            )
+            end = at + size
+            body = at + _HEAD.size
+            topic = body + length
+            if (
+                magic != record.MAGIC
+                or place != base + at
+                or flags & _NOT_PLAIN
+                or end > upto
+                or not body <= topic <= end - 3
+            ):
+                break
+            names = topic + 1 + data[topic]
+            queue = known.get((data[topic:names], queue_id))
+            if (
+                queue is None
+                or queue.next != queue_offset
+                or names + 2 > end
+                or (data[names] << 8 | data[names + 1]) != end - names - 2
+                or zlib.crc32(data[body:topic]) & 0x7FFFFFFF != crc
+                or b"\0" in (properties := data[names + 2 : end])
+            ):
+                break
+            if queue.level:
+                code = queues.levels.deliver_at_ms(queue.level, stored_ms)
+            else:
+                code = record.tags_code(properties)
+            if completes and not queue.level:
+                self._found += self._deliveries.check(place, completes, properties, stored_ms)
+            queue.wanted += ENTRY.pack(place, size, code)
+            queue.next += 1
+            queue.last_offset = place
+            if len(queue.wanted) > _ENTRIES_AT_ONCE:
+                queue.compare()
+            if stored_ms > newest_ms:
+                newest_ms = stored_ms
+            at = end
+            count += 1
+        if count:
+            self.newest_timestamp_ms = newest_ms
+            self.end = base + at
+            self._count(count)
+        return at
+
+    def _count(self, records: int) -> None:
+        self.records += records
+        self._queues.waiting += records
+        if self._queues.waiting > WAITING_ENTRIES_MAX:
+            self._queues.compare_all()
+
+    def _check_record(self, head: Head) -> None:
+        self._count(1)
+        self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
+        if is_anonymous(head):
+            self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+            return
+        transaction = head.sys_flag & record.TRANSACTION_TYPE
+        if transaction in (record.PREPARED, record.ROLLBACK) and not is_repaired(head):
+            return
+        queue = self._queue(head)
+        if completes_scheduled(head):
+            self._found += self._deliveries.check(
+                head.physical_offset, head.completes, head.properties, head.store_timestamp_ms
+            )
+        if queue is not None:
+            self._check_place(queue, head)
+
+    def _queue(self, head: Head) -> QueueCheck | None:
+        key = (head.topic, head.queue_id)
+        queue, found = self._queues.opened(key)
+        self._found_elsewhere += found
+        if queue is not None:
+            name = head.topic.encode()
+            self._known[bytes([len(name)]) + name, head.queue_id] = queue
+        return queue
+
+    def _check_place(self, queue: QueueCheck, head: Head) -> None:
+        if queue.first is None or head.queue_offset < queue.next:
+            queue.begin_at(head.queue_offset)
+            if queue.level:
+                self._deliveries.completed.level(queue.level).add(0, head.queue_offset)
+        elif head.queue_offset != queue.next:
+            self._check_gap(queue, head)
+        code = (
+            self._queues.levels.deliver_at_ms(queue.level, head.store_timestamp_ms)
+            if queue.level
+            else record.tags_code(head.properties)
+        )
+        queue.want(Entry(head.physical_offset, head.size, code))
+        queue.last_offset = head.physical_offset
+
+    def _check_gap(self, queue: QueueCheck, head: Head) -> None:
+        missing = head.queue_offset - queue.next
+        place = self._place
+        if explains_gap(place, last_offset=queue.last_offset, head=head, missing=missing):
+            assert place is not None
+            code = 0
+            if queue.level:
+                code = self._queues.levels.deliver_at_ms(queue.level, place.store_timestamp_ms)
+            for _ in range(missing):
+                queue.want(Entry(place.physical_offset, place.size, code))
+            return
+        said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.next - 1}"
+        self._tell(
+            *(head.physical_offset, SEQUENCE, said, head.size),
+            expected=str(queue.next),
+            found=str(head.queue_offset),
+        )
+        queue.skip_to(head.queue_offset)
+
+    def _note_persisted(self) -> None:
+        completed = self._deliveries.completed.to_json()
+        self.at_persisted = Moment(self._queues.ranges(), completed)
+
+    # ---- damage
+
+    def _break(self, position: int) -> None:
+        """Neither a record nor a blank: the log's end, or damage with more behind it."""
+        log_end = self._log.log_end
+        if self._live_end is None:
+            try:
+                log_end.check(position, self.newest_timestamp_ms, self._persisted_end)
+            except StoreDamaged:
+                pass
+            else:
+                self._end_here(position)
+                return
+        # A changed timestamp must not hide all that was stored after it.
+        newest_ms = 0 if position < self._trusted_end else self.newest_timestamp_ms
+        follows = log_end.next_sound(position, newest_ms)
+        if follows is not None and (self._live_end is None or follows < self._live_end):
+            said = f"{self._what_is_wrong(position)}; records follow"
+            self._tell(position, RECORD, said, follows - position)
+            self._position = follows
+            return
+        said = f"{self._what_is_wrong(position)}; nothing sound follows"
+        lost = max(0, self._trusted_end - position)
+        if lost:
+            said += f", though {lost} bytes more were on disk"
+        self._tell(position, LOST_TAIL, said, lost)
+        self._is_over = True
+
+    def _end_here(self, position: int) -> None:
+        self._is_over = True
+        lost = self._trusted_end - position
+        if lost <= 0 and not self._log.has_bytes_from(position):
+            return
+        what = self._what_is_wrong(position)
+        said = f"{what}; nothing follows, so opening the store cuts it"
+        if lost > 0:
+            said += f": {lost} bytes that were on disk are lost"
+        self._tell(
+            *(position, LOST_TAIL if lost > 0 else UNSYNCED_TAIL, said, max(0, lost)),
+            opening_mends=True,
+        )
+
+    def _what_is_wrong(self, position: int) -> str:
+        """What stands where a record or a blank should."""
+        room = self._log.segment_bytes - position % self._log.segment_bytes
+        data = self._log.read_raw(position, min(BLANK_BYTES, room))
+        if len(data) < BLANK_BYTES:
+            return "too few bytes for a record"
+        size, magic = record.BLANK.unpack_from(data)
+        if magic == record.BLANK_MAGIC:
+            return f"a blank of {size} bytes where {room} are left"
+        if magic != record.MAGIC:
+            return f"neither a record nor a blank: {data[:8].hex(' ', 4)}"
+        data = self._log.read_raw(position, min(size, room)) if size > 0 else b""
+        head = record.read_head(data)
+        if head is None:
+            return f"a record of {size} bytes whose lengths do not add up"
+        if head.physical_offset != position:
+            return f"a record that says it is at {head.physical_offset}, not at {position}"
+        if record.has_sound_body(head, data):
+            return "a record whose properties are torn"
+        return f"a record whose body does not fit its CRC {head.body_crc:#010x}"
+
+    def _tell(
+        self,
+        physical_offset: int,
+        what: str,
+        said: str,
+        size: int = 0,
+        *,
+        expected: str = "",
+        found: str = "",
+        opening_mends: bool = False,
+    ) -> None:
+        position = physical_offset % self._log.segment_bytes
+        path = self._log.path_at(physical_offset)
+        self._found.append(
+            Finding(path, position, what, said, expected, found, size, opening_mends)
+        )

@@ -1,0 +1,324 @@
+"""What the log says of each queue against what the queue's files say, in blocks.
+
+The walk hands over the entry that each record should have; block by block the bytes are
+compared, and only where they differ one entry is looked at.  What is wrong is kept back
+until the log's end is reached: a topic that was made again begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.levels import LevelHistory
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.check_folders import look_at_folder, queue_folder, queue_name
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.file_layer import FileLayer
+from rmqlite.store.finding import Finding, from_error
+
+BLOCK_ENTRIES: Final = 8192
+WAITING_ENTRIES_MAX: Final = 1 << 20
+"""When so many wait in all queues together, all are compared."""
+CORRECTED_MAX: Final = 100_000
+"""So many wrong entries of a queue are remembered as they should be."""
+NO_ENTRY: Final = "missing-entry"
+WRONG_ENTRY: Final = "wrong-entry"
+STRAY_ENTRY: Final = "entry-without-record"
+NO_FILES: Final = "missing-queue"
+UNREADABLE: Final = "unreadable-queue"
+
+
+class QueueCheck:
+    """One queue; `next` is the queue offset that the log's next record of it should have."""
+
+    __slots__ = (
+        *("_compared", "_corrected", "_is_live", "_log_begin", "_looked_at", "_looked_from"),
+        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "missing"),
+        *("name", "next", "persisted_end", "wanted"),
+    )
+
+    def __init__(
+        self,
+        key: QueueKey,
+        files: ConsumeQueue,
+        *,
+        log_begin: Callable[[], int],
+        persisted_end: int,
+        is_live: bool,
+    ) -> None:
+        """log_begin: the log's minimum now.  From persisted_end on opening makes entries anew."""
+        self.key = key
+        self.name = queue_name(key)
+        self.files = files
+        self.level = key[1] + 1 if key[0] == SCHEDULE_TOPIC else 0
+        self.first: int | None = None
+        """The first queue offset that the log has; None: no record of it is left."""
+        self.next = files.files_begin
+        self.last_offset = -1
+        """Physical offset of the last record."""
+        self.wanted = bytearray()
+        """The entries that should be there and are not compared yet; they end at `next`."""
+        self.persisted_end = persisted_end
+        self.missing = 0
+        self.is_settled = True
+        """False: files are so wrong that nothing can be looked up in them."""
+        self._log_begin = log_begin
+        self._is_live = is_live
+        self._wrong: list[_Run] = []
+        self._corrected: dict[int, Entry] = {}
+        self._compared = self.next
+        self._looked_at: list[tuple[int, int, int]] = []
+        self._looked_from = 0
+
+    def begin_at(self, queue_offset: int) -> None:
+        """The log's next record of this queue is this one, whatever was before."""
+        self.wanted.clear()
+        self._wrong.clear()
+        self._corrected.clear()
+        self._looked_at = []
+        self.missing = 0
+        self.is_settled = True
+        self.first = self.next = self._compared = queue_offset
+        self.files.begin_at(queue_offset)
+
+    def want(self, entry: Entry) -> None:
+        """The log's next record of this queue should have this entry."""
+        self.wanted += ENTRY.pack(*entry)
+        self.next += 1
+
+    def skip_to(self, queue_offset: int) -> None:
+        """The log has nothing between; what the files hold there cannot be judged."""
+        self.compare()
+        self.next = self._compared = queue_offset
+        self.files.advance(queue_offset)
+
+    def compare(self) -> None:
+        """All that waits with what the files hold."""
+        wanted, begin = bytes(self.wanted), self._compared
+        self.wanted.clear()
+        self._compared = self.next
+        if not wanted:
+            return
+        count = len(wanted) // ENTRY_BYTES
+        there = self.files.bytes_at(begin, count)
+        self.files.advance(self.next)
+        if there == wanted:
+            return
+        there = there.ljust(len(wanted), b"\0")
+        pairs = zip(ENTRY.iter_unpack(there), ENTRY.iter_unpack(wanted), strict=True)
+        for queue_offset, (found, right) in enumerate(pairs, begin):
+            if found != right:
+                self._compare(queue_offset, Entry(*found), Entry(*right))
+
+    def entry(self, queue_offset: int) -> Entry | None:
+        """The entry as the log wants it; None outside of what was walked."""
+        if not (self.first or 0) <= queue_offset < self.next:
+            return None
+        if queue_offset >= self._compared:
+            at = (queue_offset - self._compared) * ENTRY_BYTES
+            return Entry(*ENTRY.unpack_from(self.wanted, at))
+        corrected = self._corrected.get(queue_offset)
+        if corrected is not None:
+            return corrected
+        at = queue_offset - self._looked_from
+        if not 0 <= at < len(self._looked_at):
+            count = min(BLOCK_ENTRIES, self._compared - queue_offset)
+            data = self.files.bytes_at(queue_offset, count)
+            data = data[: len(data) - len(data) % ENTRY_BYTES]
+            self._looked_at, self._looked_from, at = list(ENTRY.iter_unpack(data)), queue_offset, 0
+        return Entry(*self._looked_at[at]) if self._looked_at else None
+
+    def ending_at(self, physical_offset: int) -> int | None:
+        """The queue offset of the record that ends there."""
+        low, high = self.first or 0, self.next
+        while low < high:
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            if entry is None or entry.physical_offset + entry.size < physical_offset:
+                low = middle + 1
+            else:
+                high = middle
+        entry = self.entry(low)
+        found = entry is not None and entry.physical_offset + entry.size == physical_offset
+        return low if found else None
+
+    def findings(self, log_end: int) -> Iterator[Finding]:
+        """All of this queue, once the log's end is reached."""
+        self.compare()
+        if self.missing and not self.files.has_files:
+            path, _ = self.files.place_of(self.first or 0)
+            said = f"{self.name}: no files for {self.missing} entries"
+            yield Finding(path.parent, 0, NO_FILES, said, opening_mends=True)
+            self._wrong = [run for run in self._wrong if run.what != NO_ENTRY]
+        end = self.next
+        if self.first is None:
+            end = self.files.recovered_end(log_end)
+        begin = end if self.first is None else self.first
+        self._compare_rest(self.files.files_begin, begin)
+        if not self._is_live:
+            self._compare_rest(end, self.files.files_end)
+        for run in self._wrong:
+            yield run.finding(self.name, is_mended=run.begin >= self.persisted_end)
+
+    def _compare(self, queue_offset: int, found: Entry, wanted: Entry) -> None:
+        if wanted.physical_offset < self._log_begin():
+            # Retention has taken it meanwhile.
+            return
+        if len(self._corrected) < CORRECTED_MAX:
+            self._corrected[queue_offset] = wanted
+        else:
+            self.is_settled = False
+        self._looked_at = []
+        at = wanted.physical_offset
+        if found.size == 0:
+            self.missing += 1
+            self._add(queue_offset, NO_ENTRY, f"no entry for the record at {at}")
+            return
+        said = []
+        if found.physical_offset != at:
+            said.append(f"points at {found.physical_offset}, its record is at {at}")
+        if found.size != wanted.size:
+            said.append(f"says {found.size} bytes, its record has {wanted.size}")
+        if found.tags_code != wanted.tags_code:
+            what = "deliver time" if self.level else "tags code"
+            said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
+        self._add(queue_offset, WRONG_ENTRY, "; it ".join(said), str(wanted), str(found))
+
+    def _compare_rest(self, begin: int, end: int) -> None:
+        """Entries without a record: only what points before the log, and zeros at the end."""
+        for offset in range(begin, end, BLOCK_ENTRIES):
+            data = self.files.bytes_at(offset, min(BLOCK_ENTRIES, end - offset))
+            if not any(data):
+                continue
+            log_begin = self._log_begin()
+            for at, raw in enumerate(ENTRY.iter_unpack(data[: len(data) // 20 * 20]), offset):
+                entry = Entry._make(raw)
+                is_past = entry.size > 0 and entry.physical_offset < log_begin
+                if any(entry) and not is_past and ENTRY.pack(*entry) != PRE_BLANK:
+                    said = f"an entry for {entry.physical_offset}, where the log has no such record"
+                    self._add(at, STRAY_ENTRY, said)
+
+    def _add(
+        self, queue_offset: int, what: str, said: str, expected: str = "", found: str = ""
+    ) -> None:
+        path, position = self.files.place_of(queue_offset)
+        last = self._wrong[-1] if self._wrong else None
+        if last and (last.path, last.what, last.begin + last.count) == (path, what, queue_offset):
+            last.count += 1
+        else:
+            self._wrong.append(_Run(path, position, what, queue_offset, 1, said, expected, found))
+
+
+class _Run:
+    """Wrong entries one behind the other, told with the first."""
+
+    __slots__ = (*("begin", "count", "expected", "found", "path", "position", "said", "what"),)
+
+    def __init__(
+        self,
+        path: Path,
+        position: int,
+        what: str,
+        begin: int,
+        count: int,
+        said: str,
+        expected: str,
+        found: str,
+    ) -> None:
+        self.path = path
+        self.position = position
+        self.what = what
+        self.begin = begin
+        self.count = count
+        self.said = said
+        self.expected = expected
+        self.found = found
+
+    def finding(self, name: str, *, is_mended: bool) -> Finding:
+        said = f"{name}, queue offset {self.begin}: {self.said}"
+        if self.count > 1:
+            said += f"; the same up to queue offset {self.begin + self.count - 1}"
+        return Finding(
+            *(self.path, self.position, self.what, said, self.expected, self.found),
+            size=self.count * ENTRY_BYTES,
+            opening_mends=is_mended,
+        )
+
+
+class QueueChecks:
+    """All queues that the log or the folders have."""
+
+    def __init__(
+        self,
+        files: FileLayer,
+        root: Path,
+        file_bytes: int,
+        levels: LevelHistory,
+        *,
+        log_begin: Callable[[], int],
+        persisted_ends: dict[QueueKey, int] | None,
+        is_live: bool,
+    ) -> None:
+        """persisted_ends: as of the last persist; None: opening makes all queues anew."""
+        self.levels = levels
+        self.waiting = 0
+        """How many entries wait for being compared, about."""
+        self._files = files
+        self._root = root
+        self._file_bytes = file_bytes
+        self._log_begin = log_begin
+        self._persisted_ends = persisted_ends
+        self._is_live = is_live
+        self._queues: dict[QueueKey, QueueCheck | None] = {}
+
+    def opened(self, key: QueueKey) -> tuple[QueueCheck | None, list[Finding]]:
+        """A queue, None if it cannot be opened; what is wrong with it is told the first time."""
+        if key in self._queues:
+            return self._queues[key], []
+        folder = queue_folder(self._root, key)
+        found = look_at_folder(self._files, folder, self._file_bytes, is_live=self._is_live)
+        try:
+            files = ConsumeQueue(self._files, folder, self._file_bytes)
+        except StoreDamaged as error:
+            self._queues[key] = None
+            return None, [*found, from_error(error, UNREADABLE)]
+        ends = self._persisted_ends
+        queue = QueueCheck(
+            *(key, files),
+            log_begin=self._log_begin,
+            persisted_end=0 if ends is None else ends.get(key, 0),
+            is_live=self._is_live,
+        )
+        self._queues[key] = queue
+        return queue, found
+
+    def get(self, key: QueueKey) -> QueueCheck | None:
+        return self._queues.get(key)
+
+    def is_unreadable(self, key: QueueKey) -> bool:
+        return key in self._queues and self._queues[key] is None
+
+    def ranges(self) -> dict[QueueKey, tuple[int, int]]:
+        """First and next queue offset of every queue of which the log had a record."""
+        return {
+            key: (queue.first, queue.next)
+            for key, queue in self._queues.items()
+            if queue is not None and queue.first is not None
+        }
+
+    def compare_all(self) -> None:
+        """What waits in every queue; bounds what that takes of memory."""
+        self.waiting = 0
+        for queue in self._queues.values():
+            if queue is not None:
+                queue.compare()
+
+    def findings(self, log_end: int) -> Iterator[Finding]:
+        """Of every queue that was opened."""
+        for queue in self._queues.values():
+            if queue is not None:
+                yield from queue.findings(log_end)

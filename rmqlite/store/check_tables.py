@@ -1,0 +1,122 @@
+"""The tables under config/: is each of them JSON, and of the shape that its reader needs?
+
+Only what would keep a broker from starting, or mislead it, is a finding; what a table says
+is compared with the log where the log knows it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LevelHistory
+from rmqlite.store import tables
+from rmqlite.store.files import Files
+from rmqlite.store.finding import Finding
+from rmqlite.store.message_store import LEVELS_TABLE
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+
+UNREADABLE: Final = "unreadable-table"
+_BACKUP: Final = ".bak"
+
+
+def _topics(tree: tables.Tree) -> None:
+    int(tree.get("dataVersion", {}).get("counter", 0))
+    for row in tree.get("topicConfigTable", {}).values():
+        _check_name(row["topicName"])
+        _check_numbers(row["readQueueNums"], row["writeQueueNums"], row["perm"])
+
+
+def _groups(tree: tables.Tree) -> None:
+    int(tree.get("dataVersion", {}).get("counter", 0))
+    for row in tree.get("subscriptionGroupTable", {}).values():
+        _check_name(row["groupName"])
+        int(row.get("retryMaxTimes", 16))
+        int(row.get("retryQueueNums", 1))
+
+
+def _consumer_offsets(tree: tables.Tree) -> None:
+    for offsets in tree.get("offsetTable", {}).values():
+        _check_numbers(*offsets.keys(), *offsets.values())
+
+
+def _delay_offsets(tree: tables.Tree) -> None:
+    offsets = tree.get("offsetTable", {})
+    _check_numbers(*offsets.keys(), *offsets.values())
+
+
+def _progress(tree: tables.Tree) -> None:
+    _check_numbers(tree["physicalOffset"], tree["newestTimestamp"], tree.get("checksum", 0))
+    for queues in tree["queues"].values():
+        for queue_id, (low, high) in queues.items():
+            _check_numbers(queue_id, low, high)
+    ScheduleProgress.from_json(tree["completed"])
+
+
+def _check_name(value: Any) -> None:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no name")
+
+
+def _check_numbers(*values: Any) -> None:
+    for value in values:
+        if int(value) < 0:
+            raise ValueError(f"{value} is negative")
+
+
+_SHAPES: Final[dict[str, tuple[str, Callable[[tables.Tree], object]]]] = {
+    "topics.json": ("topics", _topics),
+    "subscriptionGroup.json": ("consumer groups", _groups),
+    "consumerOffset.json": ("consumer offsets", _consumer_offsets),
+    DELAY_OFFSET_TABLE: ("delay offsets", _delay_offsets),
+    LEVELS_TABLE: ("delay levels", LevelHistory.from_json),
+    PROGRESS_TABLE: ("progress", _progress),
+}
+
+
+def check_tables(files: Files, root: Path) -> Iterator[Finding]:
+    """Every table that cannot be used; a previous generation only when there is no better."""
+    folder = root / "config"
+    names = files.names(folder)
+    for table in sorted({name.removesuffix(_BACKUP) for name in names}):
+        if table.endswith(".json"):
+            is_sound = False
+            for name in (table, table + _BACKUP):
+                data = files.read_all(folder / name)
+                if not is_sound and data and data.strip():
+                    found = _problem(data, table)
+                    is_sound = found is None
+                    if found is not None:
+                        kind = f"a table of {_SHAPES[table][0]}" if table in _SHAPES else "JSON"
+                        said = f"not {kind}: {found[1]}"
+                        yield Finding(folder / name, found[0], UNREADABLE, said)
+
+
+def load_sound(files: Files, path: Path) -> tables.Tree | None:
+    """A table, or its previous generation; None if neither can be used."""
+    for candidate in (path, path.with_name(path.name + _BACKUP)):
+        data = files.read_all(candidate)
+        if data and data.strip() and not _problem(data, path.name):
+            return tables.decode(data)
+    return None
+
+
+def _problem(data: bytes, table: str) -> tuple[int, str] | None:
+    """Where the data is no such table, and why; None when it is one."""
+    try:
+        tree = tables.decode(data)
+        if table in _SHAPES:
+            _SHAPES[table][1](tree)
+    except UnicodeDecodeError as error:
+        return error.start, str(error)
+    except json.JSONDecodeError as error:
+        return error.pos, error.msg
+    except KeyError as error:
+        return 0, f"{error} is missing"
+    except (InvalidValue, TypeError, ValueError, AttributeError) as error:
+        return 0, str(error)
+    return None
