@@ -49,6 +49,8 @@ class Change(NamedTuple):
     """What the call itself wrote begins and ends there; around is what shares its sectors."""
     length: int | None
     """What the file's length has become, if this changed it."""
+    is_whole: bool = True
+    """Else it is still going on, and its last sector is not yet one to be written."""
 
 
 Pages = Mapping[int, bytes]
@@ -120,6 +122,8 @@ class SimulatedDisk:
         self.used_ratio = 0.5
         self.calls: Counter[str] = Counter()
         """How often each call was made, the failed ones included."""
+        self.faults_met = 0
+        """How many calls have failed because a test wanted it."""
         self.after_each: Callable[[str, str], None] | None = None
         """Told the call and the path after each change, and in the middle of each write."""
         root: dict[str, int] = {}
@@ -252,11 +256,11 @@ class SimulatedDisk:
         wanted = bytes(data[: fault.kept_bytes] if fault else data)
         middle = self.random.randrange(1, len(wanted)) if len(wanted) > 1 else 0
         if self.after_each and middle:
-            self._write(at.node, offset, wanted[:middle])
+            before = self._nodes[at.node]
+            self._write(at.node, offset, wanted[:middle], is_whole=False)
             self._tell("pwrite", f"{at.path} up to byte {offset + middle}")
-            self._write(at.node, offset + middle, wanted[middle:])
-        else:
-            self._write(at.node, offset, wanted)
+            self._nodes[at.node] = before
+        self._write(at.node, offset, wanted)
         self._tell("pwrite", at.path)
         if fault:
             raise _error(fault.error, at.path)
@@ -387,6 +391,7 @@ class SimulatedDisk:
             fault.times -= 1
             if not fault.times:
                 self._faults.remove(fault)
+            self.faults_met += 1
             return fault
         return None
 
@@ -456,7 +461,7 @@ class SimulatedDisk:
         self._rename(number, {each: node for each, node in parent.names.items() if each != name})
         self._tell(call, str(path))
 
-    def _write(self, number: int, position: int, data: bytes) -> None:
+    def _write(self, number: int, position: int, data: bytes, *, is_whole: bool = True) -> None:
         if not data:
             return
         file = self._file(number)
@@ -467,7 +472,7 @@ class SimulatedDisk:
         sectors = _read(Content(pages, 1 << 62), begin, end - end % -SECTOR_BYTES - begin)
         self._serial += 1
         longer = end if end > length else None
-        change = Change(self._serial, begin, sectors, position, end, longer)
+        change = Change(self._serial, begin, sectors, position, end, longer, is_whole)
         cached = Content(pages, max(length, end))
         self._nodes[number] = File(cached, file.durable, (*file.changes, change), self.now_ms)
 
@@ -556,7 +561,8 @@ def _some_sectors(file: File, random: Random, likelihood: float) -> Content:
             if is_all or change.serial <= lengths_until:
                 content = _changed(content, change, 0, 0)
             continue
-        for begin in range(change.position, change.last, SECTOR_BYTES):
+        last = change.last if change.is_whole else change.last - change.last % SECTOR_BYTES
+        for begin in range(change.position, last, SECTOR_BYTES):
             if is_all or random.random() < likelihood:
                 end = min(begin + SECTOR_BYTES, change.position + len(change.data))
                 content = _changed(content, change, begin, end)
