@@ -22,6 +22,7 @@ from rmqlite.store.files import Files
 from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
+from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
@@ -123,6 +124,8 @@ class Redo:
         self.started = set(dispatch.queues)
         """Queues whose maximum offset is known."""
         self._buffers: dict[QueueKey, list[bytes]] = {}
+        self._place: Place | None = None
+        """The last anonymous repaired place."""
 
     def run(self, walk: Iterator[Walked]) -> int:
         """Dispatch every record of a walk; the number of records."""
@@ -136,6 +139,11 @@ class Redo:
                 self._enter(head)
                 if completes_scheduled(head):
                     self._complete(head)
+            elif is_anonymous(head):
+                self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+            elif is_repaired(head):
+                self._enter(head)
+                self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
             self._dispatch.index_record(head)
         for key in list(self._buffers):
             self._write(key)
@@ -153,15 +161,39 @@ class Redo:
             queue.begin_at(head.queue_offset)
             buffer = self._buffers.setdefault(key, [])
         elif head.queue_offset != expected:
+            self._write(key)
+            self._enter_lost(queue, head)
+            buffer = self._buffers.setdefault(key, [])
+        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, head)))
+        if len(buffer) >= _BUFFERED_MAX:
+            self._write(key)
+
+    def _enter_lost(self, queue: ConsumeQueue, head: Head) -> None:
+        """Entries for what lay where nobody knows; raises StoreDamaged if nothing was lost."""
+        expected, place = queue.max_offset, self._place
+        missing = head.queue_offset - expected
+        last = queue.entry(expected - 1)
+        last_offset = last.physical_offset if last else -1
+        if not explains_gap(place, last_offset=last_offset, head=head, missing=missing):
             raise StoreDamaged(
                 str(self._log.path_at(head.physical_offset)),
                 head.physical_offset % self._log.segment_bytes,
                 f"queue offset {expected} of {head.topic} queue {head.queue_id}",
                 f"{head.queue_offset}",
             )
-        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, head)))
-        if len(buffer) >= _BUFFERED_MAX:
-            self._write(key)
+        assert place is not None
+        code = 0
+        if head.topic == SCHEDULE_TOPIC:
+            code = self._dispatch.levels.deliver_at_ms(head.queue_id + 1, place.store_timestamp_ms)
+        queue.write(expected, ENTRY.pack(place.physical_offset, place.size, code) * missing)
+        queue.advance(head.queue_offset)
+        self._complete_lost(head.topic, head.queue_id, expected, missing)
+
+    def _complete_lost(self, topic: str, queue_id: int, queue_offset: int, count: int) -> None:
+        """What was scheduled there is not waited for."""
+        if topic == SCHEDULE_TOPIC:
+            completed = self._dispatch.progress.level(queue_id + 1)
+            completed.add(queue_offset, queue_offset + count)
 
     def _code(self, queue: ConsumeQueue, head: Head) -> int:
         if head.topic != SCHEDULE_TOPIC:
