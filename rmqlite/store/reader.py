@@ -67,7 +67,7 @@ class StoreReader:
 
         Raises InvalidValue for what is no store, StoreDamaged, StoreUnavailable.
         """
-        self._root = root
+        self.root = root
         self._config = config or BrokerConfig()
         self._files = LiveFiles()
         _check_store(self._files, root)
@@ -132,7 +132,7 @@ class StoreReader:
 
     def overview(self) -> Overview:
         """The store in figures."""
-        return Overview(self._files, self._root, self._sizes, self._state, self._snapshot)
+        return Overview(self._files, self.root, self._sizes, self._state, self._snapshot)
 
     def old_before_ms(self) -> int:
         """Log files last written before this wall-clock time are older than fileReservedTime."""
@@ -141,9 +141,9 @@ class StoreReader:
     # ---- parts
 
     def _find_state(self) -> StoreState:
-        if self._files.is_locked(self._root / "lock"):
+        if self._files.is_locked(self.root / "lock"):
             return StoreState.LIVE
-        is_aborted = self._files.read_all(self._root / "abort") is not None
+        is_aborted = self._files.read_all(self.root / "abort") is not None
         return StoreState.CRASHED if is_aborted else StoreState.CLOSED
 
 

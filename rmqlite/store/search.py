@@ -24,7 +24,9 @@ from rmqlite.store.snapshot import Snapshot
 ROWS_MAX: Final = 1 << 18
 """How many queue entries are put in order at a time."""
 BATCH_BYTES: Final = 1 << 20
-SCANNED_BYTES: Final = 3_000
+WALK_SHARE: Final = 0.7
+"""Of more than that share of all messages, passing over the others costs less."""
+SCANNED_BYTES: Final = 4_000
 """So much of the log is scanned for some text while one record is read from a queue."""
 READ_BYTES_MAX: Final = 4 << 20
 """How much of the log one read takes at most, unless one record is larger."""
@@ -33,13 +35,8 @@ READ_GAP_BYTES_MAX: Final = 16 << 10
 _ID_BYTES: Final = (16, 28)
 
 
-class _Row(NamedTuple):
-    """A queue entry: where its record is, and what it should be."""
-
-    physical_offset: int
-    size: int
-    queue: int
-    queue_offset: int
+_Row = tuple[int, int, int, int]
+"""A queue entry: physical offset, size, number of its part, queue offset.  They sort."""
 
 
 class _Part(NamedTuple):
@@ -69,10 +66,23 @@ class Search:
         self._wanted = wanted
         self._skip_damaged = skip_damaged
         self._matcher = Matcher(wanted)
+        self._found: list[StoredMessage] = []
         self._newest_ms = 0
 
     def batches(self) -> Iterator[list[StoredMessage]]:
-        """The messages, some at a time, now and then none.  Raises StoreDamaged."""
+        """The messages, some at a time, now and then none.
+
+        Raises StoreDamaged, after all that is sound before.
+        """
+        try:
+            yield from self._find()
+        except StoreDamaged:
+            yield self._taken()
+            raise
+
+    # ---- the ways
+
+    def _find(self) -> Iterator[list[StoredMessage]]:
         named = self._named_by_offset()
         if named is not None:
             yield [named]
@@ -91,8 +101,6 @@ class Search:
             yield from self._in_log(begin, end)
         if damage is not None:
             raise damage
-
-    # ---- the ways
 
     def _named_by_offset(self) -> StoredMessage | None:
         """The message whose offset message id is asked for."""
@@ -149,22 +157,22 @@ class Search:
             if low < high:
                 parts.append(_Part(queue, low, high))
         entries = sum(part.end - part.begin for part in parts)
-        if self._matcher.needle and entries > (end - begin) // SCANNED_BYTES:
-            return None
-        return parts
+        most = sum(queue.max_offset - queue.low for queue in snapshot.queues.values())
+        if self._matcher.needle:
+            most = (end - begin) // SCANNED_BYTES
+        return parts if entries <= most * WALK_SHARE else None
 
     def _in_queues(self, parts: Sequence[_Part]) -> Iterator[list[StoredMessage]]:
-        batch: list[StoredMessage] = []
         size = 0
         for rows in self._rows(parts):
             for begin, end, group in _spans(rows, self._log.segment_bytes):
-                batch += self._read(begin, end, group, parts)
+                self._read(begin, end, group, parts)
                 self.done += len(group)
                 size += end - begin
                 if size >= BATCH_BYTES:
-                    yield batch
-                    batch, size = [], 0
-        yield batch
+                    yield self._taken()
+                    size = 0
+        yield self._taken()
 
     def _in_log(self, begin: int, end: int) -> Iterator[list[StoredMessage]]:
         log, done = self._log, self.done
@@ -174,7 +182,8 @@ class Search:
             for heads, data in walk:
                 if heads:
                     self._newest_ms = max(self._newest_ms, heads[-1].store_timestamp_ms)
-                yield self._messages(heads, data)
+                self._take(heads, data)
+                yield self._taken()
                 self.done = done + walk.position - begin
             self._went(walk.gone_before)
             position = None
@@ -199,7 +208,7 @@ class Search:
                     nexts[number] = upto
             # Up to here nothing can come in between any more.
             unread = [
-                rows[-1].physical_offset
+                rows[-1][0]
                 for rows, part, at in zip(buffers, parts, nexts, strict=True)
                 if rows and at < part.end
             ]
@@ -214,18 +223,17 @@ class Search:
 
     def _load(self, number: int, queue: QueueView, begin: int, end: int) -> list[_Row]:
         rows: list[_Row] = []
-        expected = begin
+        place, expected = 0, begin
         for offset, data in queue.blocks(begin, end):
             if offset > expected:
-                self._lacks(queue, expected)
+                rows.append((place, 0, number, expected))
             for at, (position, size, _) in enumerate(ENTRY.iter_unpack(data), offset):
-                if size > 0:
-                    rows.append(_Row(position, size, number, at))
-                else:
-                    self._lacks(queue, at)
+                # One that is not there is told in its turn, behind what is sound.
+                place, size = (position, size) if size > 0 else (place, 0)
+                rows.append((place, size, number, at))
             expected = offset + len(data) // ENTRY_BYTES
         if expected < end:
-            self._lacks(queue, expected)
+            rows.append((place, 0, number, expected))
         return rows
 
     def _lacks(self, queue: QueueView, queue_offset: int) -> None:
@@ -235,39 +243,50 @@ class Search:
         else:
             self._went(self._log.begin)
 
-    def _read(
-        self, begin: int, end: int, rows: Sequence[_Row], parts: Sequence[_Part]
-    ) -> list[StoredMessage]:
-        """The messages of rows that lie close together."""
+    def _read(self, begin: int, end: int, rows: Sequence[_Row], parts: Sequence[_Part]) -> None:
+        """Take the messages of rows that lie close together."""
         data = self._log.segments.read(begin, end - begin)
-        heads = []
+        heads: list[Head] = []
         for position, size, number, queue_offset in rows:
-            queue = parts[number].queue
-            head = record.read_head(data, position - begin)
-            if head is None or head.physical_offset != position:
-                if self._log.is_gone(position):
-                    self._went(_next_file(position, self._log.segment_bytes))
-                else:
-                    topic, queue_id = queue.key
-                    self._met(self._log.damage(position, f"a record of {topic} queue {queue_id}"))
+            key = parts[number].queue.key
+            head = record.read_head(data, position - begin) if size else None
+            if (
+                head is not None
+                and (head.physical_offset, head.size) == (position, size)
+                and (head.topic, head.queue_id, head.queue_offset) == (*key, queue_offset)
+            ):
+                heads.append(head)
                 continue
-            said = (head.topic, head.queue_id, head.queue_offset, head.size)
-            if said != (*queue.key, queue_offset, size):
-                found = f"{position}, where there is another"
-                self._met(queue.damage(queue_offset, "its record's place", found))
-                continue
-            heads.append(head)
-        return self._messages(heads, data)
+            self._take(heads, data)
+            heads = []
+            self._explain(parts[number].queue, queue_offset, position, size)
+        self._take(heads, data)
 
-    def _messages(self, heads: Sequence[Head], data: bytes) -> list[StoredMessage]:
-        found = []
+    def _explain(self, queue: QueueView, queue_offset: int, position: int, size: int) -> None:
+        """An entry has not the record that it should have."""
+        if not size:
+            self._lacks(queue, queue_offset)
+        elif self._log.is_gone(position):
+            self._went(_next_file(position, self._log.segment_bytes))
+        elif self._log.head_at(position) is None:
+            topic, queue_id = queue.key
+            self._met(self._log.damage(position, f"a record of {topic} queue {queue_id}"))
+        else:
+            found = f"{position}, where another one is"
+            self._met(queue.damage(queue_offset, "the place of its record", found))
+
+    def _take(self, heads: Sequence[Head], data: bytes) -> None:
+        takes, found = self._matcher.takes, self._found
         for head in heads:
-            if self._matcher.takes(head):
+            if takes(head):
                 if record.has_sound_body(head, data):
                     found.append(record.to_message(head, data))
                 else:
                     expected = f"a body with CRC {head.body_crc:#010x}"
                     self._met(self._log.damage(head.physical_offset, expected))
+
+    def _taken(self) -> list[StoredMessage]:
+        found, self._found = self._found, []
         return found
 
     def _met(self, damage: StoreDamaged) -> None:

@@ -1,0 +1,12 @@
+"""rmqlite store: look at a store's files, with a broker running on them or without."""
+
+from __future__ import annotations
+
+import typer
+
+from rmqlite.cli.store import export, show
+
+app = typer.Typer(no_args_is_help=True, help="Look at a store's files; no broker is needed.")
+app.command("show")(show.show)
+app.command("cat")(export.cat)
+app.command("export")(export.export)

@@ -1,0 +1,266 @@
+"""rmqlite store cat, rmqlite store export: messages out of a store's files.
+
+cat prints a line for people, export a JSON document for programs; what they take is asked
+for in the same words.  A file is complete or not there: it is written beside its name.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rmqlite.cli.status import size_text
+from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
+from rmqlite.cli.store.message_text import inflated, json_of, line_of, page_of
+from rmqlite.cli.store.wanted import (
+    FromOffset,
+    Group,
+    Key,
+    Limit,
+    MessageId,
+    QueueId,
+    Scheduled,
+    Since,
+    SkipDamaged,
+    ToOffset,
+    Topic,
+    Until,
+    check_limit,
+    message_filter,
+    refuse,
+)
+from rmqlite.cli.terminal import note, progress_console
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.message import StoredMessage
+
+if TYPE_CHECKING:
+    from rmqlite.store.reader import MessageFilter, Search, StoreReader, Waiting
+
+    Shape = Callable[[StoredMessage, Waiting | None], str]
+Write = Callable[[str], object]
+_STANDARD_OUTPUT: Final = Path("-")
+
+
+def cat(
+    path: StorePath = None,
+    config: ConfigFile = None,
+    topic: Topic = "",
+    group: Group = "",
+    queue_id: QueueId = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    since: Since = "",
+    until: Until = "",
+    key: Key = "",
+    message_id: MessageId = "",
+    scheduled: Scheduled = False,
+    limit: Limit = None,
+    skip_damaged: SkipDamaged = False,
+    full: Annotated[bool, typer.Option("--full", help="Every field, and all of a body.")] = False,
+) -> None:
+    """Print the messages of a store, a line each; a live store is fine."""
+    wanted = message_filter(
+        topic=topic,
+        group=group,
+        queue_id=queue_id,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        since=since,
+        until=until,
+        key=key,
+        message_id=message_id,
+        is_scheduled=scheduled,
+    )
+    check_limit(limit)
+    with open_store(path, config) as reader, _quiet_when_nobody_reads():
+        copying = _Copying(reader, wanted, page_of if full else line_of, limit, skip_damaged)
+        copying.run(_to_standard_output)
+    if not copying.count:
+        note("no messages")
+    copying.end()
+
+
+def export(
+    path: StorePath = None,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
+    ] = _STANDARD_OUTPUT,
+    config: ConfigFile = None,
+    topic: Topic = "",
+    group: Group = "",
+    queue_id: QueueId = None,
+    from_offset: FromOffset = None,
+    to_offset: ToOffset = None,
+    since: Since = "",
+    until: Until = "",
+    key: Key = "",
+    message_id: MessageId = "",
+    scheduled: Scheduled = False,
+    inflate: Annotated[
+        bool, typer.Option("--inflate", help="Inflate bodies that a producer compressed (zlib).")
+    ] = False,
+    limit: Limit = None,
+    skip_damaged: SkipDamaged = False,
+) -> None:
+    """Write the messages of a store as JSON lines; a live store is fine."""
+    wanted = message_filter(
+        topic=topic,
+        group=group,
+        queue_id=queue_id,
+        from_offset=from_offset,
+        to_offset=to_offset,
+        since=since,
+        until=until,
+        key=key,
+        message_id=message_id,
+        is_scheduled=scheduled,
+    )
+    check_limit(limit)
+    shape: Shape = json_of
+    if inflate:
+        shape = _json_of_inflated
+    started_s = elapsed_s()
+    with open_store(path, config) as reader, _quiet_when_nobody_reads():
+        copying = _Copying(reader, wanted, shape, limit, skip_damaged)
+        if output == _STANDARD_OUTPUT:
+            copying.run(_to_standard_output)
+        else:
+            _check_outside(output, reader.root)
+            with _written(output) as write:
+                copying.run(write)
+    took_s = elapsed_s() - started_s
+    where = "" if output == _STANDARD_OUTPUT else f" to {output}"
+    messages = "1 message" if copying.count == 1 else f"{copying.count:,} messages"
+    size = size_text(copying.record_bytes)
+    note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
+    copying.end()
+
+
+def _json_of_inflated(message: StoredMessage, waiting: Waiting | None) -> str:
+    return json_of(inflated(message), waiting)
+
+
+class _Copying:
+    """Messages go from a search to an output, with a bar on a terminal that is free for it."""
+
+    def __init__(
+        self,
+        reader: StoreReader,
+        wanted: MessageFilter,
+        shape: Shape,
+        limit: int | None,
+        skip_damaged: bool,
+    ) -> None:
+        self.count = 0
+        self.record_bytes = 0
+        self._reader = reader
+        self._search = reader.search(wanted, skip_damaged=skip_damaged)
+        self._shape = shape
+        self._limit = limit
+        self._failure: StoreDamaged | None = None
+
+    def run(self, write: Write) -> None:
+        is_seen = write is _to_standard_output and sys.stdout.isatty()
+        with _progress(self._search, is_hidden=is_seen) as advance:
+            try:
+                for batch in self._search.batches():
+                    left = None if self._limit is None else self._limit - self.count
+                    self._copy(list(islice(batch, left)), write)
+                    advance()
+                    if self.count == self._limit:
+                        break
+            except StoreDamaged as error:
+                # What was sound is kept; how it ended is said last.
+                self._failure = error
+
+    def end(self) -> None:
+        """Say what was left out.  Raises StoreDamaged if that ended it."""
+        search = self._search
+        if search.gone_before:
+            note(
+                f"retention took log files meanwhile: nothing before physical offset "
+                f"{search.gone_before} is left"
+            )
+        if search.damaged:
+            places = "place" if search.damaged == 1 else "places"
+            note(f"skipped {search.damaged} damaged {places}, the first: {search.first_damage}")
+        if self._failure is not None:
+            raise self._failure
+
+    def _copy(self, batch: list[StoredMessage], write: Write) -> None:
+        if not batch:
+            return
+        waiting, shape = self._reader.waiting, self._shape
+        write("".join([shape(message, waiting(message)) for message in batch]))
+        self.count += len(batch)
+        self.record_bytes += sum([message.store_size for message in batch])
+
+
+@contextmanager
+def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]]:
+    console = progress_console()
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    is_off = is_hidden or not console.is_terminal
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=is_off
+    ) as bar:
+        task = bar.add_task("reading", total=None)
+        yield lambda: bar.update(task, completed=search.done, total=search.total)
+
+
+def _to_standard_output(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _not_written("standard output", error) from error
+
+
+@contextmanager
+def _quiet_when_nobody_reads() -> Iterator[None]:
+    """`| head` has seen enough: that is no failure."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        # What could not be written would be tried, and fail, once more at exit.
+        sys.stdout = io.StringIO()
+        raise typer.Exit(0) from error
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[Write]:
+    """What is written appears under that name when all of it is there."""
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        with beside.open("w", encoding="ascii") as file:
+            try:
+                yield file.write
+                file.flush()
+                beside.replace(path)
+            finally:
+                beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise _not_written(str(path), error) from error
+
+
+def _check_outside(path: Path, root: Path) -> None:
+    """Every file in a store's folders is taken for one of the store's."""
+    if path.name in ("", "..") or path.is_dir():
+        refuse("--output", path, "the name of a file")
+    if path.resolve().is_relative_to(root.resolve()):
+        refuse("--output", path, "a file outside of the store")
+
+
+def _not_written(where: str, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable("write to", where, error.strerror or str(error))

@@ -1,0 +1,39 @@
+"""Which store a command looks at: a path, a broker.conf's, or the default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rmqlite.config import BrokerConfig
+    from rmqlite.store.reader import StoreReader
+
+StorePath = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="PATH",
+        help="The store's folder; else storePathRootDir of --config, else ~/store.",
+        show_default=False,
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", metavar="FILE", help="Take path and sizes from a broker.conf."),
+]
+
+
+def store_location(path: Path | None, config: Path | None) -> tuple[Path, BrokerConfig | None]:
+    """The store's folder, and its broker's configuration if one is given."""
+    from rmqlite.config import BrokerConfig, load_config
+
+    given = load_config(config) if config else None
+    return path or (given or BrokerConfig()).store_path, given
+
+
+def open_store(path: Path | None, config: Path | None) -> StoreReader:
+    from rmqlite.store.reader import StoreReader
+
+    return StoreReader(*store_location(path, config))

@@ -1,0 +1,109 @@
+"""Looking at the store of a broker that is being sent to, and of one that was killed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+from rmqlite.client import Message, Producer
+from tests.journeys.conftest import StartBroker
+from tests.support.looking import run_store
+from tests.support.stores import contents
+
+LEVELS = "1s 2s"
+LOOKS = 12
+
+
+class Sending(threading.Thread):
+    """Sends batches, some of them delayed, until told to stop."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._stopped = threading.Event()
+        self.sent = 0
+
+    def run(self) -> None:
+        with Producer(self._endpoint, "senders") as producer:
+            while not self._stopped.is_set():
+                batch = [
+                    Message("orders", b"x" * (n * 37), keys=f"m{self.sent + n}", delay_level=n % 3)
+                    for n in range(40)
+                ]
+                producer.send_batch(batch)
+                self.sent += len(batch)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+def shown(root: Path) -> dict[str, Any]:
+    result = run_store("show", root, "--json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    tree = json.loads(result.stdout)
+    assert isinstance(tree, dict)
+    return tree
+
+
+def exported(root: Path, *options: str) -> list[dict[str, Any]]:
+    result = run_store("export", root, *options)
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith("exported ")
+    assert result.stderr.count("\n") == 1
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def assert_a_prefix(trees: list[dict[str, Any]]) -> None:
+    """Ascending in the log, and without a gap in any queue."""
+    places = [tree["physical_offset"] for tree in trees]
+    assert places == sorted(set(places))
+    queues: dict[int, int] = {}
+    for tree in trees:
+        expected = queues.get(tree["queue_id"], 0)
+        assert tree["queue_offset"] == expected
+        queues[tree["queue_id"]] = expected + 1
+
+
+def test_a_live_store_is_read_while_it_is_written(start_broker: StartBroker) -> None:
+    """Every look gives a prefix of what comes after, and disturbs nobody."""
+    broker = start_broker(
+        messageDelayLevel=LEVELS, mappedFileSizeCommitLog=1 << 20, maxMessageSize=65536
+    )
+    root = broker.folder / "store"
+    sending = Sending(broker.endpoint)
+    sending.start()
+    try:
+        before: list[dict[str, Any]] = []
+        end = 0
+        for look in range(LOOKS):
+            tree = shown(root)
+            assert tree["store"]["state"] == "live"
+            assert tree["store"]["damage"] is None
+            assert tree["store"]["end"] >= end
+            end = tree["store"]["end"]
+            trees = exported(root, *([], ["--topic", "orders"])[look % 2])
+            assert_a_prefix(trees)
+            assert trees[: len(before)] == before
+            before = trees
+            assert run_store("cat", root, "--limit", "5").exit_code == 0
+            waiting = exported(root, "--scheduled")
+            assert {tree["level"] for tree in waiting} <= {1, 2}
+    finally:
+        sending.stop()
+    assert len(before) > 100
+    broker.kill()
+    files = contents(root)
+    assert shown(root)["store"]["state"] == "crashed"
+    after_kill = exported(root)
+    assert after_kill[: len(before)] == before
+    # What was acknowledged is there: delivered, or as a record that waits.
+    waiting = [tree for tree in exported(root, "--scheduled") if tree["is_pending"]]
+    assert len(after_kill) + len(waiting) == sending.sent
+    assert contents(root) == files
+    broker.start()
+    broker.stop()
+    assert shown(root)["store"]["state"] == "closed"
+    assert exported(root)[: len(after_kill)] == after_kill

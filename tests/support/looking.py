@@ -1,0 +1,41 @@
+"""What tests of read-only commands share: looking must leave everything as it was."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from rmqlite.cli.main import app
+from tests.support.stores import contents
+
+ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+
+
+@contextmanager
+def untouched(root: Path) -> Iterator[None]:
+    """Not a byte, not a name, not a time may differ afterwards."""
+    before = contents(root)
+    times = {path: path.stat().st_mtime_ns for path in [root, *root.rglob("*")]}
+    yield
+    assert contents(root) == before
+    assert {path: path.stat().st_mtime_ns for path in [root, *root.rglob("*")]} == times
+
+
+def unpack_golden(folder: Path) -> Path:
+    """Stores that RocketMQ 4.9.8 wrote, and what it said is in `clean`."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "rocketmq-4.9.8"
+
+
+def run_store(*args: object, **env: str) -> Result:
+    """Run `rmqlite store` on a terminal of 80 columns; there is no broker to ask."""
+    words = ["store", *[str(arg) for arg in args]]
+    result = CliRunner().invoke(app, words, env={"COLUMNS": "80", **env})
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
