@@ -209,6 +209,7 @@ class BrokerConfig(BaseModel):
     # Who it is and where it listens.
     bind_address: Host = _key("bindAddress", "127.0.0.1")
     listen_port: Annotated[int, _number("", 0, 65_535)] = _key("listenPort", 10911)
+    metrics_port: Annotated[int, _number("", 0, 65_535)] = _key("metricsPort", 0)
     broker_ip: Annotated[str, BeforeValidator(_ip_address)] = _key("brokerIP1", "127.0.0.1")
     broker_name: Name = _key("brokerName", "broker-a")
     cluster_name: Name = _key("brokerClusterName", "DefaultCluster")

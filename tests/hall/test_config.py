@@ -135,6 +135,8 @@ def test_a_number_with_a_unit_is_refused_with_the_keys_unit(line: str, unit: str
         "listenPort=abc",
         "listenPort=-1",
         "listenPort=65536",
+        "metricsPort=65536",
+        "metricsPort=off",
         "listenPort=1.0",
         "listenPort=1_000",
         "listenPort=\uff11",
