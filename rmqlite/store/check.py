@@ -36,7 +36,7 @@ from rmqlite.store.finding import Finding, from_error
 from rmqlite.store.message_store import LEVELS_TABLE
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
 
-__all__ = ["Finding", "StoreCheck", "check"]
+__all__ = ["Finding", "StoreCheck", "check", "is_store"]
 
 AHEAD: Final = "table-ahead"
 BEHIND: Final = "table-behind"
@@ -70,6 +70,11 @@ def check(
         checking.close()
 
 
+def is_store(root: Path) -> bool:
+    """Is there a store to check, or what is left of one?"""
+    return any((root / name).exists() for name in ("commitlog", "consumequeue", "checkpoint"))
+
+
 class StoreCheck:
     """One check of one store; what it has looked at is known when run() is over."""
 
@@ -96,7 +101,7 @@ class StoreCheck:
         """RocketMQ wrote them, or nobody has summed them up yet."""
         self._root = root
         default = BrokerConfig()
-        self._progress = progress
+        self.progress = progress
         self._log_file_bytes = (
             log_file_bytes
             or usual_size(self.files, [root / "commitlog"])
@@ -161,7 +166,7 @@ class StoreCheck:
             progress=lambda done: self._tell(done, max(done, total)),
         )
         yield from walk.run()
-        self.messages, self.log_bytes = walk.records, walk.bytes
+        self.messages, self.log_bytes = walk.records, walk.end - log.min_offset
         self.bytes_without_checksum = sums.bytes_without
         for key in queue_keys(self.files, self._root):
             yield from queues.opened(key)[1]
@@ -171,8 +176,8 @@ class StoreCheck:
         yield from self._check_delay_offsets(delay_offsets, queues)
 
     def _tell(self, done: int, total: int) -> None:
-        if self._progress is not None:
-            self._progress(done, total)
+        if self.progress is not None:
+            self.progress(done, total)
 
     def _check_progress(
         self, tree: tables.Tree, walk: LogCheck, queues: QueueChecks

@@ -153,7 +153,8 @@ class LogCheck:
             position = self._position = base + at
             if position == self._persisted_end and self.at_persisted is None:
                 self._note_persisted()
-                continue
+            if position >= limit:
+                return
             left = len(data) - at
             size, magic = record.BLANK.unpack_from(data, at) if left >= BLANK_BYTES else (0, 0)
             is_begun = left < BLANK_BYTES or (magic == record.MAGIC and size > left)
