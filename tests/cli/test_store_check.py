@@ -1,0 +1,156 @@
+"""rmqlite store check: its table, its JSON, its exit code; a store that is being written to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import Message, Producer
+from tests.support.looking import run_store, unpack_golden, untouched
+from tests.support.stores import StoreUnderTest
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> StoreUnderTest:
+    """A sound store of several files, closed."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.fill()
+    each.close()
+    return each
+
+
+@pytest.fixture
+def configured(tmp_path: Path) -> Path:
+    """The broker.conf of a store."""
+    store = StoreUnderTest(tmp_path / "configured", log_file_bytes=1 << 20)
+    store.fill()
+    store.close()
+    path = tmp_path / "broker.conf"
+    path.write_text(
+        f"storePathRootDir={store.root}\n"
+        "mappedFileSizeCommitLog=1048576\nmappedFileSizeConsumeQueue=200\n"
+        "maxMessageSize=65536\nmessageDelayLevel=1s 5s 10s\n"
+    )
+    return path
+
+
+def damage(closed: StoreUnderTest) -> None:
+    path = closed.log_files()[0]
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"~" + data[101:])
+
+
+def test_a_sound_store_is_told_on_one_line(closed: StoreUnderTest) -> None:
+    """How much, how fast, and that nothing is wrong; nothing is changed."""
+    with untouched(closed.root):
+        result = run_store("check", closed.root)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith("checked 35 messages, ")
+    assert result.stdout.endswith(" MB/s): no inconsistency\n")
+    assert result.stdout.count("\n") == 1
+
+
+def test_what_is_wrong_is_told_with_file_and_byte(closed: StoreUnderTest) -> None:
+    """P10; exit code 1 for scripts, and what to do next."""
+    damage(closed)
+    with untouched(closed.root):
+        result = run_store("check", closed.root)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert lines[0] == "commitlog/00000000000000000000 at byte 0: damaged-record"
+    assert lines[1].startswith("  a record whose body does not fit its CRC")
+    assert lines[-2].endswith("2 inconsistencies")
+    assert lines[-1] == "rmqlite store repair says what can be done"
+
+
+def test_json_has_every_field(closed: StoreUnderTest) -> None:
+    """For programs; the exit code is the same."""
+    damage(closed)
+    result = run_store("check", closed.root, "--json")
+    assert result.exit_code == 1
+    tree = json.loads(result.stdout)
+    assert (tree["is_live"], tree["bytes_without_checksum"]) == (False, 0)
+    first = tree["findings"][0]
+    assert first["path"] == str(closed.log_files()[0])
+    assert (first["position"], first["what"]) == (0, "damaged-record")
+    assert first["opening_mends"] is False
+
+
+def test_a_configuration_says_where_and_what(configured: Path) -> None:
+    """Without one, file sizes are what the files say."""
+    result = run_store("check", "--config", configured)
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_levels_of_a_store_without_a_history(closed: StoreUnderTest) -> None:
+    """As RocketMQ's: deliver times are compared with what the levels were."""
+    (closed.root / "config" / "delayLevels.json").unlink()
+    assert run_store("check", closed.root, "--levels", "1s 5s 10s").exit_code == 0
+    result = run_store("check", closed.root, "--levels", "1s 6s 10s")
+    assert result.exit_code == 1
+    assert "SCHEDULE_TOPIC_XXXX queue 1, queue offset 0: has deliver time" in result.stdout
+
+
+def test_where_there_is_no_store_nothing_is_sound(tmp_path: Path) -> None:
+    """A mistyped path must not look like a store in order."""
+    result = run_store("check", tmp_path / "nothing")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: store=")
+
+
+def test_what_rocketmq_wrote_has_no_checksums(tmp_path: Path) -> None:
+    """It is counted, so that nobody believes more than was compared."""
+    result = run_store("check", unpack_golden(tmp_path) / "clean")
+    assert result.exit_code == 0
+    assert "have no checksum" in result.stdout.splitlines()[0]
+
+
+def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
+    """Five times, with deliveries going on: what is not yet on disk is no finding."""
+    keys = {
+        "listenPort": "0",
+        "messageDelayLevel": "1s 2s",
+        "mappedFileSizeCommitLog": str(1 << 20),
+        "maxMessageSize": "65536",
+    }
+    with BrokerProcess(tmp_path / "broker", keys) as broker:
+        stopped = threading.Event()
+
+        def send() -> None:
+            with Producer(broker.endpoint, "senders") as producer:
+                while not stopped.is_set():
+                    batch = [Message("orders", b"x" * n * 37, delay_level=n % 3) for n in range(40)]
+                    producer.send_batch(batch)
+
+        sending = threading.Thread(target=send)
+        sending.start()
+        try:
+            messages = 0
+            while messages < 2_000:
+                messages = assert_sound(broker.store, is_live=True)
+            for _ in range(5):
+                more = assert_sound(broker.store, is_live=True)
+                assert more > messages
+                messages = more
+        finally:
+            stopped.set()
+            sending.join()
+        broker.kill()
+        assert assert_sound(broker.store, is_live=False) >= messages
+        broker.start()
+        broker.stop()
+        assert_sound(broker.store, is_live=False)
+
+
+def assert_sound(store: Path, *, is_live: bool) -> int:
+    """The number of messages."""
+    result = run_store("check", store, "--json")
+    tree = json.loads(result.stdout)
+    assert tree["findings"] == []
+    assert result.exit_code == 0
+    assert tree["is_live"] is is_live
+    return int(tree["messages"])
