@@ -25,8 +25,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="SCENARIO...",
-            help="Of send, batch, delayed-send, parked, lateness, drain, start, memory; "
-            "all by default.",
+            help="Of send, batch, delayed-send, parked, lateness, drain, start, memory, recovery, "
+            "check; all by default.",
         ),
     ] = None,
     json_file: Annotated[

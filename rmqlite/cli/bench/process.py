@@ -27,11 +27,12 @@ class BrokerProcess:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.endpoint = ""
+        self.store = folder / "store"
         self._conf = folder / "broker.conf"
         self._ready = folder / "ready"
         self._log = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
-        lines = {"listenPort": "0", "storePathRootDir": str(folder / "store")} | dict(settings)
+        lines = {"listenPort": "0", "storePathRootDir": str(self.store)} | dict(settings)
         self._conf.write_text("".join([f"{key}={value}\n" for key, value in lines.items()]))
 
     def __enter__(self) -> BrokerProcess:

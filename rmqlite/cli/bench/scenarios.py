@@ -21,6 +21,7 @@ from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests import PullStatus
+from rmqlite.store.check import check
 
 SEND_SECONDS: Final = 5.0
 BATCH_MESSAGES: Final = 32
@@ -29,6 +30,8 @@ DRAIN_MESSAGES: Final = 200_000
 DRAIN_SENT_PER_S_MIN: Final = 10_000
 """The drain's level is long enough to send everything at this rate before the first is due."""
 PENDING_MESSAGES: Final = 1_000_000
+STORED_MESSAGES: Final = 4_300_000
+"""Of 1 KiB each: a commit log of 5 GB."""
 FILL_BATCH_MESSAGES: Final = 200
 FILL_THREADS: Final = 4
 LATENESS_SECONDS: Final = 20.0
@@ -173,6 +176,32 @@ def pending(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
         yield Figure("memory", f"{messages:,} after a restart", "RSS", started_mib, "MiB")
 
 
+def recovery(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
+    """Time to ready of a large store after SIGKILL in mid-write, and how fast it is checked."""
+    messages = bench.size(STORED_MESSAGES)
+    with bench.broker("recovery") as broker:
+        for share in (0.02, 0.98):
+            part = max(1, round(messages * share))
+            bench.load(f"recovery: send {part:,}", _fill(broker, part, level=0))
+            broker.kill()
+            case = f"{log_bytes(broker.store) / 1e9:.1f} GB after SIGKILL"
+            with bench.phase(case):
+                ready_s = broker.start()
+            if "recovery" in wanted:
+                yield Figure("recovery", case, "ready", ready_s, "s")
+        broker.stop()
+        if "check" in wanted:
+            began_s = elapsed_s()
+            with bench.phase("check") as on_tick:
+                findings = sum(
+                    1 for _ in check(broker.store, progress=lambda n, of: on_tick(n / of))
+                )
+            rate = log_bytes(broker.store) / 1e6 / (elapsed_s() - began_s)
+            yield Figure("check", f"{messages:,} x 1 KiB", "rate", rate, "MB/s")
+            if findings:
+                yield Figure("check", f"{messages:,} x 1 KiB", "inconsistencies", findings, "")
+
+
 SCENARIOS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "send": send,
     "batch": batch,
@@ -182,7 +211,8 @@ SCENARIOS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "drain": drain,
 }
 PENDING_SCENARIOS: Final = ("start", "memory")
-NAMES: Final = (*SCENARIOS, *PENDING_SCENARIOS)
+RECOVERY_SCENARIOS: Final = ("recovery", "check")
+NAMES: Final = (*SCENARIOS, *PENDING_SCENARIOS, *RECOVERY_SCENARIOS)
 
 
 def measure(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
@@ -192,6 +222,13 @@ def measure(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
             yield from scenario(bench)
     if wanted & set(PENDING_SCENARIOS):
         yield from pending(bench, wanted)
+    if wanted & set(RECOVERY_SCENARIOS):
+        yield from recovery(bench, wanted)
+
+
+def log_bytes(store: Path) -> int:
+    """What a store's commit log takes on disk; its last file is mostly a hole."""
+    return sum([path.stat().st_blocks * 512 for path in (store / "commitlog").iterdir()])
 
 
 def _timed_load(
