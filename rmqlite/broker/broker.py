@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from rmqlite import __version__
+from rmqlite.broker.counts import Counts
 from rmqlite.broker.groups import GroupTable, Membership
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
@@ -21,7 +22,7 @@ from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
 from rmqlite.broker.sending import check_batch, new_records
 from rmqlite.broker.topics import READ, TopicTable
-from rmqlite.clock import Clock
+from rmqlite.clock import Clock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing, QueueUnknown
 from rmqlite.message import (
@@ -93,7 +94,7 @@ class Broker:
         self._store_host = pack_host(self._store_host_text)
         self._turn = 0
         self._started_at_ms = clock.now_ms()
-        self._sent = self._retried = self._dead = 0
+        self.counts = Counts()
 
     # ---- sending
 
@@ -116,7 +117,7 @@ class Broker:
             store_host=self._store_host,
         )
         written = self._append(records)
-        self._sent += len(records)
+        self.counts.sent += len(records)
         store_host_text = self._store_host_text
         return tuple(
             [
@@ -158,10 +159,8 @@ class Broker:
             self.topics.ensure(failure.topic, 1)
         record = failed_record(message, failure, queue_id, self.store.levels.current)
         (at,) = self._append([record])
-        if failure.delay_level:
-            self._retried += 1
-        else:
-            self._dead += 1
+        counted = self.counts.retried if failure.delay_level else self.counts.dead
+        counted[group.group] += 1
         level = record.queue_id + 1 if failure.delay_level else 0
         return SendBackResult(
             failure.topic, failure.reconsume_times, level, self._deliver_at_ms(record, at)
@@ -187,7 +186,10 @@ class Broker:
         if not topic.perm & READ:
             raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
         _check_queue(topic, request.queue_id, topic.read_queues)
-        return pull(self.store, self._config, self.readable_end, request)
+        result = pull(self.store, self._config, self.readable_end, request)
+        if result.messages:
+            self.counts.pulled[group.group] += len(result.messages)
+        return result
 
     @property
     def readable_end(self) -> int:
@@ -282,10 +284,10 @@ class Broker:
             self._started_at_ms,
             self.store.min_offset,
             self.store.end,
-            self._sent,
+            self.counts.sent,
             self.schedule.delivered,
-            self._retried,
-            self._dead,
+            self.counts.retried.total(),
+            self.counts.dead.total(),
             parked_polls,
             tuple(self.schedule.status()),
             retention.used_ratio,
@@ -302,7 +304,9 @@ class Broker:
     # ---- inside
 
     def _append(self, records: Sequence[NewRecord]) -> list[Written]:
+        began_s = elapsed_s()
         written = self.store.append(records)
+        self.counts.appends.add(elapsed_s() - began_s)
         fresh = set()
         for record, at in zip(records, written, strict=True):
             if record.topic == SCHEDULE_TOPIC:

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from typing import Final
 
+from rmqlite.broker.histogram import Histogram
+
 LATENESS_MS_MAX: Final = 60_000
-"""Counted exactly below this; later ones count as this late, except for max_ms."""
+"""Counted exactly below this; later ones count as this late, except for max_ms and the sum."""
+BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
+"""Of the histogram; all below LATENESS_MS_MAX, so that it is exact."""
 
 
 class Lateness:
     """A tally whose size does not grow with the number of deliveries."""
 
-    __slots__ = ("_counts", "count", "max_ms")
+    __slots__ = ("_counts", "_sum_ms", "count", "max_ms")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
+        self._sum_ms = 0
         self.count = 0
         self.max_ms = 0
 
     def add(self, late_ms: int, count: int = 1) -> None:
         """So many deliveries were this late."""
         self._counts[min(late_ms, LATENESS_MS_MAX)] += count
+        self._sum_ms += late_ms * count
         self.count += count
         if late_ms > self.max_ms:
             self.max_ms = late_ms
@@ -35,3 +42,11 @@ class Lateness:
             if passed >= wanted:
                 return late_ms
         return 0
+
+    def histogram(self) -> Histogram:
+        """The same tally, coarser."""
+        between = [0] * (len(BOUNDS_MS) + 1)
+        for late_ms, count in self._counts.items():
+            between[bisect_left(BOUNDS_MS, late_ms)] += count
+        bounds_s = [bound_ms / 1000 for bound_ms in BOUNDS_MS]
+        return Histogram.of(bounds_s, between, self._sum_ms / 1000)

@@ -48,6 +48,8 @@ class Retention:
         """Used share of the disk when it was last measured, 0 to 1."""
         self.is_disk_full = False
         """Are sends refused?"""
+        self.sends_refused = 0
+        """Calls, since the start."""
         self.pin = Pin()
         """What the last round found; all 0 when nothing stays beyond its time."""
 
@@ -69,6 +71,7 @@ class Retention:
             with suppress(StoreUnavailable):
                 self.measure()
         if self.is_disk_full:
+            self.sends_refused += 1
             config = self._config
             raise DiskFull(
                 self.used_ratio, config.disk_warning_ratio, config.disk_clean_forcibly_ratio

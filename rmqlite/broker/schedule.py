@@ -14,9 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.broker.histogram import Durations
 from rmqlite.broker.lateness import Lateness
 from rmqlite.broker.routing import unroute
-from rmqlite.clock import Clock
+from rmqlite.clock import Clock, elapsed_s
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests import LevelStatus
 from rmqlite.store.commit_log import Walked
@@ -133,6 +134,7 @@ class Schedule:
         self._levels: dict[int, _Level] = {}
         self.delivered = 0
         self.undeliverable = 0
+        self.appends = Durations()
         for topic, queue_id in store.queue_keys():
             if topic == SCHEDULE_TOPIC:
                 self._level(queue_id + 1)
@@ -181,6 +183,11 @@ class Schedule:
         """What waits in every level, and how late each delivered."""
         return [self._status(level) for level in self.levels()]
 
+    def lateness(self, level: int) -> Lateness:
+        """How late a level delivered since the broker started."""
+        known = self._levels.get(level)
+        return known.lateness if known else Lateness()
+
     def oldest_pending(self) -> tuple[int, Entry] | None:
         """Level and entry of the scheduled record that lies first in the log, of those that
         are still to be delivered."""
@@ -216,7 +223,9 @@ class Schedule:
             restored.append(record)
             due_ms.append(entry.tags_code)
         # Append before the cursor moves: a crash in between is found again in the log.
+        began_s = elapsed_s()
         written = self._store.append(restored)
+        self.appends.add(elapsed_s() - began_s)
         known.completed.add(queue_offset, queue_offset + len(entries))
         self.delivered += len(restored)
         for due, count in Counter(due_ms).items():
