@@ -110,6 +110,7 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecuto
 
     asyncio.run(main())
     assert committed.files.syncs == 1
+    assert committed.commit.syncs.histogram().total == 1
 
 
 def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
@@ -144,6 +145,7 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
             await committed.commit.durable(0)
 
     asyncio.run(main())
+    assert committed.commit.syncs.histogram().total == 0
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
