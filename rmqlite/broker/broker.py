@@ -13,6 +13,7 @@ from typing import Protocol
 
 from rmqlite import __version__
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.finding import find_messages, message_at
 from rmqlite.broker.groups import GroupTable, Membership
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
@@ -32,9 +33,12 @@ from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, re
 from rmqlite.requests import (
     Assignment,
     BrokerStatus,
+    FoundMessage,
+    FoundMessages,
     GroupInfo,
     GroupStatus,
     HeartbeatRequest,
+    MessageQuery,
     OffsetsCommit,
     OffsetsQuery,
     PullRequest,
@@ -199,6 +203,25 @@ class Broker:
             if self._config.flush_disk_type == "SYNC_FLUSH"
             else self.store.end
         )
+
+    # ---- finding
+
+    def find_messages(self, query: MessageQuery) -> FoundMessages:
+        """Messages by key or message id, in the order of the log.
+
+        Only what is durable is given.  Raises TopicUnknown, InvalidValue, StoreDamaged,
+        StoreUnavailable.
+        """
+        self.topics.existing(query.topic)
+        limit = self._config.pull_bytes_max
+        return find_messages(self.store, query, readable_end=self.readable_end, bytes_max=limit)
+
+    def message_at(self, offset_message_id: str) -> FoundMessage:
+        """The message whose record an offset message id names.
+
+        Raises InvalidValue, MessageNotFound, StoreDamaged.
+        """
+        return message_at(self.store, offset_message_id, readable_end=self.readable_end)
 
     # ---- offsets
 

@@ -12,7 +12,7 @@ from rmqlite.wire import rpcs
 
 
 class AdminClient:
-    """Looks at, and creates, topics and groups of the broker at endpoint ("host:port").
+    """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
     Every method waits up to timeout_ms and raises RmqliteError: Unavailable, at once, when
     the broker cannot be reached.
@@ -54,6 +54,17 @@ class AdminClient:
     def broker_status(self) -> requests.BrokerStatus:
         """Counts since the broker started, and what waits in each delay level."""
         return self._ask(rpcs.GET_BROKER_STATUS, None)
+
+    def find_messages(self, query: requests.MessageQuery) -> requests.FoundMessages:
+        """Messages by key or by message id, in the order of the log; none is an answer.
+
+        Raises TopicUnknown, InvalidValue.
+        """
+        return self._ask(rpcs.QUERY_MESSAGES, query)
+
+    def message_at(self, offset_message_id: str) -> requests.FoundMessage:
+        """The message whose record that is.  Raises MessageNotFound, InvalidValue."""
+        return self._ask(rpcs.GET_MESSAGE, offset_message_id)
 
     def close(self) -> None:
         self._connection.close()

@@ -5,7 +5,15 @@ from __future__ import annotations
 import grpc
 
 from rmqlite.broker.broker import Broker
-from rmqlite.requests import BrokerStatus, GroupInfo, GroupStatus, TopicInfo
+from rmqlite.requests import (
+    BrokerStatus,
+    FoundMessage,
+    FoundMessages,
+    GroupInfo,
+    GroupStatus,
+    MessageQuery,
+    TopicInfo,
+)
 from rmqlite.server.calls import Context, service_handler
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
@@ -26,6 +34,8 @@ class AdminService:
                 rpcs.LIST_GROUPS: self.list_groups,
                 rpcs.DESCRIBE_GROUP: self.describe_group,
                 rpcs.GET_BROKER_STATUS: self.get_broker_status,
+                rpcs.QUERY_MESSAGES: self.query_messages,
+                rpcs.GET_MESSAGE: self.get_message,
             }
         )
 
@@ -43,3 +53,9 @@ class AdminService:
 
     async def get_broker_status(self, _: None, __: Context) -> BrokerStatus:
         return self._broker.status(self._pulls.count)
+
+    async def query_messages(self, query: MessageQuery, _: Context) -> FoundMessages:
+        return self._broker.find_messages(query)
+
+    async def get_message(self, offset_message_id: str, _: Context) -> FoundMessage:
+        return self._broker.message_at(offset_message_id)

@@ -153,6 +153,38 @@ def pull_result_from_pb(response: pb.PullResponse) -> requests.PullResult:
     )
 
 
+# ---- finding
+
+
+def found_to_pb(value: requests.FoundMessage) -> pb.FoundMessage:
+    return pb.FoundMessage(
+        message=stored_to_pb(value.message),
+        state=int(value.state),  # type: ignore[arg-type]
+        deliver_at_ms=value.deliver_at_ms,
+        is_pending=value.is_pending,
+    )
+
+
+def found_from_pb(value: pb.FoundMessage) -> requests.FoundMessage:
+    return requests.FoundMessage(
+        stored_from_pb(value.message),
+        requests.MessageState(value.state),
+        value.deliver_at_ms,
+        value.is_pending,
+    )
+
+
+def all_found_to_pb(value: requests.FoundMessages) -> pb.QueryMessagesResponse:
+    messages = [found_to_pb(each) for each in value.messages]
+    return pb.QueryMessagesResponse(messages=messages, is_cut=value.is_cut)
+
+
+def all_found_from_pb(value: pb.QueryMessagesResponse) -> requests.FoundMessages:
+    return requests.FoundMessages(
+        tuple(found_from_pb(each) for each in value.messages), value.is_cut
+    )
+
+
 # ---- offsets
 
 

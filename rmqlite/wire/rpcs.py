@@ -169,6 +169,22 @@ GET_BROKER_STATUS: Rpc[None, requests.BrokerStatus] = _rpc(
     nothing(pb.GetBrokerStatusRequest),
     Codec(pb.GetBrokerStatusResponse, native.status_to_pb, native.status_from_pb),
 )
+QUERY_MESSAGES: Rpc[requests.MessageQuery, requests.FoundMessages] = _rpc(
+    "Admin",
+    "QueryMessages",
+    flat(requests.MessageQuery, pb.QueryMessagesRequest),
+    Codec(pb.QueryMessagesResponse, native.all_found_to_pb, native.all_found_from_pb),
+)
+GET_MESSAGE: Rpc[str, requests.FoundMessage] = _rpc(
+    "Admin",
+    "GetMessage",
+    wrapped(pb.GetMessageRequest, "offset_message_id"),
+    wrapped(
+        pb.GetMessageResponse,
+        "message",
+        Codec(pb.FoundMessage, native.found_to_pb, native.found_from_pb),
+    ),
+)
 
 ALL: tuple[Rpc[Any, Any], ...] = tuple(
     value for value in list(vars().values()) if isinstance(value, Rpc)

@@ -8,11 +8,16 @@ import pytest
 
 from rmqlite.client import AdminClient
 from rmqlite.errors import BrokerUnreachable
+from rmqlite.message import Message
 from rmqlite.requests import (
     BrokerStatus,
+    FoundMessage,
+    FoundMessages,
     GroupInfo,
     GroupStatus,
     LevelStatus,
+    MessageQuery,
+    MessageState,
     Queue,
     QueueProgress,
     TopicInfo,
@@ -41,6 +46,23 @@ def test_every_question_gets_the_brokers_answer(broker: FakeBroker) -> None:
         assert admin.broker_status() == status
         assert [r.queue for r in admin.ranges("t")] == [Queue("t", 0), Queue("t", 1)]
         assert admin.route("t").message_delay_level == broker.levels
+
+
+def test_messages_are_asked_for_and_given_as_they_are(broker: FakeBroker) -> None:
+    """The query arrives whole, none included; so do state, due time and the message itself."""
+    stored = broker.add(Message("t", b"\xff\x00", keys="k"))
+    found = FoundMessage(stored, MessageState.SCHEDULED, 1_700_000_000_000, True)
+    queries = (MessageQuery("t", "k"), MessageQuery("t", "ID", True, 1, 0, 7, True))
+    broker.answers = {
+        "QueryMessages": lambda query: FoundMessages((found,), query == queries[1]),
+        "GetMessage": lambda _: found,
+    }
+    with AdminClient(broker.endpoint) as admin:
+        assert admin.find_messages(queries[0]) == FoundMessages((found,))
+        assert admin.find_messages(queries[1]) == FoundMessages((found,), True)
+        assert admin.message_at("00FF") == found
+    assert broker.asked["QueryMessages"] == list(queries)
+    assert broker.asked["GetMessage"] == ["00FF"]
 
 
 def test_a_broker_that_is_down_is_reported_at_once(tmp_path: Path) -> None:

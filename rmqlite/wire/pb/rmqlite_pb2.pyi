@@ -13,10 +13,21 @@ class PullStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NO_NEW_MESSAGE: _ClassVar[PullStatus]
     NO_MATCHED_MESSAGE: _ClassVar[PullStatus]
     OFFSET_MOVED: _ClassVar[PullStatus]
+
+class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    STORED: _ClassVar[MessageState]
+    SCHEDULED: _ClassVar[MessageState]
+    RETRY: _ClassVar[MessageState]
+    DEAD: _ClassVar[MessageState]
 FOUND: PullStatus
 NO_NEW_MESSAGE: PullStatus
 NO_MATCHED_MESSAGE: PullStatus
 OFFSET_MOVED: PullStatus
+STORED: MessageState
+SCHEDULED: MessageState
+RETRY: MessageState
+DEAD: MessageState
 
 class Error(_message.Message):
     __slots__ = ("code", "response_code", "sentence", "field", "value", "rule", "can_retry")
@@ -279,6 +290,56 @@ class GetQueueRangesResponse(_message.Message):
     RANGES_FIELD_NUMBER: _ClassVar[int]
     ranges: _containers.RepeatedCompositeFieldContainer[QueueRange]
     def __init__(self, ranges: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ...) -> None: ...
+
+class QueryMessagesRequest(_message.Message):
+    __slots__ = ("topic", "key", "by_message_id", "begin_ms", "end_ms", "max_messages", "hops")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    BY_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_MS_FIELD_NUMBER: _ClassVar[int]
+    END_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    key: str
+    by_message_id: bool
+    begin_ms: int
+    end_ms: int
+    max_messages: int
+    hops: bool
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., by_message_id: bool = ..., begin_ms: _Optional[int] = ..., end_ms: _Optional[int] = ..., max_messages: _Optional[int] = ..., hops: bool = ...) -> None: ...
+
+class QueryMessagesResponse(_message.Message):
+    __slots__ = ("messages", "is_cut")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IS_CUT_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[FoundMessage]
+    is_cut: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[FoundMessage, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
+
+class GetMessageRequest(_message.Message):
+    __slots__ = ("offset_message_id",)
+    OFFSET_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    offset_message_id: str
+    def __init__(self, offset_message_id: _Optional[str] = ...) -> None: ...
+
+class GetMessageResponse(_message.Message):
+    __slots__ = ("message",)
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    message: FoundMessage
+    def __init__(self, message: _Optional[_Union[FoundMessage, _Mapping]] = ...) -> None: ...
+
+class FoundMessage(_message.Message):
+    __slots__ = ("message", "state", "deliver_at_ms", "is_pending")
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    message: KeptMessage
+    state: MessageState
+    deliver_at_ms: int
+    is_pending: bool
+    def __init__(self, message: _Optional[_Union[KeptMessage, _Mapping]] = ..., state: _Optional[_Union[MessageState, str]] = ..., deliver_at_ms: _Optional[int] = ..., is_pending: bool = ...) -> None: ...
 
 class GetRouteRequest(_message.Message):
     __slots__ = ("topic", "create")
