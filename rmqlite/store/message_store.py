@@ -8,6 +8,7 @@ opened by walking the log from the last persisted point; there is no other recov
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged
+from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
@@ -41,6 +42,7 @@ READ_BYTES_MAX: Final = 4 << 20
 """How much of the log one read takes at most, unless one record is larger."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
 """Records at most this far apart are read at once, with what lies between."""
+logger = logging.getLogger(__name__)
 _CHECKPOINT = struct.Struct(">qqq4072x")
 
 
@@ -125,8 +127,10 @@ class MessageStore:
             self.persisted_end = self._log.end
             self._persisting: frozenset[Path] = frozenset()
             self._failure: FlushFailed | None = None
+            self._dropped_before = self._log.min_offset
+            self._sync_end = self._log.end
             self.change_levels(config.levels)
-            self.persist({})
+            self._persist_if_there_is_room()
         except BaseException:
             self._lock.release()
             raise
@@ -161,8 +165,8 @@ class MessageStore:
 
     def synced(self, job: SyncJob) -> None:
         """A job has run: what it covers may be acknowledged and read."""
-        self.durable_end = max(self.durable_end, job.log_end)
-        self._log.mark_synced(job.point)
+        self._sync_end = max(self._sync_end, job.log_end)
+        self._made_durable(job)
 
     def begin_persist(self, more: Mapping[str, tables.Tree]) -> PersistJob:
         """A job that makes queues and tables durable; more: other tables, by file name."""
@@ -193,7 +197,7 @@ class MessageStore:
         self._persisting = frozenset()
         self._dispatch.index.flushed(job.index)
         self.persisted_end = job.sync.log_end
-        self.synced(job.sync)
+        self._made_durable(job.sync)
 
     def persist(self, more: Mapping[str, tables.Tree]) -> None:
         """begin_persist(), the job, persisted(), all in this thread."""
@@ -313,15 +317,14 @@ class MessageStore:
         """The physical offset up to which whole files are older than that wall-clock time.
 
         pinned_from: physical offset of the oldest record that is still to be delivered; its
-        file and all behind it stay, as does the newest file.
+        file and all behind it stay, as do the newest file and what a sync that is under way
+        may be about to open.
         """
-        limit = self.min_offset
+        limit, last = self.min_offset, min(pinned_from, self.persisted_end, self._sync_end)
         for start in self._log.segment_starts[:-1]:
             end = start + self._log.segment_bytes
             path = self._log.path_at(start)
-            if end > pinned_from or end > self.persisted_end:
-                break
-            if self._files.modified_ms(path) > older_than_ms:
+            if end > last or self._files.modified_ms(path) > older_than_ms:
                 break
             limit = end
         return limit
@@ -329,11 +332,27 @@ class MessageStore:
     def drop_before(self, physical_offset: int) -> list[Path]:
         """Remove log files that end at or before there, and what points into them."""
         gone = self._log.drop_before(physical_offset)
-        if gone:
+        if self.min_offset > self._dropped_before:
             for queue in self._dispatch.queues.values():
                 gone += queue.drop_before(self.min_offset)
             gone += self._dispatch.index.drop_before(self.min_offset)
+            # Not before: what an error left over is dropped by the next call.
+            self._dropped_before = self.min_offset
         return gone
+
+    def _made_durable(self, job: SyncJob) -> None:
+        self.durable_end = max(self.durable_end, job.log_end)
+        self._log.mark_synced(job.point)
+
+    def _persist_if_there_is_room(self) -> None:
+        """A full disk does not keep a store closed: only an open one is consumed and cleaned."""
+        try:
+            self.persist({})
+        except StoreUnavailable as error:
+            if not error.is_full:
+                raise
+            self.persisted_end = self._log.persisted_end
+            logger.warning("no room to write down what opening has found error=%s", error)
 
     def _load_levels(self, table: LevelTable) -> LevelHistory:
         tree = self.load_table(LEVELS_TABLE)

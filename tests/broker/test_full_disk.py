@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.retention import MEASURE_BYTES, Pin
-from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge
+from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
 from rmqlite.requests import OffsetsCommit, OffsetsQuery, Queue, SendRequest
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
@@ -41,6 +41,17 @@ class SizedDisk(SystemFiles):
     def used_ratio(self, folder: Path) -> float:
         files = len(self.names(folder / "commitlog"))
         return (self.percent + files * self.percent_a_log_file) / 100
+
+
+class NoRoom(SystemFiles):
+    """Without room for a new file, when it is told so; what is there can be written to."""
+
+    is_full = False
+
+    def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
+        if self.is_full and data:
+            raise StoreUnavailable("replace", str(path), "no room", is_full=True)
+        super().replace(path, data, keep_previous=keep_previous)
 
 
 @pytest.fixture
@@ -143,6 +154,48 @@ def test_what_was_accepted_goes_on_while_sends_are_refused(
     assert broker.broker.query_offsets(query) == {Queue(TOPIC, 0): 2}
     dead = send_back(broker, failed, delay_level=-1)
     assert dead.is_dead
+
+
+def test_a_store_opens_on_a_full_disk(make: Make) -> None:
+    """Only an open one is consumed, and cleaned, so that there is room again."""
+    files = NoRoom()
+    broker = make(files=files)
+    broker.send(plain("kept"), delayed("promised", 1))
+    assert bodies(broker) == ["kept"]
+    broker.persist()
+    persisted_end = broker.store.persisted_end
+    broker.send(plain("newer"))
+    files.is_full = True
+    broker.crash()
+    broker.open()
+    assert broker.store.persisted_end == persisted_end
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 1
+    assert bodies(broker) == ["kept", "newer", "promised"]
+    with pytest.raises(StoreUnavailable, match="no room"):
+        broker.persist()
+    broker.crash()
+    files.is_full = False
+    broker.open()
+    assert broker.deliver() == 0
+    assert bodies(broker) == ["kept", "newer", "promised"]
+    assert broker.store.persisted_end == broker.store.end
+
+
+def test_a_store_that_cannot_be_written_for_another_reason_does_not_open(make: Make) -> None:
+    """A disk that fails gets no better by waiting."""
+    files = NoRoom()
+    broker = make(files=files)
+    broker.send(plain("kept"))
+    broker.crash()
+
+    def failing(path: Path, _: bytes, *, keep_previous: bool = False) -> None:
+        assert keep_previous
+        raise StoreUnavailable("replace", str(path), "Input/output error")
+
+    files.replace = failing  # type: ignore[method-assign, assignment]
+    with pytest.raises(StoreUnavailable, match="Input/output"):
+        broker.open()
 
 
 # ---- cleaning
@@ -249,6 +302,27 @@ def test_room_made_by_cleaning_lets_sends_in_again(
     assert broker.broker.retention.clean(NOW_MS) == 6
     assert not broker.broker.retention.is_disk_full
     broker.send(plain("x"))
+
+
+def test_a_file_that_a_running_sync_may_open_stays(
+    broker: BrokerUnderTest, disk: SizedDisk
+) -> None:
+    """The sync would find it missing, and take that for a failed disk."""
+    fill(broker, 3)
+    set_age(broker, 1)
+    job = broker.store.begin_sync()
+    while broker.store.end < 4 * SEGMENT:
+        broker.broker.send(SendRequest((plain("x" * 30_000),), queue_id=0), BORN_HOST)
+    job.run()
+    broker.store.synced(job)
+    job = broker.store.begin_sync()
+    broker.persist()
+    assert broker.store.persisted_end == broker.store.end
+    disk.percent = 99
+    assert broker.broker.retention.clean(NOW_MS) == 3
+    job.run()
+    broker.store.synced(job)
+    assert broker.broker.retention.clean(NOW_MS) == 1
 
 
 def test_a_delivery_that_a_power_cut_can_undo_still_keeps_its_file(
