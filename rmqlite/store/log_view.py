@@ -32,7 +32,14 @@ _T = TypeVar("_T")
 
 
 class LiveFiles(ReadOnlyFiles):
-    """The real disk below a store that somebody else may write: a file that is gone is empty."""
+    """The real disk below a store that somebody else may write: a file that is gone is empty.
+
+    A file of `lengthened` has that length, as if somebody had already given it back.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lengthened: dict[Path, int] = {}
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         try:
@@ -43,14 +50,15 @@ class LiveFiles(ReadOnlyFiles):
 
     def next_data(self, path: Path, position: int) -> int:
         try:
-            return super().next_data(path, position)
+            found = super().next_data(path, position)
         except StoreUnavailable as error:
             _check_gone(error)
             return position
+        return self.lengthened.get(path, found) if found >= super().size(path) else found
 
     def size(self, path: Path) -> int:
         try:
-            return super().size(path)
+            return self.lengthened.get(path) or super().size(path)
         except StoreUnavailable as error:
             _check_gone(error)
             return 0

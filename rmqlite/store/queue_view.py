@@ -19,6 +19,7 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQu
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.record import Head
+from rmqlite.store.repaired_place import Place
 
 BLOCK_ENTRIES: Final = 8192
 TIME_MIN: Final = 1 << 31
@@ -47,6 +48,7 @@ class QueueView:
         """Of the records that are not filed."""
         self.newest_timestamp_ms = 0
         """Of the newest record, if it lies behind what is filed; else 0."""
+        self._newest_offset = -1
         self._open_files = open_files
         self.low = low
         """The first entry that the writer of the files has spoken of."""
@@ -78,6 +80,19 @@ class QueueView:
         self.max_offset = head.queue_offset + 1
         self.tail_bytes += head.size
         self.newest_timestamp_ms = head.store_timestamp_ms
+        self._newest_offset = head.physical_offset
+
+    def pass_over(self, place: Place, queue_offset: int) -> None:
+        """Up to there its records were lost, where a repaired place is now."""
+        self.tail_bytes += place.size * (queue_offset - self.max_offset)
+        self.max_offset = queue_offset
+
+    @property
+    def newest_offset(self) -> int:
+        """The physical offset of the last record; -1 when it is not known."""
+        if self._newest_offset < 0 and (entry := self.entry(self.filed - 1)):
+            return entry.physical_offset
+        return self._newest_offset
 
     def entry(self, queue_offset: int) -> Entry | None:
         """One entry from the files; None for one that is not there."""
@@ -146,6 +161,16 @@ class LevelView:
         self._begins.append(head.physical_offset)
         self._sizes.append(head.size)
         self._dues.append(due_ms)
+
+    def pass_over(self, place: Place, queue_offset: int, due_ms: int) -> None:
+        """Up to there its records were lost: they are not waited for."""
+        begin = self.queue.max_offset
+        count = queue_offset - begin
+        self._begins.extend([place.physical_offset] * count)
+        self._sizes.extend([place.size] * count)
+        self._dues.extend([due_ms] * count)
+        self.queue.pass_over(place, queue_offset)
+        self.completed.add(begin, queue_offset)
 
     def complete(self, end: int) -> None:
         """The record that ends there was delivered."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
@@ -19,6 +20,7 @@ from rmqlite.store.log_view import LogWalk
 from rmqlite.store.message_filter import Matcher, MessageFilter
 from rmqlite.store.queue_view import QueueView
 from rmqlite.store.record import Head
+from rmqlite.store.repaired_place import is_anonymous
 from rmqlite.store.snapshot import Snapshot
 
 ROWS_MAX: Final = 1 << 18
@@ -57,7 +59,7 @@ class Search:
         self.done = 0
         self.total = 1
         self.damaged = 0
-        """How many damaged places were passed over."""
+        """How many damaged places were met; a broken record among them is left out."""
         self.first_damage: StoreDamaged | None = None
         self.gone_before = 0
         """Files before this physical offset went while they were to be read; 0 for none."""
@@ -66,6 +68,7 @@ class Search:
         self._wanted = wanted
         self._skip_damaged = skip_damaged
         self._matcher = Matcher(wanted)
+        self._chains = snapshot.chains()
         self._found: list[StoredMessage] = []
         self._newest_ms = 0
 
@@ -253,7 +256,10 @@ class Search:
             if (
                 head is not None
                 and (head.physical_offset, head.size) == (position, size)
-                and (head.topic, head.queue_id, head.queue_offset) == (*key, queue_offset)
+                and (
+                    (head.topic, head.queue_id, head.queue_offset) == (*key, queue_offset)
+                    or is_anonymous(head)
+                )
             ):
                 heads.append(head)
                 continue
@@ -276,14 +282,29 @@ class Search:
             self._met(queue.damage(queue_offset, "the place of its record", found))
 
     def _take(self, heads: Sequence[Head], data: bytes) -> None:
-        takes, found = self._matcher.takes, self._found
+        """Keep what is wanted of records that were read from the same bytes."""
+        takes = self._matcher.takes
+        wanted = [head for head in heads if takes(head)]
+        while wanted:
+            begin, last = wanted[0].physical_offset, wanted[-1]
+            damage = self._chains.damage_in(begin, last.physical_offset + last.size)
+            if damage is None:
+                self._keep(wanted, data)
+                return
+            changed = int(Path(damage.path).name) + damage.position
+            sound = [head for head in wanted if head.physical_offset + head.size <= changed]
+            self._keep(sound, data)
+            # Raised here; or told, and what may have changed is given all the same.
+            self._met(damage)
+            wanted = wanted[len(sound) :]
+
+    def _keep(self, heads: Sequence[Head], data: bytes) -> None:
         for head in heads:
-            if takes(head):
-                if record.has_sound_body(head, data):
-                    found.append(record.to_message(head, data))
-                else:
-                    expected = f"a body with CRC {head.body_crc:#010x}"
-                    self._met(self._log.damage(head.physical_offset, expected))
+            if record.has_sound_body(head, data):
+                self._found.append(record.to_message(head, data))
+            else:
+                expected = f"a body with CRC {head.body_crc:#010x}"
+                self._met(self._log.damage(head.physical_offset, expected))
 
     def _taken(self) -> list[StoredMessage]:
         found, self._found = self._found, []

@@ -9,6 +9,7 @@ log; so it does not matter whether the writer runs, was stopped or was killed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -16,6 +17,9 @@ from rmqlite.errors import InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record, tables
+from rmqlite.store.chain_view import ChainView
+from rmqlite.store.checksums import Checksums, Point
+from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey, completes_scheduled
 from rmqlite.store.files import Files
@@ -25,6 +29,7 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.queue_view import LevelView, QueueView, end_in_files
 from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 FOREIGN_BYTES: Final = 4 << 30
 """Where the log goes on this far behind rmqlite's progress, RocketMQ ran on it since."""
@@ -41,8 +46,13 @@ class Sizes(NamedTuple):
 
 class _Persisted(NamedTuple):
     physical_offset: int
+    chain: int
+    """Of the log's file up to physical_offset; 0 when it is not known."""
+    log_file_bytes: int
+    """How long the log's files are; 0 when it is not known."""
     newest_timestamp_ms: int
     ranges: dict[QueueKey, tuple[int, int]]
+    progress: ScheduleProgress
 
 
 class Snapshot:
@@ -60,14 +70,18 @@ class Snapshot:
         self._progress = ScheduleProgress()
         delivered = self._load_delay_offsets()
         persisted = self._load_progress()
+        self._persisted = persisted
         self.progress_offset = persisted.physical_offset if persisted else None
         """How far the progress reaches that rmqlite wrote last; None when there is none."""
+        self._lengthen(persisted)
         self.log = LogView(files, root / "commitlog", sizes.log_file_bytes)
         self.begin = self.log.begin
         self.damage: StoreDamaged | None = None
         """Why the log ends where it should not."""
         self.queues: dict[QueueKey, QueueView] = {}
         self._levels: dict[int, LevelView] = {}
+        self._place: Place | None = None
+        """The last anonymous repaired place of the walk."""
         self.newest_timestamp_ms = 0
         self.known_end = self._take_known(persisted, is_crashed=is_crashed)
         if not all(self._is_filed(queue) for queue in self.queues.values()):
@@ -90,21 +104,38 @@ class Snapshot:
     def levels_used(self) -> list[int]:
         return sorted(self._levels)
 
+    def chains(self) -> ChainView:
+        """Comes to know, for one search, what of the log was changed since it was written."""
+        known = self._persisted
+        point = Point(known.physical_offset, known.chain) if known and known.chain else None
+        folder = self._root / CHECKSUMS
+        return ChainView(self.log, Checksums(self._files, folder, self.log.segments), point)
+
     # ---- what is known without a walk
 
     def _take_known(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
-        if persisted is not None:
-            position = persisted.physical_offset
-            unknown = self.log.end_of_files - self.log.segment_bytes - position
-            if unknown < FOREIGN_BYTES and self._has_record_before(position):
-                self.newest_timestamp_ms = persisted.newest_timestamp_ms
-                for key, (low, high) in persisted.ranges.items():
-                    self._add_queue(key, low, high)
-                return position
-        elif self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None:
-            # rmqlite ran here: what it delivered is told by the log alone.
+        if persisted is None:
+            # rmqlite's own table, where it ran: what it delivered is told by the log alone.
+            is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None
+            return self.begin if is_ours else self._take_files(is_crashed=is_crashed)
+        position = persisted.physical_offset
+        if not self._has_record_before(position):
             return self.begin
-        return self._take_files(is_crashed=is_crashed)
+        self._progress = persisted.progress
+        if self.log.end_of_files - self.log.segment_bytes - position > FOREIGN_BYTES:
+            return self._take_files(is_crashed=is_crashed)
+        self.newest_timestamp_ms = persisted.newest_timestamp_ms
+        for key, (low, high) in persisted.ranges.items():
+            self._add_queue(key, low, high)
+        return position
+
+    def _lengthen(self, persisted: _Persisted | None) -> None:
+        """A last log file that was cut off shorter gets its length back at the next opening."""
+        if persisted is not None and persisted.log_file_bytes == self._sizes.log_file_bytes:
+            folder = self._root / "commitlog"
+            path = folder / max(self._files.names(folder), default="")
+            if path != folder and 0 < self._files.size(path) < persisted.log_file_bytes:
+                self._files.lengthened[path] = persisted.log_file_bytes
 
     def _take_files(self, *, is_crashed: bool) -> int:
         """RocketMQ's queues lag its log by a moment, or by what a power cut took of them."""
@@ -162,7 +193,7 @@ class Snapshot:
             return False
         head = found.head
         said = (head.topic, head.queue_id, head.queue_offset, head.size)
-        return said == (*key, queue_offset, entry.size)
+        return said == (*key, queue_offset, entry.size) or is_anonymous(head)
 
     # ---- the walk
 
@@ -192,26 +223,44 @@ class Snapshot:
 
     def _enter(self, head: Head) -> StoreDamaged | None:
         """One record more; an error if it cannot be its queue's next."""
-        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
+        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY and not is_repaired(head):
+            return None
+        if is_anonymous(head):
+            self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
             return None
         key = (head.topic, head.queue_id)
         queue = self.queues.get(key)
         if queue is None:
             queue = self._add_queue(key, head.queue_offset, head.queue_offset)
-        if head.queue_offset > queue.max_offset:
+        if head.queue_offset > queue.max_offset and not self._pass_over_lost(queue, head):
             expected = f"queue offset {queue.max_offset} of {head.topic} queue {head.queue_id}"
             return self.log.damage(head.physical_offset, expected)
         if head.topic == SCHEDULE_TOPIC:
-            level = head.queue_id + 1
-            due_ms = self.levels.deliver_at_ms(level, head.store_timestamp_ms)
-            self._level(level).enter(head, due_ms)
+            level = self._level(head.queue_id + 1)
+            level.enter(head, self.levels.deliver_at_ms(level.level, head.store_timestamp_ms))
+            if is_repaired(head):
+                level.completed.add(head.queue_offset, head.queue_offset + 1)
             return None
         queue.enter(head)
-        if completes_scheduled(head):
-            level = record.delay_level(head.properties)
-            if level > 0:
-                self._level(level).complete(head.completes)
+        if completes_scheduled(head) and (number := record.delay_level(head.properties)) > 0:
+            self._level(number).complete(head.completes)
         return None
+
+    def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
+        """Do the records before this one lie where a repaired place is?"""
+        place, missing = self._place, head.queue_offset - queue.max_offset
+        last_offset = queue.newest_offset
+        if place is None or not explains_gap(
+            place, last_offset=last_offset, head=head, missing=missing
+        ):
+            return False
+        if head.topic == SCHEDULE_TOPIC:
+            level = self._level(head.queue_id + 1)
+            due_ms = self.levels.deliver_at_ms(level.level, place.store_timestamp_ms)
+            level.pass_over(place, head.queue_offset, due_ms)
+        else:
+            queue.pass_over(place, head.queue_offset)
+        return True
 
     def _due_of(self, level: int, physical_offset: int) -> int:
         """What opening the store makes of a deliver time that RocketMQ made up."""
@@ -275,14 +324,17 @@ class Snapshot:
                 for topic, queues in tree["queues"].items()
                 for queue_id, (low, high) in queues.items()
             }
-            persisted = _Persisted(
-                int(tree["physicalOffset"]), int(tree["newestTimestamp"]), ranges
+            return _Persisted(
+                int(tree["physicalOffset"]),
+                int(tree.get("checksum", 0)),
+                int(tree.get("logFileBytes", 0)),
+                int(tree["newestTimestamp"]),
+                ranges,
+                ScheduleProgress.from_json(tree["completed"]),
             )
-            self._progress = ScheduleProgress.from_json(tree["completed"])
         except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
             # Opening the store makes it again; until then the other tables must do.
             return None
-        return persisted
 
 
 def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
@@ -304,4 +356,8 @@ def file_sizes(files: Files, root: Path) -> tuple[int | None, int | None]:
     queues = (
         root / "consumequeue" / topic / str(queue_id) for topic, queue_id in queue_keys(files, root)
     )
-    return first_in([root / "commitlog"]), first_in(queues)
+    said = 0
+    with suppress(StoreDamaged, KeyError, TypeError, ValueError):
+        # A single file may have been cut off shorter.
+        said = int((tables.load(files, root / "config" / PROGRESS_TABLE) or {})["logFileBytes"])
+    return said or first_in([root / "commitlog"]), first_in(queues)

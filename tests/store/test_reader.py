@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import zlib
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from rmqlite.store.consume_queue import ENTRY, Entry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
 from rmqlite.store.record import NewRecord
+from rmqlite.store.repaired_place import encode_anonymous, encode_named
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
@@ -73,7 +75,13 @@ def everything(store: MessageStore) -> list[StoredMessage]:
             store.read_message(entry.physical_offset, entry.size)
             for entry in queue.read(queue.min_offset, 1 << 20)
         ]
-    return sorted(messages, key=lambda message: message.physical_offset)
+    kept = [message for message in messages if not is_place(message)]
+    return sorted(kept, key=lambda message: message.physical_offset)
+
+
+def is_place(message: StoredMessage) -> bool:
+    """Is it what stands where a record was lost?  No broker gives it to anybody."""
+    return message.reconsume_times < 0
 
 
 def assert_seen_as_opened(config: BrokerConfig) -> None:
@@ -149,6 +157,18 @@ def test_what_can_be_made_again_need_not_be_there(store: StoreUnderTest, table: 
             (store.root / "config" / name).unlink(missing_ok=True)
     if table != "storeProgress.json":
         shutil.rmtree(store.root / "consumequeue")
+    assert_seen_as_opened(store.config)
+
+
+def test_a_store_on_which_rocketmq_ran_for_long_is_not_walked_from_our_progress(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its queues say where the log ends; what we had delivered stays delivered."""
+    store.persist()
+    store.append(tagged("theirs", "tag"), scheduled("theirs", 1), scheduled("theirs", 3))
+    store.crash()
+    (store.root / "abort").unlink()
+    monkeypatch.setattr("rmqlite.store.snapshot.FOREIGN_BYTES", -(1 << 40))
     assert_seen_as_opened(store.config)
 
 
@@ -239,6 +259,94 @@ def test_after_a_power_cut_the_reader_ends_where_the_store_does(tmp_path: Path) 
         survives = partial(is_below, kept)
         files.power_cut(torn_bytes=chance.randint(0, 3_000), surviving=survives)
         assert_seen_as_opened(each.config)
+
+
+def test_a_log_without_its_tail_is_seen_as_opened(tmp_path: Path) -> None:
+    """Cut off before what was on disk once: opening says so, or refuses; so does looking."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.fill()
+    each.close()
+    path = each.log_files()[-1]
+    whole, base = path.read_bytes(), int(path.name)
+    end = each.store.end - base
+    for cut in [1, *range(40, end, 61), end - 1]:
+        for is_short in (False, True):
+            copy = tmp_path / "copy"
+            shutil.copytree(each.root, copy)
+            short = copy / "commitlog" / path.name
+            short.write_bytes(whole[:cut] + bytes(0 if is_short else len(whole) - cut))
+            config = each.config.model_copy(update={"store_path": copy})
+            try:
+                assert_seen_as_opened(config)
+            except StoreDamaged:
+                with pytest.raises(StoreDamaged):
+                    look_at_all(copy)
+                with pytest.raises(StoreDamaged):
+                    MessageStore(config, QuickFiles(), FakeClock())
+            shutil.rmtree(copy)
+
+
+def look_at_all(root: Path) -> None:
+    with StoreReader(root) as reader:
+        for is_scheduled in (False, True):
+            for _ in reader.messages(MessageFilter(is_scheduled=is_scheduled)):
+                pass
+
+
+def test_a_deliver_time_that_rocketmq_made_up_is_seen_as_opened(store: StoreUnderTest) -> None:
+    """Its abnormal recovery leaves a hash, or 0, where a time should be (reference §4.4)."""
+    store.close()
+    for level, made_up in ((1, 0), (2, 2_598_919), (3, -5)):
+        path = store.root / "consumequeue" / SCHEDULE_TOPIC / str(level - 1) / f"{0:020d}"
+        data = bytearray(path.read_bytes())
+        for at in range(0, 60, 20):
+            position, size, _ = ENTRY.unpack_from(data, at)
+            ENTRY.pack_into(data, at, position, size, made_up)
+        path.write_bytes(data)
+    assert_seen_as_opened(store.config)
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("is_persisted", [True, False])
+def test_a_repaired_place_is_seen_as_opened(
+    store: StoreUnderTest, is_named: bool, is_persisted: bool
+) -> None:
+    """No queue offset changes, nobody is given it, and nothing waits for it."""
+    sizes = {}
+    for lost in (new_record("lost"), scheduled("lost", 3)):
+        (at,) = store.append(lost)
+        store.append(lost._replace(body=b"kept", body_crc=zlib.crc32(b"kept") & 0x7FFFFFFF))
+        sizes[at] = lost
+    store.crash()
+    for at, lost in sizes.items():
+        place = encode_anonymous(at.physical_offset, at.size, at.store_timestamp_ms)
+        if is_named:
+            place = encode_named(
+                lost.topic,
+                lost.queue_id,
+                at.queue_offset,
+                physical_offset=at.physical_offset,
+                size=at.size,
+                store_timestamp_ms=at.store_timestamp_ms,
+            )
+        path = (
+            store.root
+            / "commitlog"
+            / f"{at.physical_offset // LOG_FILE_BYTES * LOG_FILE_BYTES:020d}"
+        )
+        data = bytearray(path.read_bytes())
+        begin = at.physical_offset % LOG_FILE_BYTES
+        data[begin : begin + at.size] = place
+        path.write_bytes(data)
+    if is_persisted:
+        store.open()
+        store.close()
+    assert_seen_as_opened(store.config)
+    with StoreReader(store.root) as reader:
+        bodies = [m.body for m in reader.messages(MessageFilter(topic="orders"))]
+        waiting = [m.body for m in reader.messages(MessageFilter(is_scheduled=True))]
+    assert b"lost" not in bodies + waiting
+    assert (bodies[-1], waiting[-1]) == (b"kept", b"kept")
 
 
 @pytest.fixture
@@ -570,6 +678,57 @@ def test_what_is_broken_is_named_after_all_that_is_sound(
     assert rest == [place for place in all_places if place != message.physical_offset]
     assert search.damaged == 1
     assert search.first_damage is not None
+
+
+def flipped_is_told(root: Path, path: Path, position: int, whole: bytes) -> bool:
+    """Is a message that has changed told, by any look at it?"""
+    data = bytearray(whole)
+    data[position] ^= 0x10
+    path.write_bytes(data)
+    try:
+        with StoreReader(root) as reader:
+            for is_scheduled in (False, True):
+                list(reader.messages(MessageFilter(is_scheduled=is_scheduled)))
+    except StoreDamaged:
+        return True
+    finally:
+        path.write_bytes(whole)
+    return False
+
+
+def test_any_byte_that_changed_is_told(tmp_path: Path) -> None:
+    """P10: also where RocketMQ's record has no CRC; nothing of a closed store is exempt."""
+    each = StoreUnderTest(tmp_path / "store")
+    each.append(keyed("body", "key"), scheduled("wait", 1))
+    end = each.store.end
+    each.close()
+    path = each.log_files()[0]
+    whole = path.read_bytes()
+    assert [at for at in range(end) if not flipped_is_told(each.root, path, at, whole)] == []
+
+
+def test_any_byte_that_changed_is_told_between_two_checksums(tmp_path: Path) -> None:
+    """Of large files, stretch by stretch; with skip_damaged the messages are given all the same."""
+    each = StoreUnderTest(tmp_path / "store", log_file_bytes=1 << 19)
+    for number in range(900):
+        each.append(*[keyed("x" * 900, f"k{number}", n) for n in range(2)])
+    each.close()
+    chance = random.Random(5)
+    paths = each.log_files()[:2]
+    for path in paths:
+        whole = path.read_bytes()
+        for _ in range(40):
+            at = chance.randrange(len(whole) - 2_000)
+            assert flipped_is_told(each.root, path, at, whole), at
+    data = bytearray(paths[1].read_bytes())
+    data[data.index(b"KEYS") + 5] ^= 1
+    paths[1].write_bytes(data)
+    with StoreReader(each.root) as reader:
+        for wanted, expected in ((MessageFilter(), 1_800), (MessageFilter(queue_id=1), 900)):
+            search = reader.search(wanted, skip_damaged=True)
+            assert sum(len(batch) for batch in search.batches()) == expected
+            assert search.damaged == 1
+            assert "have changed since they were written" in str(search.first_damage)
 
 
 def test_a_wrong_queue_entry_is_named(store: StoreUnderTest) -> None:
