@@ -17,7 +17,13 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged, StoreUnavailable
+from rmqlite.errors import (
+    FlushFailed,
+    InvalidValue,
+    MessageNotFound,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
@@ -36,6 +42,7 @@ from rmqlite.store.recovery import (
     progress_tree,
     recover,
 )
+from rmqlite.store.repaired_place import is_repaired
 
 LEVELS_TABLE: Final = "delayLevels.json"
 READ_BYTES_MAX: Final = 4 << 20
@@ -276,12 +283,15 @@ class MessageStore:
 
     def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
         """The message that begins there; size is a guess.  Raises MessageNotFound."""
-        return self._log.read_message(physical_offset, size)
+        message = self._log.read_message(physical_offset, size)
+        if is_repaired(message):
+            raise MessageNotFound(physical_offset)
+        return message
 
     def read_records(
         self, entries: Sequence[Entry], *, check_bodies: bool = True
     ) -> list[Walked | None]:
-        """The records behind queue entries, None for one that is gone.
+        """The records behind queue entries, None for one that is gone, or a repaired place.
 
         Neighbours in the log are read at once.  Raises StoreDamaged for a body whose CRC
         does not fit, if bodies are checked.
@@ -294,7 +304,7 @@ class MessageStore:
                 base = offset
                 data = self._log.read(base, upto - base)
             head = read_head(data, offset - base)
-            if head is None or head.physical_offset != offset:
+            if head is None or head.physical_offset != offset or is_repaired(head):
                 found.append(None)
                 continue
             if check_bodies and not has_sound_body(head, data):
