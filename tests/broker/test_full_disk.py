@@ -27,7 +27,11 @@ from tests.support.brokers import BORN_HOST, BrokerUnderTest
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
 SEGMENT = 1 << 17
-SETTINGS: dict[str, Any] = {"mapped_file_size_commit_log": SEGMENT, "max_message_bytes": 40_000}
+SETTINGS: dict[str, Any] = {
+    "mapped_file_size_commit_log": SEGMENT,
+    "max_message_bytes": 40_000,
+    "disk_warning_ratio": 90,
+}
 
 
 class SizedDisk(SystemFiles):

@@ -74,7 +74,11 @@ def disk() -> Disk:
 @pytest.fixture
 def broker(tmp_path: Path, disk: Disk) -> Iterator[BrokerUnderTest]:
     under_test = BrokerUnderTest(
-        tmp_path, files=disk, mapped_file_size_commit_log=SEGMENT, max_message_bytes=40_000
+        tmp_path,
+        files=disk,
+        mapped_file_size_commit_log=SEGMENT,
+        max_message_bytes=40_000,
+        disk_warning_ratio=90,
     )
     yield under_test
     under_test.store.release()
