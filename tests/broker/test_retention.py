@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
+from rmqlite.errors import MessageNotFound, StoreUnavailable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests import OffsetsCommit, OffsetsQuery, PullStatus, Queue
+from rmqlite.requests import (
+    OffsetsCommit,
+    OffsetsQuery,
+    PullStatus,
+    Queue,
+    SendBackRequest,
+    TimeQuery,
+)
+from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.brokers import BrokerUnderTest
@@ -155,6 +164,75 @@ def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
     assert (ranges[1].min_offset, ranges[1].max_offset) == (1, 1)
     (sent,) = broker.send(plain("next"), queue_id=1)
     assert sent.queue_offset == 1
+
+
+def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTest) -> None:
+    """Its commit stays what it was; lag, pulls and times begin at the new minimum (§4.5)."""
+    (first,) = broker.send(plain("first"))
+    fill(broker, 2)
+    broker.send(plain("last"))
+    queue = Queue(TOPIC, 0)
+    broker.pull(TOPIC, group=GROUP)
+    broker.broker.commit_offsets(OffsetsCommit(GROUP, {queue: 1}))
+    broker.persist()
+    age(broker)
+    broker.broker.retention.clean(NOW_MS)
+    (known, *_) = broker.broker.queue_ranges(TOPIC)
+    assert known.min_offset > 1
+    assert broker.broker.query_offsets(OffsetsQuery(GROUP, (queue,))) == {queue: 1}
+    (progress,) = broker.broker.group_status(GROUP).progress
+    assert (progress.committed_offset, progress.min_offset) == (1, known.min_offset)
+    assert progress.lag == known.max_offset - known.min_offset
+    moved = broker.pull(TOPIC, 0, 1, group=GROUP)
+    assert (moved.status, moved.next_offset) == (PullStatus.OFFSET_MOVED, known.min_offset)
+    assert (moved.min_offset, moved.max_offset) == (known.min_offset, known.max_offset)
+    found = broker.pull(TOPIC, 0, moved.next_offset, group=GROUP)
+    assert found.messages[-1].body == b"last"
+    assert broker.broker.search_offset(TimeQuery(queue, 0)) == known.min_offset
+    with pytest.raises(MessageNotFound):
+        broker.broker.send_back(SendBackRequest(GROUP, first.physical_offset))
+    broker.broker.commit_offsets(OffsetsCommit(GROUP, {queue: known.max_offset}))
+    assert broker.broker.group_status(GROUP).progress[0].lag == 0
+
+
+class StubbornQueues(SystemFiles):
+    """Queue files cannot be removed, when it is told so."""
+
+    is_stubborn = False
+
+    def remove(self, path: Path) -> None:
+        if self.is_stubborn and "consumequeue" in path.parts:
+            raise StoreUnavailable("remove", str(path), "Input/output error")
+        super().remove(path)
+
+
+def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
+    """Meanwhile nobody is given what is gone, and nobody is stuck on it."""
+    files = StubbornQueues()
+    broker = make(files=files, **SETTINGS)
+    for _ in range(500):
+        broker.send(plain("x" * 900))
+    broker.persist()
+    age(broker)
+    queue_files = broker.config.store_path / "consumequeue" / TOPIC / "0"
+    files.is_stubborn = True
+    with pytest.raises(StoreUnavailable):
+        broker.broker.retention.clean(NOW_MS)
+    assert starts(broker)[0] > 0
+    assert len(list(queue_files.iterdir())) == 3
+    offset = 0
+    bodies_left = 0
+    while offset < 500:
+        result = broker.pull(TOPIC, 0, offset)
+        assert result.next_offset > offset
+        assert all(m.physical_offset >= broker.store.min_offset for m in result.messages)
+        offset = result.next_offset
+        bodies_left += len(result.messages)
+    files.is_stubborn = False
+    broker.broker.retention.clean(NOW_MS)
+    known = broker.broker.queue_ranges(TOPIC)[0]
+    assert known.max_offset - known.min_offset == bodies_left
+    assert len(list(queue_files.iterdir())) < 3
 
 
 @pytest.mark.parametrize("how", ["clean", "crash"])
