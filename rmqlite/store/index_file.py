@@ -156,7 +156,7 @@ class IndexFile:
         self._end_seconds = min(max(0, (self.end_ms - self.begin_ms) // 1000), SECONDS_MAX)
         self._is_made = is_made
         self._written = header.next_number  # entries below are on disk, the tail has the others
-        self._tail: list[bytes] = []
+        self._tail = bytearray()
         # The bytes before the entries, while slots change; the header in it means nothing.
         self._image = bytearray() if is_made else bytearray(shape.entries_at)
         self._dirty: set[int] = set()  # pages of it that changed since the last Part
@@ -196,7 +196,7 @@ class IndexFile:
             self.used_slots += 1
         number = self.next_number
         _set_slot(image, position, number)
-        self._tail.append(_pack_entry(key_hash, physical_offset, self._end_seconds, previous))
+        self._tail += _pack_entry(key_hash, physical_offset, self._end_seconds, previous)
         self.next_number = number + 1
         self.end_offset = physical_offset
 
@@ -214,7 +214,7 @@ class IndexFile:
             0 if self._is_made else self._shape.file_bytes,
             self.header,
             self._shape.entries_at + _ENTRY_BYTES * self._written,
-            b"".join(self._tail),
+            bytes(self._tail),
             self._image,
             self._frozen,
             self._kept,
@@ -223,7 +223,7 @@ class IndexFile:
     def flushed(self, part: Part) -> None:
         """The last Part is on disk."""
         self._is_made = True
-        del self._tail[: part.header.next_number - self._written]
+        del self._tail[: len(part.entries)]
         self._written = part.header.next_number
         self._frozen = frozenset()
         self._kept = {}
@@ -303,7 +303,7 @@ class IndexFile:
 
     def _entry(self, number: int) -> tuple[int, int, int, int]:
         if self._written <= number < self.next_number:
-            return ENTRY.unpack(self._tail[number - self._written])
+            return ENTRY.unpack_from(self._tail, _ENTRY_BYTES * (number - self._written))
         position = self._shape.entries_at + _ENTRY_BYTES * number
         return ENTRY.unpack(self._files.read(self.path, position, _ENTRY_BYTES))
 
