@@ -84,23 +84,22 @@ class Matcher:
     def takes_queue(self, key: QueueKey) -> bool:
         """Can a queue hold what is asked for?"""
         topic, queue_id = key
-        wanted = self._wanted
-        if wanted.queue_id not in (None, queue_id) or wanted.is_of_schedule != (
-            topic == SCHEDULE_TOPIC
-        ):
-            return False
-        return wanted.is_of_schedule or self._takes_name(topic)
+        return self._wanted.queue_id in (None, queue_id) and self.takes_record_of(topic)
+
+    def takes_record_of(self, topic: str) -> bool:
+        """Can a record of a topic be what is asked for?"""
+        if topic == SCHEDULE_TOPIC:
+            return self._wanted.is_of_schedule or bool(self._message_id)
+        return not self._wanted.is_of_schedule and self._takes_name(topic)
 
     def takes(self, head: Head, *, is_named: bool = False) -> bool:
         """is_named: the record was found by its message id."""
         if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
             # RocketMQ's own notes on a transaction: they are in no queue.
             return False
-        wanted = self._wanted
-        if head.topic != SCHEDULE_TOPIC:
-            if wanted.is_of_schedule or not self._takes_name(head.topic):
-                return False
-        elif not (wanted.is_of_schedule or wanted.message_id) or not self._takes_target(head):
+        if not self.takes_record_of(head.topic):
+            return False
+        if head.topic == SCHEDULE_TOPIC and not self._takes_target(head):
             return False
         return self._is_by_topic or self._takes_rest(head, is_named)
 

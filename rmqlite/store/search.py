@@ -16,6 +16,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store import record
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.index_view import places_of
 from rmqlite.store.log_view import LogWalk
 from rmqlite.store.message_filter import Matcher, MessageFilter
 from rmqlite.store.queue_view import QueueView
@@ -30,6 +31,9 @@ WALK_SHARE: Final = 0.7
 """Of more than that share of all messages, passing over the others costs less."""
 SCANNED_BYTES: Final = 4_000
 """So much of the log is scanned for some text while one record is read from a queue."""
+PROBED_BYTES: Final = 10_000
+"""So much is scanned while one record is read that the key index names."""
+PLACES_AT_ONCE: Final = 256
 READ_BYTES_MAX: Final = 4 << 20
 """How much of the log one read takes at most, unless one record is larger."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
@@ -92,8 +96,13 @@ class Search:
             return
         snapshot = self._snapshot
         begin, end, damage = self._bounds()
-        parts = self._parts(begin, end)
-        if parts is not None:
+        places = self._places(begin, end)
+        parts = self._parts(begin, end) if places is None else None
+        if places is not None:
+            begin = max(begin, snapshot.known_end)
+            self.total = 1 + len(places) + max(0, end - begin)
+            yield from self._in_places(places)
+        elif parts is not None:
             tail = max(begin, snapshot.known_end)
             self.total = 1 + sum(part.end - part.begin for part in parts) + max(0, end - tail)
             yield from self._in_queues(parts)
@@ -141,6 +150,32 @@ class Search:
         if damage is not None and self._skip_damaged:
             end, damage = self._log.end_of_files, None
         return begin, end, damage
+
+    def _places(self, begin: int, end: int) -> list[int] | None:
+        """Where records with the key or the id may be, by the index; None where it cannot tell."""
+        matcher, snapshot = self._matcher, self._snapshot
+        index = snapshot.key_index() if matcher.needle else None
+        if index is None:
+            return None
+        upto = min(end, snapshot.known_end)
+        topics = {topic for topic, _ in snapshot.queues if matcher.takes_record_of(topic)}
+        key = self._wanted.message_id or self._wanted.key
+        places = places_of(index, topics, key, max(0, upto - begin) // PROBED_BYTES)
+        return None if places is None else [each for each in places if begin <= each < upto]
+
+    def _in_places(self, places: Sequence[int]) -> Iterator[list[StoredMessage]]:
+        for place in places:
+            found = self._log.head_at(place)
+            if found is not None:
+                self._take([found.head], found.buffer)
+            elif self._log.is_gone(place):
+                self._went(_next_file(place, self._log.segment_bytes))
+            else:
+                self._met(self._log.damage(place))
+            self.done += 1
+            if len(self._found) >= PLACES_AT_ONCE:
+                yield self._taken()
+        yield self._taken()
 
     def _parts(self, begin: int, end: int) -> list[_Part] | None:
         """What to read of which queues; None where walking over the log is shorter, or safer."""

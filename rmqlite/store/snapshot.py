@@ -8,10 +8,10 @@ log; so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rmqlite.errors import InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
@@ -23,6 +23,8 @@ from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey, completes_scheduled
 from rmqlite.store.files import Files
+from rmqlite.store.index_view import vouched_index
+from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.message_store import LEVELS_TABLE
 from rmqlite.store.progress import ScheduleProgress
@@ -53,6 +55,7 @@ class _Persisted(NamedTuple):
     newest_timestamp_ms: int
     ranges: dict[QueueKey, tuple[int, int]]
     progress: ScheduleProgress
+    index_state: Mapping[str, Any] | None
 
 
 class Snapshot:
@@ -110,6 +113,13 @@ class Snapshot:
         point = Point(known.physical_offset, known.chain) if known and known.chain else None
         folder = self._root / CHECKSUMS
         return ChainView(self.log, Checksums(self._files, folder, self.log.segments), point)
+
+    def key_index(self) -> KeyIndex | None:
+        """The index, if it has all records before known_end."""
+        known = self._persisted
+        if known is None or known.physical_offset != self.known_end:
+            return None
+        return vouched_index(self._files, self._root / "index", known.index_state, self.begin)
 
     # ---- what is known without a walk
 
@@ -331,6 +341,7 @@ class Snapshot:
                 int(tree["newestTimestamp"]),
                 ranges,
                 ScheduleProgress.from_json(tree["completed"]),
+                tree.get("index"),
             )
         except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
             # Opening the store makes it again; until then the other tables must do.

@@ -6,6 +6,7 @@ import random
 import shutil
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from typing import Any
 import pytest
 
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.errors import InvalidValue, MessageNotFound, StoreDamaged
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, Entry
+from rmqlite.store.log_view import LogView, LogWalk
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
 from rmqlite.store.record import NewRecord
@@ -71,17 +73,12 @@ def everything(store: MessageStore) -> list[StoredMessage]:
     for topic, queue_id in store.queue_keys():
         queue = store.queue(topic, queue_id)
         assert queue is not None
-        messages += [
-            store.read_message(entry.physical_offset, entry.size)
-            for entry in queue.read(queue.min_offset, 1 << 20)
-        ]
-    kept = [message for message in messages if not is_place(message)]
+        for entry in queue.read(queue.min_offset, 1 << 20):
+            # What stands where a record was lost is no message.
+            with suppress(MessageNotFound):
+                messages.append(store.read_message(entry.physical_offset, entry.size))
+    kept = [message for message in messages if message.reconsume_times >= 0]
     return sorted(kept, key=lambda message: message.physical_offset)
-
-
-def is_place(message: StoredMessage) -> bool:
-    """Is it what stands where a record was lost?  No broker gives it to anybody."""
-    return message.reconsume_times < 0
 
 
 def assert_seen_as_opened(config: BrokerConfig) -> None:
@@ -443,9 +440,10 @@ def test_every_way_to_a_message_gives_the_same(
             )
 
         expected = [message for message in messages if takes(message)]
-        for share in (0.0, 1e9):
-            # Over the log, then by the queues, whatever is shorter.
+        for share, probed in ((0.0, 1 << 60), (1e9, 1 << 60), (0.0, 1)):
+            # Over the log, by the queues, by the key index, whatever is shorter.
             monkeypatch.setattr("rmqlite.store.search.WALK_SHARE", share)
+            monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", probed)
             with StoreReader(store.root) as reader:
                 search = reader.search(wanted)
                 got = [message for batch in search.batches() for message in batch]
@@ -470,6 +468,49 @@ def test_an_id_finds_a_message_wherever_it_is(store: StoreUnderTest) -> None:
         assert only == message
     assert found(store.root, message_id="0" * 32) == []
     assert found(store.root, message_id="0A000001000004D2" + "f" * 16) == []
+
+
+def test_the_key_index_spares_the_walk(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far as its writer vouches for it; behind that, the log is walked as ever."""
+    messages = sample(store)
+    known = store.store.persisted_end
+    walked: list[int] = []
+
+    class Watched(LogWalk):
+        def __init__(self, log: LogView, begin: int, end: int, **options: Any) -> None:
+            walked.append(begin)
+            super().__init__(log, begin, end, **options)
+
+    monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", 1)
+    monkeypatch.setattr("rmqlite.store.search.LogWalk", Watched)
+    for key in ("k0", "k6", "tag-0"):
+        expected = [m for m in messages if key in m.keys and m.topic != SCHEDULE_TOPIC]
+        assert found(store.root, key=key) == expected
+    name = messages[-1].message_id
+    assert found(store.root, message_id=name) == [m for m in messages if m.message_id == name]
+    assert set(walked) == {known}
+    for path in (store.root / "index").iterdir():
+        path.unlink()
+    assert found(store.root, message_id=name) == [m for m in messages if m.message_id == name]
+    assert walked[-1] == 0
+
+
+def test_a_broken_record_is_told_by_the_key_index_too(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index knows that it was there."""
+    monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", 1)
+    messages = everything(store.store)
+    number = next(n for n, m in enumerate(messages) if m.keys == ("tag-2",))
+    message = broken(store, number, 4)
+    with StoreReader(store.root) as reader:
+        search = reader.search(MessageFilter(key="tag-2"), skip_damaged=True)
+        got = [place for batch in search.batches() for place in places(batch)]
+    expected = [m.physical_offset for m in messages if m.keys == ("tag-2",)]
+    assert got == [place for place in expected if place != message.physical_offset]
+    assert search.damaged == 1
 
 
 def test_a_topic_or_a_queue_is_read_in_its_order(store: StoreUnderTest) -> None:

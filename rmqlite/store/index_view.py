@@ -1,0 +1,57 @@
+"""The key index as another process may use it: only as far as its writer has vouched for it.
+
+storeProgress.json says what was in the index when the log reached some physical offset.  If
+the files can have grown from that, every record before has its keys in them; whoever looks
+for a key walks only over what lies behind.  Otherwise, as in a store that only RocketMQ
+wrote, nobody knows what the index lacks, and it is not used.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.store.files import Files
+from rmqlite.store.index_file import Header
+from rmqlite.store.key_index import KeyIndex
+
+
+def vouched_index(
+    files: Files, folder: Path, state: Mapping[str, Any] | None, log_begin: int
+) -> KeyIndex | None:
+    """The index, if it has every record from the log's beginning up to where it was persisted."""
+    if state is None:
+        return None
+    try:
+        slots, entries = int(state["slots"]), int(state["entries"])
+        index = KeyIndex.reading(files, folder, slots=slots, entries=entries)
+        there = index.headers()
+        for name, *numbers in state["files"]:
+            header = Header(*map(int, numbers))
+            grown = there.get(folder / str(name))
+            if grown is None and header.end_offset < log_begin:
+                # Retention took it, with the records that it knew.
+                continue
+            if grown is None or not header.can_become(grown):
+                return None
+    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError, struct.error):
+        return None
+    return index
+
+
+def places_of(index: KeyIndex, topics: Iterable[str], key: str, most: int) -> list[int] | None:
+    """Physical offsets of records that may have a key, ascending; None if they are too many."""
+    found: set[int] = set()
+    try:
+        for topic in topics:
+            found.update(islice(index.find(topic, key), most + 1 - len(found)))
+            if len(found) > most:
+                return None
+    except (StoreUnavailable, struct.error):
+        # A file that went while we were reading it.
+        return None
+    return sorted(found)
