@@ -19,7 +19,8 @@ from rmqlite.errors import StoreUnavailable
 from rmqlite.server.outage import Outage
 
 PERSIST_BYTES_MAX: Final = 64 << 20
-"""This much new log is persisted without waiting for the interval; it bounds recovery."""
+PERSIST_RECORDS_MAX: Final = 100_000
+"""This much new log is persisted without waiting for the interval; both bound recovery."""
 PERSIST_LOOK_S: Final = 0.5
 LOOK_S: Final = 1.0
 """How often members and disk are looked at."""
@@ -65,7 +66,10 @@ class Upkeep:
             until = loop.time() + shorter_ms / 1000
             while (left_s := until - loop.time()) > 0:
                 await asyncio.sleep(min(left_s, PERSIST_LOOK_S))
-                is_much = store.end - store.persisted_end > PERSIST_BYTES_MAX
+                behind_bytes = store.end - store.persisted_end
+                is_much = (
+                    behind_bytes > PERSIST_BYTES_MAX or store.unpersisted > PERSIST_RECORDS_MAX
+                )
                 if is_much and not self._persist_outage.failures:
                     break
             job = store.begin_persist(self._broker.tables())

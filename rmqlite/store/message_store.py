@@ -83,6 +83,8 @@ class PersistJob:
     index: IndexJob
     tables: tuple[tuple[Path, bytes], ...]
     checkpoint: tuple[Path, bytes]
+    appended: int
+    """Records appended since the store was opened."""
 
     def run(self) -> None:
         """The tables never tell more than is synced.
@@ -133,6 +135,7 @@ class MessageStore:
             """Physical offset up to which everything is known to be on disk."""
             self.persisted_end = self._log.end
             self._persisting: frozenset[Path] = frozenset()
+            self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
             self._sync_end = self._log.end
@@ -163,6 +166,7 @@ class MessageStore:
         except FlushFailed as error:
             self._failure = error
             raise
+        self._appended += len(records)
         return written
 
     def begin_sync(self) -> SyncJob:
@@ -197,13 +201,14 @@ class MessageStore:
         newest = self._log.newest_timestamp_ms
         checkpoint = (self._root / "checkpoint", _CHECKPOINT.pack(newest, newest, newest))
         sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
-        return PersistJob(sync, index, data, checkpoint)
+        return PersistJob(sync, index, data, checkpoint, self._appended)
 
     def persisted(self, job: PersistJob) -> None:
         """A job has run.  Without this call the next one begins where this one did."""
         self._persisting = frozenset()
         self._dispatch.index.flushed(job.index)
         self.persisted_end = job.sync.log_end
+        self._persisted = job.appended
         self._made_durable(job.sync)
 
     def persist(self, more: Mapping[str, tables.Tree]) -> None:
@@ -251,6 +256,11 @@ class MessageStore:
     @property
     def progress(self) -> ScheduleProgress:
         return self._dispatch.progress
+
+    @property
+    def unpersisted(self) -> int:
+        """How many records came since the last persist: what a crash makes recovery walk."""
+        return self._appended - self._persisted
 
     @property
     def index(self) -> KeyIndex:
