@@ -1,4 +1,8 @@
-"""How late deliveries were, in whole milliseconds: counts, quantiles, the maximum."""
+"""How late deliveries were: counts, quantiles, the maximum.
+
+A tally by the millisecond, and by three digits from a second on: after an outage every
+message has a lateness of its own, and whoever asks must not wait while they are sorted.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,10 @@ from typing import Final
 from rmqlite.broker.histogram import Histogram
 
 LATENESS_MS_MAX: Final = 60_000
-"""Counted exactly below this; later ones count as this late, except for max_ms and the sum."""
+"""Later ones count as this late, except for max_ms and the histogram's sum."""
+_EXACT_MS_MAX: Final = 1_000
 BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
-"""Of the histogram; all below LATENESS_MS_MAX, so that it is exact."""
+"""Of the histogram; none lies between two numbers that the tally cannot tell apart."""
 
 
 class Lateness:
@@ -27,7 +32,7 @@ class Lateness:
 
     def add(self, late_ms: int, count: int = 1) -> None:
         """So many deliveries were this late."""
-        self._counts[min(late_ms, LATENESS_MS_MAX)] += count
+        self._counts[late_ms if late_ms <= _EXACT_MS_MAX else _rounded_up(late_ms)] += count
         self._sum_ms += late_ms * count
         self.count += count
         if late_ms > self.max_ms:
@@ -50,3 +55,9 @@ class Lateness:
             between[bisect_left(BOUNDS_MS, late_ms)] += count
         bounds_s = [bound_ms / 1000 for bound_ms in BOUNDS_MS]
         return Histogram.of(bounds_s, between, self._sum_ms / 1000)
+
+
+def _rounded_up(late_ms: int) -> int:
+    """To three digits, and to LATENESS_MS_MAX at most."""
+    step_ms = 10 if late_ms <= 10_000 else 100
+    return min(-(-late_ms // step_ms) * step_ms, LATENESS_MS_MAX)

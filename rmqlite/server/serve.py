@@ -25,11 +25,15 @@ from rmqlite.errors import InvalidValue, Unavailable
 from rmqlite.server.admin_service import AdminService
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.health import Health
+from rmqlite.server.http_port import HttpPort, Page
+from rmqlite.server.metrics import TEXT_TYPE, Metrics
 from rmqlite.server.native_service import NativeService
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
+from rmqlite.wire import rpcs
 
 CALL_BYTES_EXTRA: Final = 4 << 20
 """What one call may be larger than its bodies: properties, names, framing."""
@@ -62,6 +66,8 @@ class _Server:
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._persister = ThreadPoolExecutor(1, "persist")
+        self._health = Health({rpc.service for rpc in rpcs.ALL})
+        self._http = HttpPort()
         self._commit: GroupCommit
         self._delivery: Delivery
 
@@ -73,6 +79,8 @@ class _Server:
 
     async def run(self, on_ready: Callable[[str], None]) -> int:
         server, port = _listening_server(self._config)
+        if self._config.metrics_port:
+            await self._http.bind(self._config.bind_address, self._config.metrics_port)
         config = self._config.model_copy(update={"listen_port": port})
         store = MessageStore(config, SystemFiles(), self._clock)
         log.info(
@@ -81,10 +89,7 @@ class _Server:
             store.end,
             store.recovered,
         )
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for signal_number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(signal_number, stop.set)
+        stop = _stop_signal()
         try:
             broker = Broker(config, store, self._clock, self)
             broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
@@ -99,10 +104,7 @@ class _Server:
                     tasks.create_task(upkeep.look(), name="upkeep"),
                 ]
                 self._delivery = Delivery(broker, self._clock, tasks)
-                service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
-                admin = AdminService(broker, self._pulls)
-                server.add_generic_rpc_handlers((service.handler(), admin.handler()))
-                await server.start()
+                await self._open(server, config, broker)
                 # What is alive now lives as long as the broker, and what a call makes dies
                 # with it by reference count: looking for cycles is nearly always in vain.
                 gc.freeze()
@@ -113,31 +115,58 @@ class _Server:
                 self._delivery.close()
                 for task in running:
                     task.cancel()
-            self._end_threads()
+            self._end()
             return _closed(broker)
         except BaseExceptionGroup as group:
             # First of all nobody is answered any more.
             await server.stop(0)
-            self._end_threads()
+            self._end()
             store.release()
             log.critical("the broker stops, the next start will recover the store", exc_info=group)
             return EXIT_FAILED
         except BaseException:
-            self._end_threads()
+            self._end()
             store.release()
             raise
 
-    def _end_threads(self) -> None:
-        """Wait for what they are writing: nothing older may follow the last tables."""
+    async def _open(self, server: grpc.aio.Server, config: BrokerConfig, broker: Broker) -> None:
+        """Take calls, and requests for metrics."""
+        service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
+        admin = AdminService(broker, self._pulls)
+        server.add_generic_rpc_handlers((service.handler(), admin.handler()))
+        self._health.add_to(server)
+        await server.start()
+        if config.metrics_port:
+            metrics = Metrics(broker, self._commit, self._pulls)
+
+            async def metrics_page() -> Page:
+                return Page(await asyncio.to_thread(metrics.collected().text), TEXT_TYPE)
+
+            await self._http.open({"/metrics": metrics_page, "/healthz": self._health.page})
+            log.info("metrics are served address=%s port=%d", config.bind_address, self._http.port)
+
+    def _end(self) -> None:
+        """Wait for what the threads are writing: nothing older may follow the last tables."""
+        self._http.close()
         self._syncer.shutdown()
         self._persister.shutdown()
 
     async def _drain(self, server: grpc.aio.Server) -> None:
         """Answer the parked calls, let the running ones finish, take no more."""
         log.info("draining parked_calls=%d", self._pulls.count + self._heartbeats.count)
+        self._health.drain()
         self._pulls.close()
         self._heartbeats.close()
         await server.stop(self._config.drain_ms_max / 1000)
+
+
+def _stop_signal() -> asyncio.Event:
+    """Set by SIGTERM and SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signal_number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signal_number, stop.set)
+    return stop
 
 
 def _closed(broker: Broker) -> int:

@@ -16,11 +16,11 @@ from tests.support.brokers import BrokerUnderTest
 
 
 class FullDisk(SystemFiles):
-    """At the threshold where sends are refused."""
+    """No room at all."""
 
     def used_ratio(self, folder: Path) -> float:
         assert folder
-        return 0.95
+        return 1.0
 
 
 def test_retries_and_dead_letters_are_counted_for_the_group_that_failed(

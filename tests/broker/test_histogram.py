@@ -30,7 +30,10 @@ def test_nothing_was_measured_yet() -> None:
         assert (nothing.total, nothing.sum_s) == (0, 0)
 
 
-@pytest.mark.parametrize("late_ms", [0, 1, 2, 3, 30_000, 30_001, LATENESS_MS_MAX, 86_400_000])
+@pytest.mark.parametrize(
+    "late_ms",
+    [0, 1, 2, 3, 1_000, 1_001, 4_999, 5_000, 5_001, 30_000, 30_001, LATENESS_MS_MAX, 86_400_000],
+)
 def test_lateness_is_counted_up_to_every_bound_that_it_does_not_exceed(late_ms: int) -> None:
     """Also one that the tally does not keep exactly: its sum does."""
     lateness = Lateness()
@@ -41,6 +44,18 @@ def test_lateness_is_counted_up_to_every_bound_that_it_does_not_exceed(late_ms: 
     )
     assert histogram.total == lateness.count == 7
     assert histogram.sum_s == late_ms * 7 / 1000
+
+
+def test_lateness_is_told_to_three_digits() -> None:
+    """By the millisecond up to a second; above never as less than it was."""
+    for late_ms, told_ms in (
+        *((0, 0), (999, 999), (1_000, 1_000), (1_001, 1_010), (9_999, 10_000)),
+        *((10_001, 10_100), (59_999, LATENESS_MS_MAX), (3_600_000, LATENESS_MS_MAX)),
+    ):
+        lateness = Lateness()
+        lateness.add(late_ms)
+        assert lateness.quantile_ms(0.99) == told_ms
+        assert lateness.max_ms == late_ms
 
 
 def test_the_tally_keeps_every_bound_of_the_histogram_apart() -> None:

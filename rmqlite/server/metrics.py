@@ -1,0 +1,250 @@
+"""What the broker knows about itself, as Prometheus reads it.
+
+Nothing is kept here: at every scrape the tables below are read from the objects that count
+anyway, so a metric costs nothing until somebody looks.  A new one is an entry in a table.
+Only that is done by the loop's thread; the text, three quarters of the work, is another's.
+Times are seconds, sizes are bytes; all counts are since the broker started.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from rmqlite.broker.broker import Broker
+from rmqlite.broker.histogram import Histogram
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.requests import BrokerStatus, LevelStatus
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.waiting import Waiting
+
+TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+PREFIX: Final = "rmqlite_"
+_LEVEL: Final = ("level", "delay")
+
+
+class Now(NamedTuple):
+    """Everything that a scrape looks at."""
+
+    broker: Broker
+    status: BrokerStatus
+    commit: GroupCommit
+
+
+COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
+    (
+        "messages_sent",
+        "Messages stored by sends, delayed ones included.",
+        lambda now: now.status.sent,
+    ),
+    (
+        "messages_delivered",
+        "Messages delivered from the schedule to their topic, retries included.",
+        lambda now: now.status.delivered,
+    ),
+    (
+        "messages_undeliverable",
+        "Scheduled records that could not be delivered; the log names each.",
+        lambda now: now.broker.schedule.undeliverable,
+    ),
+    (
+        "disk_full_sends_refused",
+        "Sends refused because the disk was full.",
+        lambda now: now.broker.retention.sends_refused,
+    ),
+)
+
+GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
+    (
+        "messages_pulled",
+        "Messages given to a consumer group, again ones included.",
+        lambda now: now.broker.counts.pulled,
+    ),
+    (
+        "messages_retried",
+        "Failed messages that a consumer group will be given again.",
+        lambda now: now.broker.counts.retried,
+    ),
+    (
+        "messages_dead",
+        "Failed messages that became a consumer group's dead letters.",
+        lambda now: now.broker.counts.dead,
+    ),
+)
+
+GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
+    (
+        "oldest_pending_age_seconds",
+        "Time since the oldest message was stored that is still to be delivered; 0: none is.",
+        lambda now: _oldest_pending_age_s(now),
+    ),
+    (
+        "parked_polls",
+        "Pulls that found nothing and wait for a message.",
+        lambda now: now.status.parked_polls,
+    ),
+    (
+        "log_bytes",
+        "Size of the commit log, from its oldest kept record to its end.",
+        lambda now: now.status.log_max_offset - now.status.log_min_offset,
+    ),
+    (
+        "disk_used_ratio",
+        "Used share of the disk that the store is on, 0 to 1.",
+        lambda now: now.status.disk_used_ratio,
+    ),
+    (
+        "disk_full",
+        "1 while sends are refused because the disk is full, else 0.",
+        lambda now: now.status.is_disk_full,
+    ),
+)
+
+LEVEL_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], float]]]] = (
+    (
+        "scheduled_messages_pending",
+        "Messages of a delay level that are still to be delivered.",
+        lambda _, level: level.pending,
+    ),
+    (
+        "oldest_overdue_seconds",
+        "How late a delay level's earliest message is by now; 0: none is due.",
+        lambda now, level: (
+            max(0, now.status.now_ms - level.next_due_ms) / 1000 if level.pending else 0
+        ),
+    ),
+    (
+        "pinned_log_bytes",
+        "Commit log kept beyond fileReservedTime because of a message of this delay level that"
+        " is still to be delivered.",
+        lambda now, level: (
+            now.status.pinned_bytes if level.level == now.status.pinned_by_level else 0
+        ),
+    ),
+)
+
+LEVEL_HISTOGRAMS: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], Histogram]]]] = (
+    (
+        "delivery_lateness_seconds",
+        "How long after its deliver time a message of a delay level was in its topic.",
+        lambda now, level: now.broker.schedule.lateness(level.level).histogram(),
+    ),
+)
+
+HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, Histogram]]]]] = (
+    (
+        "append_seconds",
+        "Time to write records into the commit log and the queues, not yet to disk: by a call"
+        " (send, send-back), or by a slice of deliveries.",
+        "by",
+        lambda now: {
+            "call": now.broker.counts.appends.histogram(),
+            "delivery": now.broker.schedule.appends.histogram(),
+        },
+    ),
+    (
+        "fsync_seconds",
+        "Time that the disk took to make the commit log durable, for all who waited at once.",
+        "",
+        lambda now: {"": now.commit.syncs.histogram()},
+    ),
+)
+
+
+class Collected(Collector):
+    """What a scrape found; may be turned into text by any thread."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = tuple(metrics)
+
+    def collect(self) -> Iterable[Metric]:
+        """What the client library asks of a collector."""
+        return self._metrics
+
+    def text(self) -> bytes:
+        """In Prometheus' text format 0.0.4."""
+        return generate_latest(self)
+
+
+class Metrics:
+    """The metrics of one broker; used by the thread that owns the broker."""
+
+    def __init__(self, broker: Broker, commit: GroupCommit, pulls: Waiting) -> None:
+        self._broker = broker
+        self._commit = commit
+        self._pulls = pulls
+        self._process = ProcessCollector(registry=None)
+
+    def collected(self) -> Collected:
+        """All metrics as they are now, those of the process too."""
+        return Collected([*self._own(), *self._process.collect()])
+
+    def _own(self) -> Iterator[Metric]:
+        status = self._broker.status(self._pulls.count)
+        now = Now(self._broker, status, self._commit)
+        build = {"version": status.version}
+        yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
+        for name, help_text, number in COUNTERS:
+            yield CounterMetricFamily(PREFIX + name, help_text, number(now))
+        for name, help_text, number in GAUGES:
+            yield GaugeMetricFamily(PREFIX + name, help_text, number(now))
+        yield from self._by_group(now)
+        yield from _by_level(now)
+        for name, help_text, label, histograms in HISTOGRAMS:
+            labels = (label,) if label else ()
+            family = HistogramMetricFamily(PREFIX + name, help_text, labels=labels)
+            for value, histogram in histograms(now).items():
+                _add(family, (value,) if label else (), histogram)
+            yield family
+
+    def _by_group(self, now: Now) -> Iterator[Metric]:
+        # Also groups that have nothing yet: from no series to 1 is no increase that rate() sees.
+        groups = [info.group for info in self._broker.all_groups()]
+        for name, help_text, counts_of in GROUP_COUNTERS:
+            counts = counts_of(now)
+            family = CounterMetricFamily(PREFIX + name, help_text, labels=("group",))
+            for group in groups:
+                family.add_metric((group,), counts.get(group, 0))
+            yield family
+
+
+def _by_level(now: Now) -> Iterator[Metric]:
+    labelled = [((str(each.level), each.delay), each) for each in now.status.levels]
+    for name, help_text, number in LEVEL_GAUGES:
+        family = GaugeMetricFamily(PREFIX + name, help_text, labels=_LEVEL)
+        for labels, level in labelled:
+            family.add_metric(labels, number(now, level))
+        yield family
+    for name, help_text, histogram in LEVEL_HISTOGRAMS:
+        lateness = HistogramMetricFamily(PREFIX + name, help_text, labels=_LEVEL)
+        for labels, level in labelled:
+            _add(lateness, labels, histogram(now, level))
+        yield lateness
+
+
+def _add(family: HistogramMetricFamily, labels: Sequence[str], histogram: Histogram) -> None:
+    buckets = [(str(bound_s), float(count)) for bound_s, count in histogram.up_to]
+    family.add_metric(labels, [*buckets, ("+Inf", histogram.total)], histogram.sum_s)
+
+
+def _oldest_pending_age_s(now: Now) -> float:
+    try:
+        oldest = now.broker.schedule.oldest_pending()
+        if oldest is None:
+            return 0
+        stored_ms = now.broker.store.store_timestamp_ms(oldest[1].physical_offset)
+    except (StoreDamaged, StoreUnavailable):
+        # A scrape tells what is still known, most of all when the disk is in trouble.
+        return math.nan
+    return math.nan if stored_ms is None else max(0, now.status.now_ms - stored_ms) / 1000

@@ -1,0 +1,155 @@
+"""Looking at a running broker from outside: Prometheus, probes, and gRPC's own services."""
+
+from __future__ import annotations
+
+import socket
+from http.client import HTTPResponse
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import grpc
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+    ProtoReflectionDescriptorDatabase,
+)
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import (
+    CONSUME_SUCCESS,
+    ConsumeResult,
+    Message,
+    Producer,
+    PushConsumer,
+    StoredMessage,
+    reconsume_later,
+)
+from rmqlite.errors import BrokerUnreachable
+from rmqlite.wire import rpcs
+from tests.journeys.conftest import StartBroker, free_port
+from tests.support.eventually import eventually
+from tests.support.scrape import Scrape
+
+Status = health_pb2.HealthCheckResponse
+LEVELS = "1s 1s 1s 1s 1s"
+LEVEL_1 = {"level": "1", "delay": "1s"}
+
+
+def get(port: int, path: str) -> HTTPResponse:
+    answer = urlopen(f"http://127.0.0.1:{port}{path}", timeout=30)
+    assert isinstance(answer, HTTPResponse)
+    return answer
+
+
+def scraped(port: int) -> Scrape:
+    with get(port, "/metrics") as answer:
+        assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+        return Scrape(answer.read().decode())
+
+
+def test_a_scrape_tells_what_happened(start_broker: StartBroker) -> None:
+    """Sent, delivered, pulled, retried and dead, for the group that failed them."""
+    port = free_port()
+    broker = start_broker(metricsPort=port, messageDelayLevel=LEVELS)
+    assert scraped(port).value("rmqlite_messages_sent_total") == 0
+
+    def fail(message: StoredMessage) -> ConsumeResult:
+        if message.body == b"good":
+            return CONSUME_SUCCESS
+        return reconsume_later(reason="no", delay_level=-1 if message.reconsume_times else 1)
+
+    with (
+        Producer(broker.endpoint, "senders") as producer,
+        PushConsumer(broker.endpoint, "workers", fail) as consumer,
+    ):
+        consumer.subscribe("orders")
+        consumer.start()
+        producer.send_batch([Message("orders", b"good", delay_level=1)] * 2)
+        producer.send(Message("orders", b"bad"))
+
+        def of_workers(what: str) -> float:
+            return scraped(port).value(f"rmqlite_messages_{what}_total", group="workers")
+
+        eventually(lambda: of_workers("dead") == 1, "the bad one is dead")
+        eventually(lambda: of_workers("pulled") == 4, "the good ones are pulled")
+        eventually(lambda: scraped(port).value("rmqlite_parked_polls") > 0, "a poll is parked")
+    found = scraped(port)
+    assert found.value("rmqlite_messages_sent_total") == 3
+    assert found.value("rmqlite_messages_delivered_total") == 3
+    assert found.value("rmqlite_messages_retried_total", group="workers") == 1
+    assert found.value("rmqlite_scheduled_messages_pending", **LEVEL_1) == 0
+    assert found.value("rmqlite_delivery_lateness_seconds_count", **LEVEL_1) == 3
+    assert found.value("rmqlite_append_seconds_count", by="call") == 4
+    assert found.value("rmqlite_append_seconds_count", by="delivery") >= 2
+    assert found.value("rmqlite_fsync_seconds_count") >= 4
+    assert 0 < found.value("rmqlite_fsync_seconds_sum") < 60
+    assert 0 < found.value("rmqlite_disk_used_ratio") <= 1
+    assert found.value("rmqlite_log_bytes") > 0
+
+
+def test_a_probe_asks_whether_it_serves(start_broker: StartBroker) -> None:
+    """And there is nothing else at that port."""
+    port = free_port()
+    start_broker(metricsPort=port)
+    with get(port, "/healthz") as answer:
+        assert (answer.status, answer.read()) == (200, b"serving\n")
+    with pytest.raises(HTTPError) as caught:
+        get(port, "/")
+    with caught.value as error:
+        assert error.code == 404
+
+
+def test_without_a_metrics_port_there_is_no_http(start_broker: StartBroker, tmp_path: Path) -> None:
+    """Nobody listens where nobody asked for it."""
+    start_broker()
+    assert "metrics are served" not in (tmp_path / "broker" / "broker.log").read_text()
+
+
+def test_a_metrics_port_that_is_taken_stops_the_start(tmp_path: Path) -> None:
+    """Before the store is touched, with the key that is wrong."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        broker = BrokerProcess(tmp_path / "broker", {"metricsPort": str(port)})
+        with pytest.raises(BrokerUnreachable, match=f"metricsPort='?{port}"):
+            broker.start()
+        broker.stop()
+    assert not broker.store.exists()
+
+
+def test_health_is_told_to_who_asks_and_who_watches(start_broker: StartBroker) -> None:
+    """A stop tells who watches, and does not wait for it."""
+    broker = start_broker()
+    services = sorted({rpc.service for rpc in rpcs.ALL})
+    with grpc.insecure_channel(broker.endpoint) as channel:
+        stub = health_pb2_grpc.HealthStub(channel)
+        for service in ("", *services):
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+            assert answer.status == Status.SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Check(health_pb2.HealthCheckRequest(service="rmqlite.v9"), timeout=30)
+        assert isinstance(caught.value, grpc.Call)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service=services[0]))
+        assert next(watch).status == Status.SERVING
+        broker.stop()
+        # Ended by the broker: a watch that the drain had cut off would raise.
+        assert [each.status for each in watch] == [Status.NOT_SERVING]
+
+
+def test_reflection_tells_what_can_be_called(start_broker: StartBroker) -> None:
+    """What grpcurl needs to list services, describe them and call them without a proto file."""
+    broker = start_broker()
+    with grpc.insecure_channel(broker.endpoint) as channel:
+        known = ProtoReflectionDescriptorDatabase(channel)
+        services = {rpc.service for rpc in rpcs.ALL}
+        assert set(known.get_services()) == {
+            *services,
+            "grpc.health.v1.Health",
+            "grpc.reflection.v1alpha.ServerReflection",
+        }
+        pool = DescriptorPool(known)
+        for service in services:
+            methods = set(pool.FindServiceByName(service).methods_by_name)
+            assert methods == {rpc.name for rpc in rpcs.ALL if rpc.service == service}

@@ -1,0 +1,248 @@
+"""What Prometheus reads: right numbers, under names that follow its conventions."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import Metric
+
+from rmqlite import __version__
+from rmqlite.broker.lateness import BOUNDS_MS
+from rmqlite.clock import wall_ms
+from rmqlite.errors import DiskFull, StoreUnavailable
+from rmqlite.message import Message
+from rmqlite.requests import SendBackRequest
+from rmqlite.store.files import SystemFiles
+from tests.support.brokers import BrokerUnderTest
+from tests.support.scrape import Scrape, scrape
+
+HOUR_MS = 3_600_000
+SEGMENT = 1 << 17
+LEVELS = "1s 5s 10s 2h"
+SETTINGS: dict[str, Any] = {
+    "mapped_file_size_commit_log": SEGMENT,
+    "max_message_bytes": 40_000,
+    "message_delay_level": LEVELS,
+}
+UNITS = ("seconds", "bytes", "ratio", "info", "total")
+NOT_MEASURED = {
+    "rmqlite_scheduled_messages_pending",
+    "rmqlite_parked_polls",
+    "rmqlite_disk_full",
+}
+"""Gauges that count, or are 0 or 1: without a unit."""
+
+
+class Disk(SystemFiles):
+    """As full as it is told to be, and it may refuse to be read."""
+
+    ratio = 0.25
+    refuses = False
+
+    def used_ratio(self, folder: Path) -> float:
+        assert folder
+        return self.ratio
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        if self.refuses:
+            raise StoreUnavailable("read", str(path), "told to fail")
+        return super().read(path, position, size)
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def broker(tmp_path: Path, disk: Disk) -> Iterator[BrokerUnderTest]:
+    under_test = BrokerUnderTest(
+        tmp_path,
+        files=disk,
+        **SETTINGS,
+    )
+    yield under_test
+    under_test.store.release()
+
+
+def ours(found: Scrape) -> dict[str, Metric]:
+    return {name: each for name, each in found.families.items() if name.startswith("rmqlite_")}
+
+
+def level(number: int) -> dict[str, str]:
+    return {"level": str(number), "delay": LEVELS.split()[number - 1]}
+
+
+def test_messages_are_counted_on_their_way(broker: BrokerUnderTest) -> None:
+    """Sent, pending at a level, delivered with a lateness, pulled, failed, dead."""
+    broker.send(Message("orders", b"now"), *[Message("orders", b"x", delay_level=2)] * 3)
+    broker.send(Message("orders", b"y", delay_level=4))
+    found = scrape(broker)
+    assert found.value("rmqlite_messages_sent_total") == 5
+    assert found.value("rmqlite_scheduled_messages_pending", **level(2)) == 3
+    assert found.value("rmqlite_scheduled_messages_pending", **level(4)) == 1
+    assert found.value("rmqlite_scheduled_messages_pending", **level(1)) == 0
+
+    broker.clock.forward(5_007)
+    assert broker.deliver() == 3
+    first = broker.messages("orders")[0]
+    broker.broker.send_back(SendBackRequest("shop", first.physical_offset))
+    for _ in range(2):
+        broker.broker.send_back(SendBackRequest("shop", first.physical_offset, delay_level=-1))
+    found = scrape(broker)
+    assert found.value("rmqlite_messages_delivered_total") == 3
+    assert found.value("rmqlite_messages_undeliverable_total") == 0
+    assert found.value("rmqlite_messages_pulled_total", group="readers") == 4
+    assert found.value("rmqlite_messages_retried_total", group="shop") == 1
+    assert found.value("rmqlite_messages_dead_total", group="shop") == 2
+    assert found.value("rmqlite_log_bytes") == broker.store.end
+
+
+def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
+    """Prometheus takes a series that appears with 1 for no increase at all."""
+    broker.broker.groups.for_use("shop")
+    found = scrape(broker)
+    for name in ("pulled", "retried", "dead"):
+        assert found.value(f"rmqlite_messages_{name}_total", group="shop") == 0
+    for number in range(1, 5):
+        assert found.value("rmqlite_delivery_lateness_seconds_count", **level(number)) == 0
+    for by in ("call", "delivery"):
+        assert found.value("rmqlite_append_seconds_count", by=by) == 0
+    assert found.value("rmqlite_fsync_seconds_count") == 0
+
+
+def test_lateness_is_a_histogram_per_level(broker: BrokerUnderTest) -> None:
+    """From the tally that the broker keeps anyway."""
+    for late_ms in (0, 7, 40_000):
+        broker.send(Message("orders", b"x", delay_level=1))
+        broker.clock.forward(1_000 + late_ms)
+        assert broker.deliver() == 1
+    found = scrape(broker)
+    name = "rmqlite_delivery_lateness_seconds"
+    buckets = {
+        float(dict(labels)["le"]): found.value(f"{name}_bucket", **dict(labels))
+        for labels in found.labels(f"{name}_bucket")
+        if dict(labels)["level"] == "1"
+    }
+    assert set(buckets) == {*[bound_ms / 1000 for bound_ms in BOUNDS_MS], math.inf}
+    assert (buckets[0.001], buckets[0.005], buckets[0.01]) == (1, 1, 2)
+    assert (buckets[30], buckets[math.inf]) == (2, 3)
+    assert found.value(f"{name}_sum", **level(1)) == pytest.approx(40.007)
+    assert found.value(f"{name}_count", **level(1)) == 3
+    assert found.value(f"{name}_count", **level(2)) == 0
+
+
+def test_what_is_overdue_shows(broker: BrokerUnderTest) -> None:
+    """Per level by how much; and how old the oldest message is that still waits."""
+    found = scrape(broker)
+    assert found.value("rmqlite_oldest_pending_age_seconds") == 0
+    broker.send(Message("orders", b"x", delay_level=4), Message("orders", b"x", delay_level=2))
+    broker.clock.forward(7_500)
+    found = scrape(broker)
+    assert found.value("rmqlite_oldest_overdue_seconds", **level(1)) == 0
+    assert found.value("rmqlite_oldest_overdue_seconds", **level(2)) == 2.5
+    assert found.value("rmqlite_oldest_overdue_seconds", **level(4)) == 0
+    assert found.value("rmqlite_oldest_pending_age_seconds") == 7.5
+
+
+def test_a_full_disk_and_what_it_refuses_show(broker: BrokerUnderTest, disk: Disk) -> None:
+    """The use as last measured; each call that was refused."""
+    broker.broker.retention.measure()
+    found = scrape(broker)
+    assert found.value("rmqlite_disk_used_ratio") == 0.25
+    assert found.value("rmqlite_disk_full") == 0
+    disk.ratio = 1.0
+    broker.broker.retention.measure()
+    with pytest.raises(DiskFull):
+        broker.send(Message("orders", b"x"))
+    found = scrape(broker)
+    assert found.value("rmqlite_disk_used_ratio") == 1
+    assert found.value("rmqlite_disk_full") == 1
+    assert found.value("rmqlite_disk_full_sends_refused_total") == 1
+
+
+def test_a_message_that_pins_old_files_shows_with_its_level(broker: BrokerUnderTest) -> None:
+    """Somebody wonders why the disk does not get empty."""
+    broker.send(Message("orders", b"x", delay_level=4))
+    while broker.store.end < 3 * SEGMENT:
+        broker.send(Message("orders", b"x" * 30_000))
+    broker.persist()
+    then_ns = (wall_ms() - 100 * HOUR_MS) * 1_000_000
+    for path in (broker.config.store_path / "commitlog").iterdir():
+        os.utime(path, ns=(then_ns, then_ns))
+    broker.broker.retention.clean(wall_ms())
+    found = scrape(broker)
+    assert found.value("rmqlite_pinned_log_bytes", **level(4)) == 3 * SEGMENT
+    assert found.value("rmqlite_pinned_log_bytes", **level(1)) == 0
+
+
+def test_a_disk_that_cannot_be_read_hides_no_other_figure(
+    broker: BrokerUnderTest, disk: Disk
+) -> None:
+    """Then most of all somebody looks at them."""
+    broker.send(Message("orders", b"x", delay_level=4))
+    disk.refuses = True
+    found = scrape(broker)
+    assert math.isnan(found.value("rmqlite_oldest_pending_age_seconds"))
+    assert found.value("rmqlite_messages_sent_total") == 1
+
+
+def test_the_broker_and_its_process_introduce_themselves(broker: BrokerUnderTest) -> None:
+    """Which version, and what it takes of the machine."""
+    found = scrape(broker)
+    assert found.value("rmqlite_build_info", version=__version__) == 1
+    assert found.value("process_resident_memory_bytes") > 1 << 20
+    assert found.value("rmqlite_parked_polls") == 0
+
+
+def test_a_level_that_only_older_tables_had_shows_without_a_delay(broker: BrokerUnderTest) -> None:
+    """It still holds messages, and they are delivered."""
+    broker.send(Message("orders", b"x", delay_level=4))
+    broker.restart(**SETTINGS | {"message_delay_level": "1s 5s"})
+    assert scrape(broker).value("rmqlite_scheduled_messages_pending", level="4", delay="") == 1
+
+
+def test_names_follow_prometheus_conventions(broker: BrokerUnderTest) -> None:
+    """The rules of promtool check metrics: base units last, _total for counters and only there."""
+    found = scrape(broker)
+    assert len(ours(found)) > 10
+    for name, family in ours(found).items():
+        assert re.fullmatch(r"rmqlite(_[a-z]+)+", name), name
+        assert family.documentation.endswith("."), name
+        assert family.type in {"counter", "gauge", "histogram"}, name
+        assert ("# TYPE " + name + "_total counter" in found.text) == (family.type == "counter")
+        assert not name.endswith(("_total", "_count", "_sum", "_bucket", "_created")), name
+        if family.type == "histogram":
+            assert name.endswith("_seconds"), name
+        if family.type == "gauge" and name not in NOT_MEASURED:
+            assert name.endswith(UNITS), name
+        for word in ("milliseconds", "ms", "percent", "kilobytes", "minutes", "hours"):
+            assert word not in name.split("_"), name
+        for sample in family.samples:
+            assert not {"quantile", "instance", "job", "type"} & set(sample.labels), name
+            assert not any(label in name.split("_") for label in sample.labels), name
+
+
+def test_every_histogram_is_complete(broker: BrokerUnderTest) -> None:
+    """Each has +Inf, its counts grow with its bounds, and +Inf is the count."""
+    broker.send(Message("orders", b"x", delay_level=1))
+    found = scrape(broker)
+    histograms = [name for name, each in ours(found).items() if each.type == "histogram"]
+    assert len(histograms) >= 3
+    for name in histograms:
+        for labels in found.labels(f"{name}_count"):
+            mine = [
+                (float(dict(each)["le"]), found.value(f"{name}_bucket", **dict(each)))
+                for each in found.labels(f"{name}_bucket")
+                if set(labels) <= set(each)
+            ]
+            counts = [count for _, count in sorted(mine)]
+            assert counts == sorted(counts)
+            assert max(mine)[0] == math.inf
+            assert counts[-1] == found.value(f"{name}_count", **dict(labels))

@@ -1,0 +1,52 @@
+"""Prometheus' text as numbers that a test can look up, and a broker's metrics without a port."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.metrics import Metrics
+from rmqlite.server.waiting import Waiting
+from tests.support.brokers import BrokerUnderTest
+
+
+class Scrape:
+    """What one scrape said."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.families: dict[str, Metric] = {
+            family.name: family for family in text_string_to_metric_families(text)
+        }
+        self._values = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in self.families.values()
+            for sample in family.samples
+        }
+
+    def value(self, name: str, **labels: str) -> float:
+        """The one sample that has these labels and no other."""
+        return self._values[name, frozenset(labels.items())]
+
+    def labels(self, name: str) -> set[tuple[tuple[str, str], ...]]:
+        """With which labels a sample is there."""
+        return {tuple(sorted(labels)) for each, labels in self._values if each == name}
+
+    def sample_names(self) -> set[str]:
+        return {name for name, _ in self._values}
+
+
+def scrape(broker: BrokerUnderTest) -> Scrape:
+    """The metrics of a broker, with a group commit that has had nothing to do."""
+
+    async def main() -> str:
+        with ThreadPoolExecutor(1) as syncer:
+            commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
+            metrics = Metrics(broker.broker, commit, Waiting("maxParkedPolls", 10))
+            return metrics.collected().text().decode()
+
+    return Scrape(asyncio.run(main()))
