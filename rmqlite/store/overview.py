@@ -228,6 +228,8 @@ class Overview:
         log = self._snapshot.log
         kept = 0
         for start in log.segments.starts[:-1]:
+            if start < log.begin:
+                continue
             if self._files.modified_ms(log.segments.path_at(start)) > older_than_ms:
                 break
             if start + log.segment_bytes > physical_offset:

@@ -36,7 +36,7 @@ from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_r
 FOREIGN_BYTES: Final = 4 << 30
 """Where the log goes on this far behind rmqlite's progress, RocketMQ ran on it since."""
 _CHECKPOINT_MARGIN_MS: Final = 3_000
-_NO_ENTRY = (record.PREPARED, record.ROLLBACK)
+_NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 
 
 class Sizes(NamedTuple):
@@ -87,11 +87,6 @@ class Snapshot:
         """The last anonymous repaired place of the walk."""
         self.newest_timestamp_ms = 0
         self.known_end = self._take_known(persisted, is_crashed=is_crashed)
-        if not all(self._is_filed(queue) for queue in self.queues.values()):
-            # As when the store is opened: then all comes from the log.
-            self.queues.clear()
-            self._progress = ScheduleProgress()
-            self.known_end = self.begin
         """Up to this physical offset the queues' files have an entry for every record."""
         self.end = self.known_end
         """One past the last sound record; all that is shown lies before."""
@@ -124,6 +119,16 @@ class Snapshot:
     # ---- what is known without a walk
 
     def _take_known(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
+        """Queues and progress as tables and files tell them, and up to where they do."""
+        position = self._take_told(persisted, is_crashed=is_crashed)
+        if all(self._is_filed(queue) for queue in self.queues.values()):
+            return position
+        # As when the store is opened: then all comes from the log.
+        self.queues.clear()
+        self._progress = ScheduleProgress()
+        return self.begin
+
+    def _take_told(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
         if persisted is None:
             # rmqlite's own table, where it ran: what it delivered is told by the log alone.
             is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None

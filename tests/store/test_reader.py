@@ -836,6 +836,7 @@ def test_files_that_retention_takes_meanwhile_are_passed_over(
         got = [place for batch in search.batches() for place in places(batch)]
         info = reader.overview().info()
         assert next(s.physical_offset for s in reader.overview().segments()) > info.begin
+        assert reader.overview().pin(1 << 62) is None
     assert search.gone_before == each.store.min_offset
     left = [m for m in everything(each.store) if not wanted.get("key") or "tag-1" in m.keys]
     assert got == places(left)

@@ -192,7 +192,7 @@ class _Copying:
             )
         if search.damaged:
             places = "place" if search.damaged == 1 else "places"
-            note(f"skipped {search.damaged} damaged {places}, the first: {search.first_damage}")
+            note(f"went on behind {search.damaged} damaged {places}: {search.first_damage}")
         if self._failure is not None:
             raise self._failure
 
