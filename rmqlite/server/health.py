@@ -8,9 +8,9 @@ from the library, because there a watcher would hold up the end of the drain.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 import grpc
 import grpc.aio
@@ -20,6 +20,7 @@ from grpc_reflection.v1alpha import reflection
 
 from rmqlite.server.http_port import Page
 
+WATCHES_MAX: Final = 1_000
 Status = health_pb2.HealthCheckResponse
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -30,6 +31,7 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def __init__(self, services: Iterable[str]) -> None:
         self._services = frozenset(services)
         self._draining = asyncio.Event()
+        self._watches = 0
 
     @property
     def is_serving(self) -> bool:
@@ -57,16 +59,19 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
         return self._response()
 
-    async def Watch(self, request: Any, _: Context) -> AsyncIterator[Any]:
+    async def Watch(self, request: Any, context: Context) -> AsyncGenerator[Any, None]:
         """The same, and again when it changes; SERVICE_UNKNOWN for any other."""
-        if not self._knows(request.service):
-            yield Status(status=Status.SERVICE_UNKNOWN)
+        if self._watches >= WATCHES_MAX:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHES_MAX} watch already")
+        self._watches += 1
+        try:
+            was_serving, is_known = self.is_serving, self._knows(request.service)
+            yield self._response() if is_known else Status(status=Status.SERVICE_UNKNOWN)
             await self._draining.wait()
-            return
-        yield self._response()
-        if self.is_serving:
-            await self._draining.wait()
-            yield self._response()
+            if was_serving and is_known:
+                yield self._response()
+        finally:
+            self._watches -= 1
 
     def _knows(self, service: str) -> bool:
         return service == "" or service in self._services

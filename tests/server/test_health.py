@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from rmqlite.server.health import Health
+from rmqlite.server.health import WATCHES_MAX, Health
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")
 Status = health_pb2.HealthCheckResponse
@@ -87,6 +87,24 @@ def test_who_watches_a_broker_that_drains_is_told_once() -> None:
         return [each.status async for each in health.Watch(ask(""), CONTEXT)]
 
     assert asyncio.run(main()) == [Status.NOT_SERVING]
+
+
+def test_there_is_a_limit_to_watching() -> None:
+    """Each is a call that stays; who has gone makes room."""
+
+    async def main() -> None:
+        health = Health(SERVICES)
+        watches = [health.Watch(ask(""), CONTEXT) for _ in range(WATCHES_MAX)]
+        for each in watches:
+            await anext(each)
+        with pytest.raises(Aborted) as caught:
+            await anext(health.Watch(ask(""), CONTEXT))
+        assert caught.value.args[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for each in watches:
+            await each.aclose()
+        assert (await anext(health.Watch(ask(""), CONTEXT))).status == Status.SERVING
+
+    asyncio.run(main())
 
 
 def test_a_probe_that_speaks_http_is_told_the_same() -> None:
