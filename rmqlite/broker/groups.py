@@ -27,6 +27,8 @@ from rmqlite.requests import (
 from rmqlite.store.message_store import MessageStore
 
 _TABLE: Final = "subscriptionGroup.json"
+BETWEEN_POLLS_MS_MAX: Final = 15_000
+"""How long a member that polls may take from one heartbeat's answer to the next heartbeat."""
 CLIENT_ID_BYTES_MAX: Final = 255
 SUBSCRIPTIONS_MAX: Final = 256
 Row = dict[str, Any]
@@ -111,6 +113,8 @@ class GroupTable:
 class _Member:
     subscriptions: tuple[Subscription, ...]
     last_seen_ms: int
+    silent_ms_max: int
+    """It is gone when it was not seen for longer."""
 
 
 @dataclass(slots=True)
@@ -144,10 +148,15 @@ class Membership:
         if member is None or member.subscriptions != subscriptions:
             if member is None and len(group.members) >= self._config.group_members_max:
                 raise Overloaded("maxGroupMembers", self._config.group_members_max)
-            group.members[request.client_id] = _Member(subscriptions, self._clock.now_ms())
+            member = _Member(subscriptions, 0, 0)
+            group.members[request.client_id] = member
             self._reassign(request.group)
-        else:
-            member.last_seen_ms = self._clock.now_ms()
+        member.last_seen_ms = self._clock.now_ms()
+        member.silent_ms_max = self._config.client_expiry_ms
+        if request.wait_ms:
+            # It has a call here nearly always, and was killed if the next one does not come.
+            waits_ms = request.wait_ms if request.known_epoch == group.epoch else 0
+            member.silent_ms_max = min(waits_ms + BETWEEN_POLLS_MS_MAX, member.silent_ms_max)
         return self.assignment(request.group, request.client_id)
 
     def assignment(self, group: str, client_id: str) -> Assignment:
@@ -167,10 +176,17 @@ class Membership:
             self._reassign(group)
 
     def expire(self) -> None:
-        """Members whose last heartbeat is older than channelExpiredTimeout are gone."""
-        oldest_ms = self._clock.now_ms() - self._config.client_expiry_ms
+        """Members are gone that were silent for longer than channelExpiredTimeout.
+
+        Sooner those that poll: their next heartbeat follows the answer to the last one.
+        """
+        now_ms = self._clock.now_ms()
         for name, group in list(self._groups.items()):
-            gone = [c for c, member in group.members.items() if member.last_seen_ms < oldest_ms]
+            gone = [
+                client_id
+                for client_id, member in group.members.items()
+                if now_ms - member.last_seen_ms > member.silent_ms_max
+            ]
             for client_id in gone:
                 del group.members[client_id]
             if gone:

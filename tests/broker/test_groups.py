@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.groups import allocate
+from rmqlite.broker.groups import BETWEEN_POLLS_MS_MAX, allocate
 from rmqlite.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
 from rmqlite.requests import (
     Assignment,
@@ -175,6 +175,30 @@ def test_a_silent_member_is_gone_after_its_time(make: Make) -> None:
     broker.clock.forward(1_000)
     broker.broker.membership.expire()
     assert shares(broker, "b") == [[0, 1]]
+
+
+def test_a_member_killed_between_two_polls_is_soon_gone(under_test: BrokerUnderTest) -> None:
+    """No connection of its tells; but who polls comes back at once, or never."""
+    create_topic(under_test, TOPIC, 2)
+    membership = under_test.broker.membership
+
+    def poll(known_epoch: int) -> Assignment:
+        subscriptions = (Subscription(TOPIC),)
+        request = HeartbeatRequest(GROUP, "a", subscriptions, known_epoch, 30_000)
+        return under_test.broker.heartbeat(request)
+
+    epoch = poll(0).epoch
+    under_test.clock.forward(BETWEEN_POLLS_MS_MAX)
+    membership.expire()
+    assert shares(under_test, "a") == [[0, 1]]
+    poll(epoch)
+    # It waits here now for as long as it asked to, and then has the same time to come back.
+    under_test.clock.forward(30_000 + BETWEEN_POLLS_MS_MAX)
+    membership.expire()
+    assert shares(under_test, "a") == [[0, 1]]
+    under_test.clock.forward(1)
+    membership.expire()
+    assert shares(under_test, "a") == [[]]
 
 
 def test_a_topic_that_is_made_later_is_shared_then(under_test: BrokerUnderTest) -> None:
