@@ -34,7 +34,7 @@ class Lock(Protocol):
 
 
 class Files(Protocol):
-    """The file operations of the store.  All raise StoreUnavailable, sync raises FlushFailed."""
+    """The file operations of the store.  All raise StoreUnavailable, a sync FlushFailed."""
 
     def create(self, path: Path, size: int) -> None:
         """Make a file of zeros at its full length, its folder durable; sparse."""
@@ -119,6 +119,7 @@ class SystemFiles:
 
     def __init__(self, system: System = os) -> None:
         self._system = system
+        self._owner = threading.get_ident()
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._removals = 0
         self._of_thread = threading.local()
@@ -176,7 +177,7 @@ class SystemFiles:
                 if any(data) or at < position + CUT_BYTES:
                     self._write_all(fd, bytes(len(data)), at)
                 at = self._next_data(fd, at + len(data))
-            self._system.fdatasync(fd)
+        self.sync(path)
 
     def next_data(self, path: Path, position: int) -> int:
         with _translated("read", path):
@@ -212,16 +213,14 @@ class SystemFiles:
             return self._system.stat(path).st_size
 
     def names(self, folder: Path) -> list[str]:
-        names: list[str] = []
         with _translated("list", folder), suppress(FileNotFoundError):
-            names = sorted(self._system.listdir(folder))
-        return names
+            return sorted(self._system.listdir(folder))
+        return []
 
     def is_folder(self, path: Path) -> bool:
-        is_folder = False
         with _translated("read", path), suppress(FileNotFoundError, NotADirectoryError):
-            is_folder = stat.S_ISDIR(self._system.stat(path).st_mode)
-        return is_folder
+            return stat.S_ISDIR(self._system.stat(path).st_mode)
+        return False
 
     def make_folder(self, path: Path) -> None:
         if self.is_folder(path):
@@ -288,6 +287,9 @@ class SystemFiles:
         return descriptor.fd
 
     def _fd(self, path: Path) -> int:
+        if threading.get_ident() != self._owner:
+            # A shared one may be closed, and its number be another file's, before it is used.
+            return self._own_fd(path)
         fd = self._open.get(path)
         if fd is not None:
             self._open.move_to_end(path)

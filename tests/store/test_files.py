@@ -163,8 +163,26 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreUnavailable, match="No space left") as caught:
             operation()
-        assert isinstance(caught.value.__cause__, OSError)
-        assert caught.value.__cause__.errno == errno.ENOSPC
+        assert caught.value.is_full
+
+
+class BrokenDisk:
+    """The system's own, but that nothing reaches the disk."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def fdatasync(self, _: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_cut_whose_sync_fails_is_a_failed_sync(tmp_path: Path) -> None:
+    """It covers what others have written to the file, too: none of that is believed any more."""
+    files = SystemFiles(cast(System, BrokenDisk()))
+    files.create(tmp_path / "file", 10)
+    files.write(tmp_path / "file", 0, b"0123456789")
+    with pytest.raises(FlushFailed, match="Input/output"):
+        files.cut(tmp_path / "file", 4)
 
 
 def test_a_forgetful_disk_forgets_what_was_not_synced(tmp_path: Path) -> None:
