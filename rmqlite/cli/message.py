@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.store.message_text import inflated, json_of
-from rmqlite.cli.terminal import body_text, note, print_json, printable, time_text
-from rmqlite.clock import local_ms
-from rmqlite.message import StoredMessage
+from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
+from rmqlite.cli.terminal import note, print_json, printable, time_text
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
 
 if TYPE_CHECKING:
@@ -26,10 +24,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Find messages, and show one.")
 
 NOT_FOUND: Final = 1
-_TIME_RULE: Final = "is not a local time such as '2026-11-20 10:00', nor milliseconds since 1970"
-_MS_DIGITS_MAX: Final = 15
-_HEX_CHARS: Final = 64
-"""On a line of a body that is no text."""
 _COLUMNS: Final = ("STORED", "STATE", "WHERE", "TAGS", "KEYS")
 
 
@@ -49,7 +43,7 @@ def get(
     if as_json:
         print_json(_tree(found))
     else:
-        sys.stdout.write(_page(found))
+        sys.stdout.write(page_of(found.message, _waiting(found), _state(found)))
 
 
 @app.command("query")
@@ -61,13 +55,8 @@ def query(
     message_id: Annotated[
         str, typer.Option("--id", metavar="MESSAGE_ID", help="The message id; send prints it.")
     ] = "",
-    since: Annotated[
-        str,
-        typer.Option(
-            "--since", metavar="TIME", help="Stored then or later: '2026-11-20 10:00' or epoch ms."
-        ),
-    ] = "",
-    until: Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")] = "",
+    since: Since = "",
+    until: Until = "",
     count: Annotated[
         int, typer.Option("--max", "-n", min=1, max=64, help="The newest so many, up to 64.")
     ] = 32,
@@ -92,8 +81,8 @@ def query(
         topic,
         key or message_id,
         by_message_id=bool(message_id),
-        begin_ms=_moment_ms("--since", since) or 0,
-        end_ms=_moment_ms("--until", until),
+        begin_ms=moment_ms("--since", since) or 0,
+        end_ms=moment_ms("--until", until),
         max_messages=count,
         hops=hops,
     )
@@ -116,17 +105,6 @@ def _note_what_is_missing(found: FoundMessages) -> None:
         raise typer.Exit(NOT_FOUND)
 
 
-def _moment_ms(option: str, text: str) -> int | None:
-    if not text:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX:
-        return int(text)
-    moment_ms = local_ms(text)
-    if moment_ms is None:
-        raise typer.BadParameter(f"{text!r} {_TIME_RULE}", param_hint=option)
-    return moment_ms
-
-
 def _print_found(messages: Sequence[FoundMessage]) -> None:
     """Columns for what is short; below each its offset message id, and when it is due."""
     rows = [_COLUMNS, *[_row(each) for each in messages]]
@@ -143,7 +121,7 @@ def _row(found: FoundMessage) -> tuple[str, ...]:
     return (
         time_text(message.store_timestamp_ms),
         _state(found),
-        printable(_where(message)),
+        printable(where_text(message)),
         printable(message.tags) or "-",
         printable(" ".join(message.keys)) or "-",
     )
@@ -155,70 +133,13 @@ def _state(found: FoundMessage) -> str:
     return found.state.name.lower()
 
 
-def _where(message: StoredMessage) -> str:
-    return f"{message.topic}/{message.queue_id}@{message.queue_offset}"
-
-
 def _second_line(found: FoundMessage) -> str:
     about = []
     if found.state is MessageState.SCHEDULED:
         about.append(f"due {time_text(found.deliver_at_ms)}")
     if found.message.reconsume_times:
-        about.append(f"failed {_times(found.message.reconsume_times)}")
+        about.append(f"failed {times_text(found.message.reconsume_times)}")
     return "  ".join([found.message.offset_message_id, ", ".join(about)]).rstrip()
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
-
-
-def _page(found: FoundMessage) -> str:
-    """Fields, properties, and the body as its producer had it, line by line."""
-    message = found.message
-    fields = [
-        ("state", _state(found)),
-        ("where", _where(message)),
-        ("message id", message.message_id),
-        ("offset id", message.offset_message_id),
-        ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
-        ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
-        ("record", f"{message.store_size:,} bytes at physical offset {message.physical_offset}"),
-        ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
-    ]
-    if found.state is MessageState.SCHEDULED:
-        due = f"{time_text(found.deliver_at_ms)}, level {message.queue_id + 1}"
-        fields.insert(1, ("due", due))
-    if message.reconsume_times:
-        fields.insert(1, ("failed", _times(message.reconsume_times)))
-    if message.prepared_transaction_offset:
-        fields.append(("completes", f"what ends at {message.prepared_transaction_offset}"))
-    body = inflated(message).body
-    encoding, text = body_text(body)
-    if encoding == "hex":
-        text = "\n".join(text[n : n + _HEX_CHARS] for n in range(0, len(text), _HEX_CHARS))
-    kind = " in hex" if encoding == "hex" else ""
-    kind += f", {len(message.body):,} compressed" if body is not message.body else ""
-    return "\n".join(
-        [
-            *_aligned(fields),
-            "",
-            "properties",
-            *_aligned([(f"  {name}", value) for name, value in sorted(message.properties.items())]),
-            "",
-            f"body, {len(body):,} bytes{kind}",
-            *[printable(line) for line in text.split("\n")],
-            "",
-        ]
-    )
-
-
-def _aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
-    names = [printable(name) for name, _ in fields]
-    width = max(map(len, names), default=0)
-    return [
-        f"{name:<{width}}  {printable(value)}"
-        for name, (_, value) in zip(names, fields, strict=True)
-    ]
 
 
 def _tree(found: FoundMessage) -> dict[str, Any]:

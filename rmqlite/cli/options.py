@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, NoReturn
 
 import typer
+
+from rmqlite.cli.terminal import note
+from rmqlite.clock import local_ms
 
 DEFAULT_ENDPOINT: Final = "127.0.0.1:10911"
 
@@ -21,3 +24,32 @@ Endpoint = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")
 ]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Stored then or later: '2026-11-20 10:00' or epoch ms."
+    ),
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
+
+WRONG_COMMAND_LINE: Final = 2
+_MS_DIGITS_MAX: Final = 15
+
+
+def refuse(option: str, value: object, rule: str) -> NoReturn:
+    """One line, and the exit code for a command line that is wrong."""
+    note(f"error: {option}={str(value)!r} is not allowed: {rule}")
+    raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def moment_ms(option: str, text: str) -> int | None:
+    """The milliseconds since 1970 that an option of time means; None when it is empty."""
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX:
+        return int(text)
+    moment = local_ms(text)
+    if moment is None:
+        rule = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
+        refuse(option, text, rule)
+    return moment

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
+from rmqlite.cli.options import Since, Until, refuse
 from rmqlite.cli.status import size_text
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
-from rmqlite.cli.store.message_text import inflated, json_of, line_of, page_of
 from rmqlite.cli.store.wanted import (
     FromOffset,
     Group,
@@ -28,14 +29,11 @@ from rmqlite.cli.store.wanted import (
     MessageId,
     QueueId,
     Scheduled,
-    Since,
     SkipDamaged,
     ToOffset,
     Topic,
-    Until,
     check_limit,
     message_filter,
-    refuse,
 )
 from rmqlite.cli.terminal import note, progress_console
 from rmqlite.clock import elapsed_s
@@ -82,11 +80,15 @@ def cat(
     )
     check_limit(limit)
     with open_store(path, config) as reader, _quiet_when_nobody_reads():
-        copying = _Copying(reader, wanted, page_of if full else line_of, limit, skip_damaged)
+        copying = _Copying(reader, wanted, _page if full else line_of, limit, skip_damaged)
         copying.run(_to_standard_output)
     if not copying.count:
         note("no messages")
     copying.end()
+
+
+def _page(message: StoredMessage, waiting: Waiting | None) -> str:
+    return page_of(message, waiting) + "\n"
 
 
 def export(

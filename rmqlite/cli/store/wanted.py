@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmqlite.cli.terminal import note
-from rmqlite.clock import local_ms
+from rmqlite.cli.options import moment_ms, refuse
 from rmqlite.errors import InvalidValue
 
 if TYPE_CHECKING:
@@ -26,13 +25,6 @@ FromOffset = Annotated[
 ToOffset = Annotated[
     int | None, typer.Option("--to-offset", metavar="N", help="Before this queue offset.")
 ]
-Since = Annotated[
-    str,
-    typer.Option(
-        "--since", metavar="TIME", help="Stored then or later: '2026-11-20 10:00' or epoch ms."
-    ),
-]
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
 Key = Annotated[str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")]
 MessageId = Annotated[
     str,
@@ -54,9 +46,6 @@ Limit = Annotated[
 SkipDamaged = Annotated[
     bool, typer.Option("--skip-damaged", help="Go on behind what is broken, and count it.")
 ]
-WRONG_COMMAND_LINE: Final = 2
-_TIME_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
-_MS_DIGITS_MAX: Final = 15
 
 
 def message_filter(
@@ -82,8 +71,8 @@ def message_filter(
             queue_id=queue_id,
             from_offset=from_offset,
             to_offset=to_offset,
-            since_ms=_moment("--since", since),
-            until_ms=_moment("--until", until),
+            since_ms=moment_ms("--since", since),
+            until_ms=moment_ms("--until", until),
             key=key,
             message_id=message_id,
             is_scheduled=is_scheduled,
@@ -101,23 +90,6 @@ def message_filter(
         refuse(option, value, rule.replace("from_offset", "--from-offset"))
 
 
-def refuse(option: str, value: object, rule: str) -> NoReturn:
-    """One line, and the exit code for a command line that is wrong."""
-    note(f"error: {option}={str(value)!r} is not allowed: {rule}")
-    raise typer.Exit(WRONG_COMMAND_LINE)
-
-
 def check_limit(limit: int | None) -> None:
     if limit is not None and limit < 1:
         refuse("--limit", limit, "1 or more")
-
-
-def _moment(option: str, text: str) -> int | None:
-    if not text:
-        return None
-    if text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX:
-        return int(text)
-    moment_ms = local_ms(text)
-    if moment_ms is None:
-        refuse(option, text, _TIME_RULE)
-    return moment_ms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Final
 
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
 
 BODY_CHARS_SHOWN: Final = 100
+_HEX_CHARS: Final = 64
+"""On a line of a body that is no text."""
 
 
 def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
     """Where and when, which, and the beginning of the body; nothing of it is interpreted."""
     about = [
         time_text(message.store_timestamp_ms),
-        f"{message.topic}/{message.queue_id}@{message.queue_offset}",
+        where_text(message),
         message.message_id,
     ]
     if waiting is not None:
@@ -37,28 +40,60 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
     return printable("  ".join([*about, hint + cut + more])) + "\n"
 
 
-def page_of(message: StoredMessage, waiting: Waiting | None) -> str:
-    """Every field on a line of its own, every property, all of the body."""
-    encoding, text = body_text(message.body)
-    fields: list[tuple[str, object]] = [
-        ("message", f"{message.topic}/{message.queue_id}@{message.queue_offset}"),
-        ("id", message.message_id),
+def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") -> str:
+    """Every field on a line of its own, every property, all of the body as its producer had it."""
+    if waiting is not None:
+        state = "pending" if waiting.is_pending else "delivered"
+    fields = [("state", state)] if state else []
+    if waiting is not None:
+        fields.append(("due", f"{time_text(waiting.deliver_at_ms)}, level {waiting.level}"))
+    if message.reconsume_times:
+        fields.append(("failed", times_text(message.reconsume_times)))
+    fields += [
+        ("where", where_text(message)),
+        ("message id", message.message_id),
         ("offset id", message.offset_message_id),
         ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
         ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
-        ("place", f"physical offset {message.physical_offset}, {message.store_size} bytes"),
+        ("record", f"{message.store_size:,} bytes at physical offset {message.physical_offset}"),
+        ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
     ]
-    if waiting is not None:
-        state = "pending" if waiting.is_pending else "delivered"
-        due = f"{time_text(waiting.deliver_at_ms)}, level {waiting.level}, {state}"
-        fields.append(("due", due))
     if message.prepared_transaction_offset:
         fields.append(("completes", f"what ends at {message.prepared_transaction_offset}"))
-    fields.append(("reconsumed", message.reconsume_times))
-    fields.append(("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"))
-    fields += [(f"  {name}", value) for name, value in message.properties.items()]
-    fields.append((f"body {encoding}", text))
-    return "".join([printable(f"{name:<12}{value}") + "\n" for name, value in fields]) + "\n"
+    properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
+    lines = [*_aligned(fields), "", "properties", *_aligned(properties), "", *_body_lines(message)]
+    return "\n".join(lines) + "\n"
+
+
+def where_text(message: StoredMessage) -> str:
+    """Topic, queue id and queue offset."""
+    return f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+
+
+def times_text(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _body_lines(message: StoredMessage) -> list[str]:
+    body = inflated(message).body
+    encoding, text = body_text(body)
+    kind = f", {len(message.body):,} compressed" if body is not message.body else ""
+    if encoding == "hex":
+        kind = f" in hex{kind}"
+        text = "\n".join(text[n : n + _HEX_CHARS] for n in range(0, len(text), _HEX_CHARS))
+    return [
+        f"body, {len(body):,} bytes{kind}",
+        *[printable(line) for line in text.split("\n")],
+    ]
+
+
+def _aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
+    names = [printable(name) for name, _ in fields]
+    width = max(map(len, names), default=0)
+    return [
+        f"{name:<{width}}  {printable(value)}"
+        for name, (_, value) in zip(names, fields, strict=True)
+    ]
 
 
 def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
