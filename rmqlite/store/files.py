@@ -153,16 +153,12 @@ class SystemFiles:
         return data
 
     def sync(self, path: Path) -> None:
-        try:
+        with _translated("sync", path):
             self._system.fdatasync(self._own_fd(path))
-        except OSError as error:
-            raise _flush_failed(path, error) from error
 
     def sync_folder(self, folder: Path) -> None:
-        try:
+        with _translated("sync", folder):
             self._sync_folder(folder)
-        except OSError as error:
-            raise _flush_failed(folder, error) from error
 
     def cut(self, path: Path, position: int) -> None:
         # Not by ftruncate, shorter and longer: a crash in between leaves a file of a wrong
@@ -392,12 +388,11 @@ def _translated(operation: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if operation == "sync":
+            sentence = f"cannot sync {path}: {error.strerror}"
+            raise FlushFailed(sentence, field="store", value=path) from error
         raise _unavailable(operation, path, error) from error
 
 
 def _unavailable(operation: str, path: Path, error: OSError) -> StoreUnavailable:
     return StoreUnavailable(operation, str(path), error.strerror or str(error))
-
-
-def _flush_failed(path: Path, error: OSError) -> FlushFailed:
-    return FlushFailed(f"cannot sync {path}: {error.strerror}", field="store", value=path)
