@@ -99,7 +99,7 @@ class LogEnd:
         while begin < end:
             size = SECTOR_BYTES - begin % self._segment_bytes % SECTOR_BYTES
             data = self._segments.read(begin, min(size, end - begin))
-            if not any(data):
+            if not any(self._without_mark(begin, data)):
                 return True
             begin += max(1, len(data))
         return False
@@ -143,11 +143,14 @@ class LogEnd:
     def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
         """What is in the files from a position on, marks blotted out."""
         for start, data in self._segments.data_ranges(position, SCAN_BYTES):
-            at = start - start % self._segment_bytes + self._mark_position
-            begin, end = max(0, at - start), min(len(data), at + MARK_BYTES - start)
-            if begin < end and self.mark_of(at - self._mark_position):
-                data = data[:begin] + bytes(end - begin) + data[end:]
-            yield start, data
+            yield start, self._without_mark(start, data)
+
+    def _without_mark(self, start: int, data: bytes) -> bytes:
+        at = start - start % self._segment_bytes + self._mark_position
+        begin, end = max(0, at - start), min(len(data), at + MARK_BYTES - start)
+        if begin < end and self.mark_of(at - self._mark_position):
+            return data[:begin] + bytes(end - begin) + data[end:]
+        return data
 
 
 def damage_at(segments: Segments, position: int, expected: str) -> StoreDamaged:

@@ -252,3 +252,20 @@ def test_tables_go_with_their_files(tmp_path: Path) -> None:
     assert not first.exists()
     names = {path.name for path in (under_test.root / "checksums").iterdir()}
     assert names == {path.name for path in under_test.log_files()}
+
+
+def test_a_lost_blank_is_a_hole_though_the_mark_behind_it_is_there(tmp_path: Path) -> None:
+    """The sector of the blank and the mark: as it was before the file was full."""
+    under_test = StoreUnderTest(tmp_path / "store")
+    under_test.send("x" * 3_700)
+    under_test.sync()
+    first = under_test.log_files()[0]
+    before = first.read_bytes()
+    end = under_test.store.end
+    under_test.send("y" * 500)
+    under_test.crash()
+    # Of the second send the next file reached the disk, the blank before it did not.
+    first.write_bytes(before)
+    under_test.open()
+    assert under_test.store.end == end
+    assert under_test.bodies() == [b"x" * 3_700]
