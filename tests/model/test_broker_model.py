@@ -6,10 +6,12 @@ cuts come in any order.  A failing run is shrunk to its shortest form and printe
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkdtemp
+from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -36,11 +38,13 @@ from rmqlite.requests import (
     SendResult,
 )
 from rmqlite.store.check import check
+from rmqlite.store.files import SystemFiles
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock
-from tests.support.files import ForgetfulFiles
+from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
 
+STORE = ROOT / "store"
 TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")
 GROUPS = ("shop", "audit")
 QUEUE_FILE_BYTES = 200
@@ -51,27 +55,17 @@ tables = st.sampled_from(TABLES)
 sizes = st.sampled_from([0, 10, 3_000])
 
 
-class Disk(ForgetfulFiles):
-    """Its faults end when an operation is over, whether they were met or not."""
-
-    def heal(self) -> None:
-        self._faults.clear()
-
-
 class BrokerBesideLedger(RuleBasedStateMachine):
-    """One broker on tiny files that forget what was not synced."""
+    """One broker on tiny files of a disk that forgets what was not synced."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = Path(mkdtemp(prefix="rmqlite-model-"))
-        self.files = Disk()
+        self.disk = SimulatedDisk()
         self.levels = TABLES[0]
         self.ledger = Ledger()
         self.serial = 0
         self.table = 0
-        self.under_test = BrokerUnderTest(
-            self.folder / "store", files=self.files, **self._settings()
-        )
+        self.under_test = BrokerUnderTest(STORE, files=SystemFiles(self.disk), **self._settings())
 
     # ---- what clients do
 
@@ -184,17 +178,13 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self, what: list[tuple[int, Queue, int]], after: int, kept_bytes: int
     ) -> None:
         """All or none of a call is taken."""
-        self.files.fail("write", after=after, kept_bytes=kept_bytes)
-        with suppress(StoreUnavailable):
+        with self._full_disk(after, kept_bytes):
             self._send(what)
-        self.files.heal()
 
     @rule(level=st.integers(1, 3), after=st.integers(0, 2), kept_bytes=st.integers(0, 300))
     def deliver_to_a_full_disk(self, level: int, after: int, kept_bytes: int) -> None:
-        self.files.fail("write", after=after, kept_bytes=kept_bytes)
-        with suppress(StoreUnavailable):
+        with self._full_disk(after, kept_bytes):
             self.under_test.broker.deliver(level)
-        self.files.heal()
 
     @rule(table=tables)
     def edit_the_levels(self, table: str) -> None:
@@ -214,10 +204,9 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         """They are made again from the log."""
         self.under_test.close()
         self.ledger.persisted_commits = dict(self.ledger.commits)
-        root = self.folder / "store"
-        shutil.rmtree(root / "consumequeue", ignore_errors=True)
-        for path in (root / "config").glob("storeProgress.json*"):
-            path.unlink()
+        self.disk.forget(STORE / "consumequeue")
+        for name in ("storeProgress.json", "storeProgress.json.bak"):
+            self.disk.forget(STORE / "config" / name)
         self._open(table, 0)
 
     @rule(table=tables, clock_back_ms=st.sampled_from([0, 0, 1, 5_000]))
@@ -227,13 +216,14 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self._open(table, clock_back_ms)
         assert self.under_test.store.end == end
 
-    @rule(table=tables, torn_bytes=st.sampled_from([0, 0, 7, 100, 500, 5_000]))
-    def power_cut(self, table: str, torn_bytes: int) -> None:
+    @rule(table=tables, loss=st.sampled_from(LOSSES), seed=st.integers(0, 2**32))
+    def power_cut(self, table: str, loss: Loss, seed: int) -> None:
         """What was answered stays; of the rest, whole records from the front."""
         durable_end = self.under_test.store.durable_end
         end = self.under_test.store.end
         self.under_test.crash()
-        self.files.power_cut(torn_bytes=torn_bytes)
+        self.disk = self.disk.fork_power_cut(Random(seed), loss)
+        self.under_test.files = SystemFiles(self.disk)
         self._open(table, 0)
         assert durable_end <= self.under_test.store.end <= end
         self.ledger.end_of_log(self.under_test.store.end)
@@ -257,19 +247,26 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             assert known == {queue: offset}
 
     def teardown(self) -> None:
-        try:
-            self._deliver_the_rest()
-            self.under_test.crash()
-            self._open(self.levels, 0)
-            assert self.under_test.deliver() == 0
-            self._compare()
-            self.under_test.close()
-            assert list(check(self.folder / "store", queue_file_bytes=QUEUE_FILE_BYTES)) == []
-        finally:
-            self.under_test.store.release()
-            shutil.rmtree(self.folder)
+        self._deliver_the_rest()
+        self.under_test.crash()
+        self._open(self.levels, 0)
+        assert self.under_test.deliver() == 0
+        self._compare()
+        self.under_test.close()
+        with TemporaryDirectory(prefix="rmqlite-model-") as folder:
+            self.disk.export(Path(folder))
+            found = check(Path(folder) / "store", queue_file_bytes=QUEUE_FILE_BYTES)
+            assert [str(each) for each in found] == []
 
     # ---- inside
+
+    @contextmanager
+    def _full_disk(self, after: int, kept_bytes: int) -> Iterator[None]:
+        """One write finds no room, if there are that many."""
+        self.disk.fail("pwrite", after=after, error=errno.ENOSPC, kept_bytes=kept_bytes)
+        with suppress(StoreUnavailable):
+            yield
+        self.disk.heal()
 
     def _deliver_the_rest(self) -> None:
         while pending := self.ledger.pending():
@@ -292,7 +289,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self.table += 1
         # The wall clock may have been set back while nobody looked.
         under_test.clock = FakeClock(under_test.clock.now_ms() - clock_back_ms)
-        under_test.config = small_config(self.folder / "store", **self._settings())
+        under_test.config = small_config(STORE, **self._settings())
         under_test.open()
         self.ledger.commits = dict(self.ledger.persisted_commits)
         for (group, queue), offset in self.ledger.commits.items():
