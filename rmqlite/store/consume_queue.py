@@ -34,6 +34,7 @@ class ConsumeQueue:
 
     def __init__(self, files: Files, folder: Path, file_bytes: int) -> None:
         self._segments = Segments(files, folder, file_bytes)
+        self._is_cut_due = False
         self.min_offset = self.max_offset = self._segments.first_position // ENTRY_BYTES
 
     @property
@@ -106,6 +107,9 @@ class ConsumeQueue:
 
     def write(self, queue_offset: int, entries: bytes) -> None:
         """Write whole entries at max_offset; advance() makes them visible."""
+        if self._is_cut_due:
+            # A power cut may bring back what is only overwritten, and it looks like an entry.
+            self.cut()
         segments, position = self._segments, queue_offset * ENTRY_BYTES
         if not segments.first_position <= position <= segments.end_position:
             # Files of an older life: with a gap to the new ones they would not open again.
@@ -122,8 +126,13 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = queue_offset
 
     def cut(self) -> None:
-        """What the files hold from max_offset on reads as zeros, or goes with its file."""
+        """What the files hold from max_offset on reads as zeros, or goes with its file.
+
+        Raises StoreUnavailable: the next write cuts first.
+        """
+        self._is_cut_due = True
         self._segments.cut(self.max_offset * ENTRY_BYTES)
+        self._is_cut_due = False
 
     def drop_before(self, physical_offset: int) -> list[Path]:
         """Forget entries whose records lie before there, and files that hold only such."""

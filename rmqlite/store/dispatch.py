@@ -9,10 +9,11 @@ ones complete these again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
@@ -93,7 +94,8 @@ class Dispatch:
         except Exception:
             # RocketMQ would take an entry behind the last for one of the queue.
             for key in batches:
-                self.queues[key].cut()
+                with suppress(StoreUnavailable):
+                    self.queues[key].cut()
             raise
         for key, batch in batches.items():
             queue = self.queues[key]

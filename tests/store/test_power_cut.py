@@ -227,6 +227,24 @@ def test_a_failed_batch_that_cannot_be_cut_at_once_is_cut_before_the_next(
     assert under_test.bodies() == [b"before", b"behind"]
 
 
+def test_an_entry_that_could_not_be_taken_back_is_gone_before_the_next(
+    under_test: StoreUnderTest, files: ForgetfulFiles
+) -> None:
+    """Or a power cut brings it back below the next one, with its deliver time."""
+    under_test.append(scheduled("before", 1))
+    files.fail("write", after=2)
+    files.fail("cut", times=2)
+    with pytest.raises(StoreUnavailable):
+        under_test.append(scheduled("failed", 1), new_record("x", queue_id=1))
+    files.fail("cut", after=1_000)
+    queue = under_test.root / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "0" / f"{0:020d}"
+    assert any(queue.read_bytes()[20:40])
+    under_test.clock.forward(700)
+    under_test.append(scheduled("behind", 1))
+    cut_power(under_test, files)
+    assert not any(queue.read_bytes()[20:])
+
+
 def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path) -> None:
     """The bytes of one batch reach the disk up to anywhere; queues have theirs already."""
     size = sum(each.size for each in batch_of_two(tmp_path / "measured", ForgetfulFiles()))
