@@ -87,10 +87,12 @@ class StoreCheck:
         levels: LevelTable | None = None,
         progress: Progress | None = None,
         files: FileLayer | None = None,
+        trusted_end: int = 0,
     ) -> None:
         """File sizes are the broker's mappedFileSize... values; when not given they are what
         the files say.  levels: what was in force if the store keeps no history of its tables.
-        files: the store as somebody thinks it might be.
+        files: the store as somebody thinks it might be.  trusted_end: a physical offset up to
+        which the log was on disk, if more than what it says itself.
         """
         self.files = files or FileLayer()
         self.is_live = files is None and self.files.is_locked(root / "lock")
@@ -99,24 +101,40 @@ class StoreCheck:
         self.log_bytes = 0
         self.bytes_without_checksum = 0
         """RocketMQ wrote them, or nobody has summed them up yet."""
+        self.log: CommitLog | None = None
+        self._queues: QueueChecks | None = None
+        self.walk: LogCheck | None = None
+        """What was met; None when the log cannot be read."""
         self._root = root
+        self._trusted_end = trusted_end
         default = BrokerConfig()
         self.progress = progress
-        self._log_file_bytes = (
+        self.log_file_bytes = (
             log_file_bytes
+            or self._only_file_bytes()
             or usual_size(self.files, [root / "commitlog"])
             or default.mapped_file_size_commit_log
         )
         folders = (queue_folder(root, key) for key in queue_keys(self.files, root))
-        self._queue_file_bytes = (
+        self.queue_file_bytes = (
             queue_file_bytes
             or usual_size(self.files, folders)
             or default.mapped_file_size_consume_queue
         )
-        self._levels = LevelHistory.starting_with(levels or default.levels)
+        self.levels = LevelHistory.starting_with(levels or default.levels)
 
     def close(self) -> None:
         self.files.close()
+
+    def has_queues_of(self, topic: str) -> bool:
+        """Has the topic a queue, in the log or in the folders?"""
+        return self._queues is not None and self._queues.has_topic(topic)
+
+    def _only_file_bytes(self) -> int:
+        """How long the log's files are, where a single one may have been cut off shorter."""
+        tree = load_sound(self.files, self._root / "config" / PROGRESS_TABLE) or {}
+        is_single = len(self.files.names(self._root / "commitlog")) == 1
+        return int(tree.get("logFileBytes", 0)) if is_single else 0
 
     def run(self) -> Iterator[Finding]:
         """Every inconsistency, the log's in its order."""
@@ -126,10 +144,10 @@ class StoreCheck:
         persisted = load_sound(self.files, config / PROGRESS_TABLE)
         yield from check_tables(self.files, self._root)
         folder = self._root / "commitlog"
-        yield from look_at_folder(self.files, folder, self._log_file_bytes, is_live=self.is_live)
+        yield from look_at_folder(self.files, folder, self.log_file_bytes, is_live=self.is_live)
         try:
-            log = CommitLog(self.files, folder, self._log_file_bytes)
-            yield from self._check(log, persisted, delay_offsets)
+            self.log = CommitLog(self.files, folder, self.log_file_bytes)
+            yield from self._check(self.log, persisted, delay_offsets)
         except StoreDamaged as error:
             yield from_error(error, UNREADABLE_LOG)
 
@@ -140,18 +158,19 @@ class StoreCheck:
         if not log.has_room_for(persisted_end):
             persisted_end = 0
         mark = log.log_end.mark_over(log.min_offset)
-        trusted_end = max(persisted_end, mark.synced_end if mark else 0)
+        trusted_end = max(persisted_end, mark.synced_end if mark else 0, self._trusted_end)
         live_end = trusted_end if self.is_live else None
         point = None
         if persisted and persisted_end and "checksum" in persisted:
             point = Point(persisted_end, int(persisted["checksum"]))
-        sums = SumsCheck(log, point, self._root / "config" / PROGRESS_TABLE, trusted_end)
+        table = self._root / "config" / PROGRESS_TABLE
+        sums = SumsCheck(log, point, table, trusted_end, is_live=self.is_live)
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
-            self._levels = LevelHistory.from_json(tree)
+            self.levels = LevelHistory.from_json(tree)
         begin = _LogBegin(log)
         queues = QueueChecks(
-            *(self.files, self._root, self._queue_file_bytes, self._levels),
+            *(self.files, self._root, self.queue_file_bytes, self.levels),
             log_begin=begin,
             persisted_ends=_persisted_ends(persisted),
             is_live=self.is_live,
@@ -165,6 +184,7 @@ class StoreCheck:
             live_end=live_end,
             progress=lambda done: self._tell(done, max(done, total)),
         )
+        self.walk, self._queues = walk, queues
         yield from walk.run()
         self.messages, self.log_bytes = walk.records, walk.end - log.min_offset
         self.bytes_without_checksum = sums.bytes_without

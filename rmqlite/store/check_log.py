@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import record
+from rmqlite.store.check_damage import Damage, Gap, what_is_wrong
 from rmqlite.store.check_deliveries import DeliveryCheck
 from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
-from rmqlite.store.check_sums import SumsCheck, span_finding
+from rmqlite.store.check_sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.store.dispatch import QueueKey, completes_scheduled
@@ -72,11 +74,19 @@ class LogCheck:
         self.newest_timestamp_ms = 0
         self.at_persisted: Moment | None = None
         """Where the log was persisted; None when the walk did not come past there."""
+        self.damaged: list[Damage] = []
+        self.gaps: list[Gap] = []
+        self.starts: list[Head] = []
+        """Records with which a queue begins, or begins anew, and those that are in none."""
+        self.changed: list[tuple[Span, int]] = []
+        """Bytes that have changed, and where a record begins at or before them."""
+        self.content_ends: dict[int, int] = {}
+        """Of each file, by where it begins: one past its last record and its blank's head."""
         self._log = log
         self._sums = sums
         self._queues = queues
         self._deliveries = DeliveryCheck(log, queues, log_begin)
-        self._trusted_end = trusted_end
+        self.trusted_end = trusted_end
         self._persisted_end = persisted_end
         self._live_end = live_end
         self._progress = progress
@@ -105,7 +115,9 @@ class LogCheck:
         file_end = start + log.segment_bytes
         limit = file_end if self._live_end is None else min(file_end, self._live_end)
         carried, at = b"", start
+        begins = [start]
         while at < limit and (self._wants(limit) or at < sums.summed_end):
+            begins.append(self._position)
             part = log.read_raw(at, min(READ_BYTES, limit - at))
             if not part:
                 # Retention has taken the file; what it held is no business any more.
@@ -121,7 +133,12 @@ class LogCheck:
                 carried = data[self._position - base :]
             self.bytes += len(part)
             self._progress(self.bytes)
-        sums.end_file(self.end + BLANK_BYTES if self._position >= file_end else self.end)
+        content_end = self.end + BLANK_BYTES if self._position >= file_end else self.end
+        self.content_ends[start] = max(start, content_end)
+        sums.end_file(content_end)
+        for span in sums.spans:
+            before = bisect_right(begins, span.first.position) - 1
+            self.changed.append((span, begins[before]))
 
     def _wants(self, limit: int) -> bool:
         return self._position < limit and not self._is_over
@@ -172,7 +189,7 @@ class LogCheck:
     def _is_sound(self, head: Head, data: bytes) -> bool:
         if not record.has_sound_body(head, data):
             return False
-        was_promised = self._live_end is not None or head.physical_offset < self._trusted_end
+        was_promised = self._live_end is not None or head.physical_offset < self.trusted_end
         return was_promised or not self._log.log_end.is_torn(head)
 
     def _plain(self, data: bytes, at: int, base: int) -> int:
@@ -245,6 +262,7 @@ class LogCheck:
             return
         transaction = head.sys_flag & record.TRANSACTION_TYPE
         if transaction in (record.PREPARED, record.ROLLBACK) and not is_repaired(head):
+            self.starts.append(head)
             return
         queue = self._queue(head)
         if completes_scheduled(head):
@@ -265,6 +283,7 @@ class LogCheck:
 
     def _check_place(self, queue: QueueCheck, head: Head) -> None:
         if queue.first is None or head.queue_offset < queue.next:
+            self.starts.append(head)
             queue.begin_at(head.queue_offset)
             if queue.level:
                 self._deliveries.completed.level(queue.level).add(0, head.queue_offset)
@@ -289,6 +308,7 @@ class LogCheck:
             for _ in range(missing):
                 queue.want(Entry(place.physical_offset, place.size, code))
             return
+        self.gaps.append(Gap(head, queue.next, queue.last_offset))
         said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.next - 1}"
         self._tell(
             *(head.physical_offset, SEQUENCE, said, head.size),
@@ -315,15 +335,17 @@ class LogCheck:
                 self._end_here(position)
                 return
         # A changed timestamp must not hide all that was stored after it.
-        newest_ms = 0 if position < self._trusted_end else self.newest_timestamp_ms
+        newest_ms = 0 if position < self.trusted_end else self.newest_timestamp_ms
         follows = log_end.next_sound(position, newest_ms)
         if follows is not None and (self._live_end is None or follows < self._live_end):
-            said = f"{self._what_is_wrong(position)}; records follow"
+            self._note_damage(position, follows)
+            said = f"{what_is_wrong(self._log, position)}; records follow"
             self._tell(position, RECORD, said, follows - position)
             self._position = follows
             return
-        said = f"{self._what_is_wrong(position)}; nothing sound follows"
-        lost = max(0, self._trusted_end - position)
+        self._note_damage(position, None)
+        said = f"{what_is_wrong(self._log, position)}; nothing sound follows"
+        lost = max(0, self.trusted_end - position)
         if lost:
             said += f", though {lost} bytes more were on disk"
         self._tell(position, LOST_TAIL, said, lost)
@@ -331,10 +353,11 @@ class LogCheck:
 
     def _end_here(self, position: int) -> None:
         self._is_over = True
-        lost = self._trusted_end - position
+        lost = self.trusted_end - position
         if lost <= 0 and not self._log.has_bytes_from(position):
             return
-        what = self._what_is_wrong(position)
+        self._note_damage(position, None)
+        what = what_is_wrong(self._log, position)
         said = f"{what}; nothing follows, so opening the store cuts it"
         if lost > 0:
             said += f": {lost} bytes that were on disk are lost"
@@ -343,26 +366,9 @@ class LogCheck:
             opening_mends=True,
         )
 
-    def _what_is_wrong(self, position: int) -> str:
-        """What stands where a record or a blank should."""
-        room = self._log.segment_bytes - position % self._log.segment_bytes
-        data = self._log.read_raw(position, min(BLANK_BYTES, room))
-        if len(data) < BLANK_BYTES:
-            return "too few bytes for a record"
-        size, magic = record.BLANK.unpack_from(data)
-        if magic == record.BLANK_MAGIC:
-            return f"a blank of {size} bytes where {room} are left"
-        if magic != record.MAGIC:
-            return f"neither a record nor a blank: {data[:8].hex(' ', 4)}"
-        data = self._log.read_raw(position, min(size, room)) if size > 0 else b""
-        head = record.read_head(data)
-        if head is None:
-            return f"a record of {size} bytes whose lengths do not add up"
-        if head.physical_offset != position:
-            return f"a record that says it is at {head.physical_offset}, not at {position}"
-        if record.has_sound_body(head, data):
-            return "a record whose properties are torn"
-        return f"a record whose body does not fit its CRC {head.body_crc:#010x}"
+    def _note_damage(self, position: int, follows: int | None) -> None:
+        was_on_disk = position < self.trusted_end
+        self.damaged.append(Damage(position, follows, self.newest_timestamp_ms, was_on_disk))
 
     def _tell(
         self,

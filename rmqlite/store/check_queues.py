@@ -8,6 +8,7 @@ until the log's end is reached: a topic that was made again begins anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -158,11 +159,12 @@ class QueueCheck:
         if self.first is None:
             end = self.files.recovered_end(log_end)
         begin = end if self.first is None else self.first
-        self._compare_rest(self.files.files_begin, begin)
+        self._compare_rest(self.files.files_begin, begin, is_kept=True)
         if not self._is_live:
             self._compare_rest(end, self.files.files_end)
         for run in self._wrong:
-            yield run.finding(self.name, is_mended=run.begin >= self.persisted_end)
+            is_mended = run.begin >= self.persisted_end and not run.is_kept
+            yield run.finding(self.name, is_mended=is_mended)
 
     def _compare(self, queue_offset: int, found: Entry, wanted: Entry) -> None:
         if wanted.physical_offset < self._log_begin():
@@ -186,9 +188,12 @@ class QueueCheck:
         if found.tags_code != wanted.tags_code:
             what = "deliver time" if self.level else "tags code"
             said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
-        self._add(queue_offset, WRONG_ENTRY, "; it ".join(said), str(wanted), str(found))
+        # A deliver time is a promise, which opening keeps.
+        is_kept = bool(self.level) and found[:2] == wanted[:2]
+        whole = "; it ".join(said)
+        self._add(queue_offset, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
 
-    def _compare_rest(self, begin: int, end: int) -> None:
+    def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Entries without a record: only what points before the log, and zeros at the end."""
         for offset in range(begin, end, BLOCK_ENTRIES):
             data = self.files.bytes_at(offset, min(BLOCK_ENTRIES, end - offset))
@@ -200,43 +205,45 @@ class QueueCheck:
                 is_past = entry.size > 0 and entry.physical_offset < log_begin
                 if any(entry) and not is_past and ENTRY.pack(*entry) != PRE_BLANK:
                     said = f"an entry for {entry.physical_offset}, where the log has no such record"
-                    self._add(at, STRAY_ENTRY, said)
+                    self._add(at, STRAY_ENTRY, said, is_kept=is_kept)
 
     def _add(
-        self, queue_offset: int, what: str, said: str, expected: str = "", found: str = ""
+        self,
+        queue_offset: int,
+        what: str,
+        said: str,
+        expected: str = "",
+        found: str = "",
+        *,
+        is_kept: bool = False,
     ) -> None:
         path, position = self.files.place_of(queue_offset)
         last = self._wrong[-1] if self._wrong else None
-        if last and (last.path, last.what, last.begin + last.count) == (path, what, queue_offset):
+        if last is not None and last.goes_on(path, what, queue_offset, is_kept=is_kept):
             last.count += 1
         else:
-            self._wrong.append(_Run(path, position, what, queue_offset, 1, said, expected, found))
+            run = _Run(path, position, what, queue_offset, said, expected, found, is_kept)
+            self._wrong.append(run)
 
 
+@dataclass(slots=True)
 class _Run:
-    """Wrong entries one behind the other, told with the first."""
+    """Wrong entries one behind the other, told with the first; is_kept: by opening."""
 
-    __slots__ = (*("begin", "count", "expected", "found", "path", "position", "said", "what"),)
+    path: Path
+    position: int
+    what: str
+    begin: int
+    said: str
+    expected: str
+    found: str
+    is_kept: bool
+    count: int = 1
 
-    def __init__(
-        self,
-        path: Path,
-        position: int,
-        what: str,
-        begin: int,
-        count: int,
-        said: str,
-        expected: str,
-        found: str,
-    ) -> None:
-        self.path = path
-        self.position = position
-        self.what = what
-        self.begin = begin
-        self.count = count
-        self.said = said
-        self.expected = expected
-        self.found = found
+    def goes_on(self, path: Path, what: str, queue_offset: int, *, is_kept: bool) -> bool:
+        """Does another one follow the last one of this run?"""
+        follows = (path, what, queue_offset, is_kept)
+        return follows == (self.path, self.what, self.begin + self.count, self.is_kept)
 
     def finding(self, name: str, *, is_mended: bool) -> Finding:
         said = f"{name}, queue offset {self.begin}: {self.said}"
@@ -298,6 +305,10 @@ class QueueChecks:
 
     def get(self, key: QueueKey) -> QueueCheck | None:
         return self._queues.get(key)
+
+    def has_topic(self, topic: str) -> bool:
+        """Was any queue of a topic met?"""
+        return any(name == topic for name, _ in self._queues)
 
     def is_unreadable(self, key: QueueKey) -> bool:
         return key in self._queues and self._queues[key] is None

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rmqlite.store.checksums import BLOCK_BYTES, Point, mark_position
+from rmqlite.store.checksums import BLOCK_BYTES, Mark, Point, encode_mark, mark_position
 from rmqlite.store.commit_log import CHECKSUMS, CommitLog
 from rmqlite.store.finding import Finding
 
 CHECKSUM: Final = "checksum"
 WRONG_SUM: Final = "wrong-checksum"
+BROKEN_MARK: Final = "broken-mark"
 _SUM_BYTES: Final = 4
+_MAGIC: Final = encode_mark(Mark(0, 0, 0))[:8]
+_MAGIC_BYTES_EQUAL_MIN: Final = 5
+"""So many bytes of a mark's magic number must be right for it to be taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,20 @@ class SumsCheck:
     """Fed with all bytes of one log file after another."""
 
     def __init__(
-        self, log: CommitLog, persisted: Point | None, progress: Path, trusted_end: int
+        self,
+        log: CommitLog,
+        persisted: Point | None,
+        progress: Path,
+        trusted_end: int,
+        *,
+        is_live: bool,
     ) -> None:
         """persisted: from the table at `progress`.  Beyond trusted_end nothing was promised."""
         self._log = log
         self._persisted = persisted
         self._progress = progress
         self._trusted_end = trusted_end
+        self._is_live = is_live
         self.bytes_without = 0
         """How many bytes no checksum covers."""
         self.spans: list[Span] = []
@@ -140,6 +151,15 @@ class SumsCheck:
             )
         )
 
+    def _look_at_mark(self, start: int) -> None:
+        """There is no sound mark: is there one that is not?"""
+        log = self._log
+        place = mark_position(log.segment_bytes)
+        there = log.read_raw(start + place, len(_MAGIC))
+        if sum(a == b for a, b in zip(there, _MAGIC, strict=False)) >= _MAGIC_BYTES_EQUAL_MIN:
+            said = "the synced mark is broken: it does not fit its CRC"
+            self.wrong.append(Finding(log.path_at(start), place, BROKEN_MARK, said))
+
     def _claims(self, start: int) -> Iterator[list[Claim]]:
         """Every claim about the file that begins there, by position; those to trust first."""
         log = self._log
@@ -149,6 +169,8 @@ class SumsCheck:
         claims = []
         if mark is not None:
             claims.append(Claim(*mark[1:], path, mark_position(log.segment_bytes)))
+        elif not self._is_live:
+            self._look_at_mark(start)
         for point in log.sums.points(start, end):
             place = ((point.position - start) // BLOCK_BYTES - 1) * _SUM_BYTES
             claims.append(Claim(*point, sums_path(log, start), place))

@@ -73,7 +73,10 @@ class FileLayer(LiveFiles):
         if path in self._patches or self._is_made(path):
             return min(position, self.size(path))
         found = super().next_data(path, position)
-        return min(found, self._sizes.get(path, found))
+        wanted = self._sizes.get(path)
+        if wanted is None:
+            return found
+        return min(found, wanted) if found < super().size(path) else wanted
 
     def size(self, path: Path) -> int:
         if path in self._sizes:

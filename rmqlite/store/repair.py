@@ -1,0 +1,126 @@
+"""Mends a damaged store: says what it would do, and does it when told to.
+
+A plan is made on a layer over the files and tried out there: the checker looks at the store
+as it would be.  Nothing is changed until the plan is carried out; then all that goes is kept
+in a side folder first, and opening the store makes again what follows from the log.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from rmqlite.clock import Clock, SystemClock, local_text, wall_ms
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import StoreLocked
+from rmqlite.levels import LevelTable
+from rmqlite.store.files import Files, ReadOnlyFiles, SystemFiles
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.repair_changes import Keeper, make
+from rmqlite.store.repair_plan import Action, Plan
+from rmqlite.store.repair_planning import Planning, Progress
+
+__all__ = ["Action", "Plan", "plan_repair", "repair"]
+
+SIDE_FOLDER: Final = "repaired"
+REPORT: Final = "report.json"
+
+
+def plan_repair(
+    root: Path,
+    *,
+    log_file_bytes: int | None = None,
+    queue_file_bytes: int | None = None,
+    levels: LevelTable | None = None,
+    progress: Progress | None = None,
+) -> Plan:
+    """What is wrong with the store at root, and what would be done; changes nothing.
+
+    The arguments are StoreCheck's.  Raises StoreLocked while a broker holds the store, and
+    InvalidValue where levels are needed and not given.
+    """
+    files = ReadOnlyFiles()
+    if files.is_locked(root / "lock"):
+        raise StoreLocked(str(root))
+    planning = Planning(
+        root,
+        log_file_bytes=log_file_bytes,
+        queue_file_bytes=queue_file_bytes,
+        levels=levels,
+        progress=progress,
+    )
+    return planning.run()
+
+
+def repair(
+    plan: Plan,
+    config: BrokerConfig | None = None,
+    *,
+    files: Files | None = None,
+    clock: Clock | None = None,
+) -> Path:
+    """Do what a plan says, and open the store once; the folder with what was taken away.
+
+    config: the broker's, if there is one.  Nobody may have written to the store since the
+    plan was made.  Raises StoreLocked; StoreUnavailable and FlushFailed, after which a new
+    plan goes on; StoreDamaged if the store does not open, which would be a mistake of ours.
+    """
+    disk = files or SystemFiles()
+    lock = disk.lock(plan.root / "lock")
+    try:
+        side = _side_folder(disk, plan.root)
+        keeper = Keeper(disk, plan.root, side)
+        kept = [
+            [path for change in action.changes for path in keeper.keep(change)]
+            for action in plan.actions
+        ]
+        disk.replace(side / REPORT, _report(plan, kept))
+        for action in plan.actions:
+            for change in action.changes:
+                make(change, disk)
+    finally:
+        disk.close()
+        lock.release()
+    store = MessageStore(_config(plan, config), disk, clock or SystemClock())
+    store.close({})
+    return side
+
+
+def _side_folder(files: Files, root: Path) -> Path:
+    moment = "".join(each for each in local_text(wall_ms())[:19] if each not in "-:")
+    base = f"{SIDE_FOLDER}-{moment.replace(' ', '-')}"
+    there = files.names(root)
+    name = next(
+        name
+        for name in (base, *(f"{base}-{number}" for number in range(2, len(there) + 3)))
+        if name not in there
+    )
+    files.make_folder(root / name)
+    return root / name
+
+
+def _report(plan: Plan, kept: list[list[Path]]) -> bytes:
+    tree: dict[str, Any] = {
+        "store": str(plan.root),
+        "repairedAt": local_text(wall_ms()),
+        "actions": [
+            action.tree(plan.root, paths) for action, paths in zip(plan.actions, kept, strict=True)
+        ],
+        "findings": [str(finding) for finding in plan.findings],
+        "remaining": [str(finding) for finding in plan.remaining if not finding.opening_mends],
+    }
+    return (json.dumps(tree, indent=2) + "\n").encode()
+
+
+def _config(plan: Plan, config: BrokerConfig | None) -> BrokerConfig:
+    """As the store has to be opened; sizes of a store with tiny files break the rules."""
+    update: dict[str, object] = {
+        "store_path": plan.root,
+        "mapped_file_size_commit_log": plan.log_file_bytes,
+        "mapped_file_size_consume_queue": plan.queue_file_bytes,
+    }
+    if config is None and plan.index_shape is not None:
+        update["max_hash_slots"], update["max_index_entries"] = plan.index_shape
+    plain = config or BrokerConfig(message_delay_level=plan.levels_text)
+    return plain.model_copy(update=update)

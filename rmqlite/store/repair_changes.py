@@ -1,0 +1,166 @@
+"""Changes of files as values: shown in a layer, kept in a side folder, then done.
+
+Whatever a change overwrites or removes is in the side folder, on disk, before the first
+change is made; each may be made twice.  So a repair that is interrupted has lost nothing,
+and is planned anew from what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Final
+
+from rmqlite.store.file_layer import FileLayer
+from rmqlite.store.files import Files
+
+_COPY_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Other bytes at a position of a file; the file is made if there is none."""
+
+    path: Path
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """Only zeros from a position of a file on."""
+
+    path: Path
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Another length, or a new file of zeros."""
+
+    path: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A file or folder goes; all of it is kept."""
+
+    path: Path
+
+
+Change = Overwrite | Zero | Resize | Remove
+
+
+def show(change: Change, layer: FileLayer) -> None:
+    """Let the layer look as if the change were made."""
+    path = change.path
+    if isinstance(change, Overwrite):
+        layer.patch(path, change.position, change.data)
+    elif isinstance(change, Zero):
+        layer.zero(path, change.position)
+    elif isinstance(change, Remove):
+        layer.hide(path)
+    elif path.name in layer.names(path.parent):
+        layer.resize(path, change.size)
+    else:
+        layer.make(path, change.size)
+
+
+class Keeper:
+    """Copies what changes take away into a side folder, durably, before they are made.
+
+    A copy has the name of its file, and the position where it is not all of it.
+    """
+
+    def __init__(self, files: Files, root: Path, side: Path) -> None:
+        self._files = files
+        self._root = root
+        self._side = side
+        self._removed: set[Path] = set()
+        self._taken: set[Path] = set()
+
+    def keep(self, change: Change) -> list[Path]:
+        """The copies of what one change takes away, which may be nothing."""
+        path = change.path
+        if path in self._removed or not _exists(self._files, path):
+            return []
+        target = self._side / path.relative_to(self._root)
+        if isinstance(change, Remove):
+            self._removed.add(path)
+            return list(self._keep_all(path, target))
+        size = self._files.size(path)
+        begin, end = change.size if isinstance(change, Resize) else change.position, size
+        if isinstance(change, Overwrite):
+            end = min(size, begin + len(change.data))
+        elif not _has_bytes(self._files, path, begin, end):
+            end = begin
+        if begin >= end:
+            return []
+        return [self._copied(path, target.with_name(f"{target.name}@{begin}"), begin, end)]
+
+    def _keep_all(self, path: Path, target: Path) -> Iterator[Path]:
+        if self._files.is_folder(path):
+            for name in self._files.names(path):
+                yield from self._keep_all(path / name, target / name)
+        else:
+            yield self._copied(path, target, 0, self._files.size(path))
+
+    def _copied(self, path: Path, target: Path, begin: int, end: int) -> Path:
+        """A copy of the bytes begin <= n < end, holes as holes, under a name of its own."""
+        names = (target.with_name(f"{target.name}-{number}") for number in count(2))
+        target = next(each for each in chain([target], names) if each not in self._taken)
+        self._taken.add(target)
+        files = self._files
+        files.make_folder(target.parent)
+        files.create(target, end - begin)
+        at = begin
+        while at < end:
+            at = min(end, files.next_data(path, at))
+            data = files.read(path, at, min(_COPY_BYTES, end - at))
+            if any(data):
+                files.write(target, at - begin, data)
+            at += max(1, len(data))
+        files.sync(target)
+        return target
+
+
+def make(change: Change, files: Files) -> None:
+    """Make the change, durably."""
+    path = change.path
+    if isinstance(change, Remove):
+        _remove(files, path)
+    elif isinstance(change, Zero):
+        files.cut(path, change.position)
+    elif isinstance(change, Resize):
+        files.make_folder(path.parent)
+        files.create(path, change.size)
+        files.sync(path)
+    else:
+        files.write(path, change.position, change.data)
+        files.sync(path)
+
+
+def _has_bytes(files: Files, path: Path, begin: int, end: int) -> bool:
+    """Is there anything but zeros?"""
+    at = begin
+    while at < end:
+        at = min(end, files.next_data(path, at))
+        data = files.read(path, at, min(_COPY_BYTES, end - at))
+        if any(data):
+            return True
+        at += max(1, len(data))
+    return False
+
+
+def _remove(files: Files, path: Path) -> None:
+    if files.is_folder(path):
+        for name in files.names(path):
+            _remove(files, path / name)
+    files.remove(path)
+
+
+def _exists(files: Files, path: Path) -> bool:
+    return path.name in files.names(path.parent)

@@ -1,0 +1,108 @@
+"""Whole files and tables that cannot be used, and queue entries that are wrong.
+
+Nothing of this is the log: what is put aside is made again from it, or was settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import tables
+from rmqlite.store.check_folders import FOREIGN, LENGTH, queue_keys
+from rmqlite.store.check_tables import load_sound
+from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
+from rmqlite.store.files import Files
+from rmqlite.store.finding import Finding
+from rmqlite.store.message_store import LEVELS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.repair_changes import Change, Overwrite, Remove, Resize
+from rmqlite.store.repair_plan import ENTRIES, MADE, MOVED, RESIZED, Action
+
+TOPICS_TABLE: Final = "topics.json"
+_BACKUP: Final = ".bak"
+_REMEDIES: Final = {
+    "subscriptionGroup.json": "groups are made again when they are used, with default settings",
+    "consumerOffset.json": "groups begin again where their consumers start, and may read"
+    " messages a second time",
+    DELAY_OFFSET_TABLE: "what was delivered is known from the log; what RocketMQ delivered"
+    " is delivered again",
+    LEVELS_TABLE: "deliver times are kept from the queues, the levels are those given",
+    PROGRESS_TABLE: "nothing is lost: it is made again from the log",
+}
+_OWN: Final = "RocketMQ's own, nothing here needs it"
+
+
+def mend_file(finding: Finding, file_bytes: int) -> Action:
+    """A file in a folder of the log or of a queue that could not be opened with it."""
+    path = finding.path
+    place = (path, finding.position, finding.sentence)
+    if finding.what == FOREIGN:
+        return Action(MOVED, *place, "moved aside", (Remove(path),))
+    change = (Resize(path, file_bytes),)
+    if finding.what == LENGTH:
+        remedy = f"{file_bytes} bytes long again; what is missing reads as zeros"
+        return Action(RESIZED, *place, remedy, change)
+    return Action(MADE, *place, "an empty file in its place; what was in it is gone", change)
+
+
+def mend_table(files: Files, root: Path, finding: Finding) -> Action:
+    """A generation of a table that cannot be used: the other one takes its place, if any."""
+    path = finding.path
+    name = path.name.removesuffix(_BACKUP)
+    current = path.with_name(name)
+    changes: list[Change] = [Remove(path)]
+    if load_sound(files, current) is not None:
+        remedy = "moved aside; the previous generation takes its place"
+    elif name == TOPICS_TABLE:
+        tree = _topics_of(files, root)
+        data = tables.encode(tree)
+        changes += [Remove(current), Resize(current, len(data)), Overwrite(current, 0, data)]
+        count = len(tree["topicConfigTable"])
+        remedy = f"moved aside, and made again from the queues that are there: {count} topics"
+    else:
+        remedy = f"moved aside: {_REMEDIES.get(name, _OWN)}"
+    return Action(MOVED, path, finding.position, finding.sentence, remedy, tuple(changes))
+
+
+def clear_entries(finding: Finding) -> Action:
+    """Queue entries that opening would not write over by itself."""
+    count = finding.size // ENTRY_BYTES
+    change = Overwrite(finding.path, finding.position, PRE_BLANK * count)
+    remedy = "made again from the log" if count == 1 else f"{count} entries made again from the log"
+    return Action(*(ENTRIES, finding.path, finding.position, finding.sentence, remedy, (change,)))
+
+
+def forget_progress(files: Files, root: Path, wrong: str) -> Iterator[Action]:
+    """Opening begins at the log's first record again; nothing if it does so anyway."""
+    folder = root / "config"
+    there = [
+        name for name in (PROGRESS_TABLE, PROGRESS_TABLE + _BACKUP) if name in files.names(folder)
+    ]
+    if there:
+        changes = tuple(Remove(folder / name) for name in there)
+        remedy = f"moved aside: {_REMEDIES[PROGRESS_TABLE]}"
+        yield Action(MOVED, folder / there[0], 0, wrong, remedy, changes)
+
+
+def _topics_of(files: Files, root: Path) -> dict[str, Any]:
+    """A table of the topics that have queues, each with as many as there are."""
+    queues: dict[str, int] = {}
+    for topic, queue_id in queue_keys(files, root):
+        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+    queues.pop(SCHEDULE_TOPIC, None)
+    rows = {
+        topic: {
+            "order": False,
+            "perm": 6,
+            "readQueueNums": count,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": topic,
+            "topicSysFlag": 0,
+            "writeQueueNums": count,
+        }
+        for topic, count in queues.items()
+    }
+    return {"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": rows}

@@ -1,0 +1,290 @@
+"""Damaged stretches of the log, and its lost end: what lay there, and what is put in its place.
+
+A record whose lengths still add up says itself what it was; of others the queue entries tell
+that point there.  Each gets a repaired place of its own size; where nobody knows how many
+there were, one anonymous place stands for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.store import record
+from rmqlite.store.check_damage import Damage, what_is_wrong
+from rmqlite.store.check_sums import sums_path
+from rmqlite.store.checksums import mark_position
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.repair_changes import Change, Overwrite, Remove, Zero
+from rmqlite.store.repair_entries import Interval, Pointer, Pointers
+from rmqlite.store.repair_plan import CUT, PLACE, Action, message_id_of, record_name
+from rmqlite.store.repaired_place import PLACE_BYTES_MIN, encode_anonymous, encode_named
+
+CHUNK_BYTES: Final = 1 << 20
+"""An anonymous place is at most this long, and a little."""
+_BLANK_BYTES_EQUAL_MIN: Final = 5
+"""So many bytes of a blank's eight must be right for it to be taken for one."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """begin <= n < end of the log; key None: nobody knows what it was."""
+
+    begin: int
+    end: int
+    timestamp_ms: int
+    key: QueueKey | None = None
+    queue_offset: int = -1
+    message_id: str = ""
+
+    def encoded(self) -> bytes:
+        place = (self.begin, self.end - self.begin, self.timestamp_ms)
+        if self.key is None:
+            return b"".join(
+                encode_anonymous(begin, end - begin, self.timestamp_ms)
+                for begin, end in _chunks(self.begin, self.end)
+            )
+        return encode_named(
+            *(*self.key, self.queue_offset),
+            physical_offset=place[0],
+            size=place[1],
+            store_timestamp_ms=place[2],
+        )
+
+    def __str__(self) -> str:
+        if self.key is None:
+            return f"{self.end - self.begin} bytes of messages that nobody knows"
+        return record_name(self.key, self.queue_offset, self.message_id)
+
+
+def interval_of(damage: Damage) -> Interval:
+    """The bytes that a damage concerns; all that is behind a lost end."""
+    return damage.begin, damage.follows or 1 << 62
+
+
+def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
+    """Repaired places from a damage on up to the record that follows."""
+    assert damage.follows is not None
+    pieces: list[_Piece] = []
+    changes: list[Change] = []
+    for begin, end, is_file_end in _parts(log, damage.begin, damage.follows):
+        stretch = _Stretch(log, damage, pointers, begin, end, is_file_end)
+        stretch.run()
+        pieces += stretch.pieces
+        changes += stretch.changes
+    size = damage.follows - damage.begin
+    if not pieces:
+        remedy = "the blank at the file's end is written anew"
+    elif len(pieces) == 1:
+        remedy = f"a repaired place of {size} bytes, which nobody is given"
+    else:
+        remedy = f"{len(pieces)} repaired places, {size} bytes together, which nobody is given"
+    return Action(
+        PLACE,
+        log.path_at(damage.begin),
+        damage.begin % log.segment_bytes,
+        what_is_wrong(log, damage.begin),
+        remedy,
+        tuple(changes),
+        tuple(str(piece) for piece in pieces),
+    )
+
+
+def cut_tail(log: CommitLog, damage: Damage, pointers: Pointers, trusted_end: int) -> Action:
+    """The log ends where the damage begins; later files go."""
+    begin = damage.begin
+    file_begin = begin - begin % log.segment_bytes
+    changes: list[Change] = []
+    for start in log.segment_starts:
+        if start > file_begin or start == begin:
+            changes += [Remove(log.path_at(start)), Remove(sums_path(log, start))]
+    if begin > file_begin:
+        changes.append(Zero(log.path_at(begin), begin % log.segment_bytes))
+    lost = []
+    for key, (low, high) in pointers.ranges_from(begin).items():
+        upto = f" to {high}" if high > low else ""
+        lost.append(f"{record_name(key, low)}{upto}")
+    count = trusted_end - begin
+    if damage.was_on_disk:
+        remedy = f"the log ends there: {count} bytes that were on disk are lost"
+        if not lost:
+            lost.append(f"{count} bytes of messages that nobody knows")
+    else:
+        remedy = "the log ends there, as opening would cut it; nothing was acknowledged"
+        lost = []
+    position = begin % log.segment_bytes
+    wrong = f"{what_is_wrong(log, begin)}; nothing sound follows"
+    return Action(CUT, log.path_at(begin), position, wrong, remedy, tuple(changes), tuple(lost))
+
+
+class _Stretch:
+    """The part of a damaged stretch that lies in one file."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        damage: Damage,
+        pointers: Pointers,
+        begin: int,
+        end: int,
+        is_file_end: bool,
+    ) -> None:
+        self.pieces: list[_Piece] = []
+        self.changes: list[Change] = []
+        self._log = log
+        self._pointers = pointers
+        self._begin = begin
+        self._end = end
+        self._is_file_end = is_file_end
+        self._timestamp_ms = damage.newest_timestamp_ms
+
+    def run(self) -> None:
+        end = self._end - BLANK_BYTES if self._is_file_end else self._end
+        at = self._begin
+        while at < end:
+            piece = self._piece_at(at, end)
+            self.pieces.append(piece)
+            at = piece.end
+        rest = self._take_rest() if self._is_file_end else None
+        self._join_short()
+        self._write(b"".join(piece.encoded() for piece in self.pieces))
+        if rest is not None:
+            self._end_file(rest)
+
+    def _piece_at(self, at: int, end: int) -> _Piece:
+        head = head_at(self._log, at, end)
+        pointer = self._pointer_at(at, end, head)
+        if head is not None:
+            if self._timestamp_ms <= head.store_timestamp_ms:
+                self._timestamp_ms = head.store_timestamp_ms
+            key, queue_offset = (head.topic, head.queue_id), head.queue_offset
+            if pointer is not None:
+                key, queue_offset = pointer.key, pointer.queue_offset
+            named = (key, queue_offset, message_id_of(head))
+            return _Piece(at, at + head.size, self._timestamp_ms, *named)
+        if pointer is not None:
+            named = (pointer.key, pointer.queue_offset, "")
+            return _Piece(at, at + pointer.size, self._timestamp_ms, *named)
+        return _Piece(at, self._next_known(at, end), self._timestamp_ms)
+
+    def _pointer_at(self, at: int, end: int, head: Head | None) -> Pointer | None:
+        """What the queues say lies there; an entry that agrees with the record first."""
+        fitting = [each for each in self._pointers.at(at) if at + each.size <= end]
+        if head is not None:
+            fitting = [each for each in fitting if each.size == head.size]
+            for each in fitting:
+                if (each.key, each.queue_offset) == (
+                    (head.topic, head.queue_id),
+                    head.queue_offset,
+                ):
+                    return each
+        return fitting[0] if fitting else None
+
+    def _next_known(self, at: int, end: int) -> int:
+        """Where the next record begins of which anything is known."""
+        pointed = self._pointers.next_behind(at)
+        limit = end if pointed is None else min(end, pointed)
+        position = at + 1
+        while position < limit:
+            data = self._log.read_raw(position, min(CHUNK_BYTES, limit + 8 - position))
+            found = data.find(record.MAGIC_BYTES)
+            while found >= 0:
+                begin = position + found - 4
+                if at < begin < limit and head_at(self._log, begin, end) is not None:
+                    return begin
+                found = data.find(record.MAGIC_BYTES, found + 1)
+            position += max(1, len(data) - 3)
+        return limit
+
+    def _take_rest(self) -> int:
+        """Where the file's rest begins, behind all that is known; a place for what was there."""
+        last = self.pieces[-1] if self.pieces else None
+        if last is None or last.key is not None:
+            return last.end if last else self._begin
+        self.pieces.pop()
+        room = self._end - last.begin
+        blank = record.encode_blank(room)
+        there = self._log.read_raw(last.begin, BLANK_BYTES)
+        is_blank = sum(a == b for a, b in zip(there, blank, strict=False)) >= _BLANK_BYTES_EQUAL_MIN
+        if is_blank or room < PLACE_BYTES_MIN + BLANK_BYTES:
+            return last.begin
+        self.pieces.append(_Piece(last.begin, last.begin + PLACE_BYTES_MIN, last.timestamp_ms))
+        return last.begin + PLACE_BYTES_MIN
+
+    def _join_short(self) -> None:
+        """What is too short for a place goes to the piece before, or else to the next one."""
+        joined: list[_Piece] = []
+        for piece in self.pieces:
+            is_short = piece.end - piece.begin < PLACE_BYTES_MIN
+            last = joined[-1] if joined else None
+            if last is not None and (is_short or last.end - last.begin < PLACE_BYTES_MIN):
+                known = last if is_short else piece
+                joined[-1] = _Piece(
+                    *(last.begin, piece.end, piece.timestamp_ms),
+                    *(known.key, known.queue_offset, known.message_id),
+                )
+            else:
+                joined.append(piece)
+        self.pieces = joined
+        if len(joined) == 1 and joined[0].end - joined[0].begin < PLACE_BYTES_MIN:
+            self._take_next(joined[0])
+
+    def _take_next(self, piece: _Piece) -> None:
+        """No place is that short: the sound record behind is given up for it."""
+        head = head_at(self._log, piece.end, self._end + self._log.segment_bytes)
+        assert head is not None, "a sound record follows"
+        piece.end += head.size
+        piece.key, piece.queue_offset = (head.topic, head.queue_id), head.queue_offset
+        piece.message_id = message_id_of(head)
+
+    def _write(self, data: bytes) -> None:
+        position = self._begin
+        while data:
+            part, data = data[: CHUNK_BYTES * 8], data[CHUNK_BYTES * 8 :]
+            path = self._log.path_at(position)
+            self.changes.append(Overwrite(path, position % self._log.segment_bytes, part))
+            position += len(part)
+
+    def _end_file(self, begin: int) -> None:
+        """A blank from there to the file's end, and zeros where other bytes are in it."""
+        path, position = self._log.path_at(begin), begin % self._log.segment_bytes
+        if self._end - begin < BLANK_BYTES:
+            return
+        self.changes.append(Overwrite(path, position, record.encode_blank(self._end - begin)))
+        at = position + BLANK_BYTES
+        mark = mark_position(self._log.segment_bytes)
+        while at < mark:
+            data = self._log.read_raw(begin - position + at, min(CHUNK_BYTES, mark - at))
+            if any(data):
+                self.changes.append(Overwrite(path, at, bytes(len(data))))
+            at += max(1, len(data))
+
+
+def head_at(log: CommitLog, position: int, end: int) -> Head | None:
+    """The record whose lengths add up there, its body sound or not."""
+    data = log.read_raw(position, BLANK_BYTES)
+    if len(data) < BLANK_BYTES:
+        return None
+    size, magic = record.BLANK.unpack(data)
+    if magic != record.MAGIC or not record.RECORD_BYTES_MIN <= size <= end - position:
+        return None
+    head = record.read_head(log.read_raw(position, size))
+    return head if head is not None and head.physical_offset == position else None
+
+
+def _parts(log: CommitLog, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    """The parts of a stretch by file; True: up to the file's end."""
+    while begin < end:
+        file_end = begin - begin % log.segment_bytes + log.segment_bytes
+        yield begin, min(file_end, end), file_end <= end
+        begin = file_end
+
+
+def _chunks(begin: int, end: int) -> Iterator[Interval]:
+    while end - begin > CHUNK_BYTES + PLACE_BYTES_MIN:
+        yield begin, begin + CHUNK_BYTES
+        begin += CHUNK_BYTES
+    yield begin, end

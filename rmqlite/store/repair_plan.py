@@ -1,0 +1,85 @@
+"""What a repair would do, as values: actions, each with its changes and with what is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rmqlite.message import UNIQ_KEY, find_property, property_marker
+from rmqlite.store.check_folders import queue_name
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.finding import Finding
+from rmqlite.store.record import Head
+from rmqlite.store.repair_changes import Change
+
+RESTORED: Final = "restored-byte"
+PLACE: Final = "repaired-place"
+CUT: Final = "cut-tail"
+HEADER: Final = "mended-header"
+ACCEPTED: Final = "accepted-bytes"
+MOVED: Final = "moved-aside"
+RESIZED: Final = "length-restored"
+MADE: Final = "made-file"
+ENTRIES: Final = "cleared-entries"
+SUMS: Final = "new-checksums"
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing to do; what: a stable code.  wrong and remedy are sentences.
+
+    lost: what is gone for good, a line each.  about: what else is concerned.
+    """
+
+    what: str
+    path: Path
+    position: int
+    wrong: str
+    remedy: str
+    changes: tuple[Change, ...]
+    lost: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
+
+    def tree(self, root: Path, kept: list[Path]) -> dict[str, Any]:
+        """For the report; kept: the copies of what it took away."""
+        return {
+            "what": self.what,
+            "path": str(self.path.relative_to(root)),
+            "position": self.position,
+            "wrong": self.wrong,
+            "remedy": self.remedy,
+            "lost": list(self.lost),
+            "about": list(self.about),
+            "kept": [str(path.relative_to(root)) for path in kept],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a check finds, what would be done, and what would still be found afterwards.
+
+    remaining: nothing can be done about it, or opening the store puts it right.  The rest is
+    what the store has to be opened with; index_shape: slots and entries, None if not known.
+    """
+
+    root: Path
+    findings: tuple[Finding, ...]
+    actions: tuple[Action, ...]
+    remaining: tuple[Finding, ...]
+    log_file_bytes: int
+    queue_file_bytes: int
+    levels_text: str
+    index_shape: tuple[int, int] | None
+
+
+def record_name(key: QueueKey, queue_offset: int, message_id: str = "") -> str:
+    """How a message is called in a plan."""
+    name = f"{queue_name(key)}, queue offset {queue_offset}"
+    return f"{name}, message {message_id}" if message_id else name
+
+
+def message_id_of(head: Head) -> str:
+    """The id that its producer gave a message; empty without."""
+    return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")

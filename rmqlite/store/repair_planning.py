@@ -1,0 +1,319 @@
+"""How a plan is found: mend, look at the store as it would be, and mend what is found then.
+
+Each round does one kind of thing, because the next kind is only known when it is done: a
+checksum that tells which byte has changed spares a message; places are put only where that
+did not help; headers can be judged when all records are found; sums come when bytes are final.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LevelTable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
+from rmqlite.store.check_deliveries import POINTER
+from rmqlite.store.check_folders import FOREIGN, GAP, LENGTH
+from rmqlite.store.check_log import LOST_TAIL, LogCheck
+from rmqlite.store.check_queues import NO_ENTRY, STRAY_ENTRY, WRONG_ENTRY
+from rmqlite.store.check_sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
+from rmqlite.store.check_tables import UNREADABLE, load_sound
+from rmqlite.store.checksums import Point
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.file_layer import FileLayer
+from rmqlite.store.finding import Finding
+from rmqlite.store.message_store import LEVELS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.repair_changes import Overwrite, Zero, show
+from rmqlite.store.repair_entries import Interval, Pointers
+from rmqlite.store.repair_files import clear_entries, forget_progress, mend_file, mend_table
+from rmqlite.store.repair_gaps import Gaps
+from rmqlite.store.repair_headers import look_at_span, mend_pointer, name_of
+from rmqlite.store.repair_log import cut_tail, interval_of, mend_stretch
+from rmqlite.store.repair_plan import ACCEPTED, RESTORED, SUMS, Action, Plan
+from rmqlite.store.repair_sums import is_summed, mended_bytes, new_sums
+
+ROUNDS_MAX: Final = 12
+SPANS_MAX: Final = 64
+"""Where more spans of a log have changed, it was not a byte of each."""
+Progress = Callable[[int, int], None]
+
+
+class Planning:
+    """One plan for one store."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        log_file_bytes: int | None,
+        queue_file_bytes: int | None,
+        levels: LevelTable | None,
+        progress: Progress | None,
+    ) -> None:
+        self._root = root
+        self._sizes = (log_file_bytes, queue_file_bytes)
+        self._levels = levels
+        self._progress = progress
+        self._actions: list[Action] = []
+        self._restored: dict[Interval, Action] = {}
+        """By the bytes whose checksum fits again."""
+        self._refuted: set[Interval] = set()
+        self._touched: set[int] = set()
+        """Where the log files begin that have checksums and are changed."""
+        self._renewed: set[int] = set()
+        self._trusted_end = 0
+        self._index_shape: tuple[int, int] | None = None
+        self._newest: Point | None = None
+        """The persisted end, and the newest store timestamp before it."""
+
+    def run(self) -> Plan:
+        checking, found = self._check()
+        first = tuple(found)
+        if any(each.what == LOST_TAIL or not each.opening_mends for each in found):
+            self._note(checking)
+            for _ in range(ROUNDS_MAX):
+                actions = self._next(checking, found)
+                if not actions:
+                    break
+                self._actions += actions
+                checking, found = self._check()
+                if self._refute(checking):
+                    checking, found = self._check()
+        return Plan(
+            *(self._root, first, tuple(self._actions), tuple(found)),
+            *(checking.log_file_bytes, checking.queue_file_bytes),
+            self._levels_text(checking) if self._actions else "",
+            self._index_shape,
+        )
+
+    def _check(self) -> tuple[StoreCheck, list[Finding]]:
+        """The store as it would be after all actions so far."""
+        layer = FileLayer()
+        for action in self._actions:
+            for change in action.changes:
+                show(change, layer)
+        checking = StoreCheck(
+            self._root,
+            log_file_bytes=self._sizes[0],
+            queue_file_bytes=self._sizes[1],
+            levels=self._levels,
+            progress=self._progress,
+            files=layer,
+            trusted_end=self._trusted_end,
+        )
+        self._sizes = (checking.log_file_bytes, checking.queue_file_bytes)
+        found = list(checking.run())
+        checking.close()
+        return checking, found
+
+    def _note(self, checking: StoreCheck) -> None:
+        """What later rounds would no longer find."""
+        tree = load_sound(checking.files, self._root / "config" / PROGRESS_TABLE)
+        if tree is not None:
+            self._newest = Point(int(tree["physicalOffset"]), int(tree["newestTimestamp"]))
+            with suppress(KeyError, TypeError, ValueError):
+                index = tree["index"]
+                self._index_shape = (int(index["slots"]), int(index["entries"]))
+        if checking.walk is not None:
+            self._trusted_end = checking.walk.trusted_end
+
+    def _next(self, checking: StoreCheck, found: Sequence[Finding]) -> list[Action]:
+        actions = [*self._mend_files(checking, found)]
+        walk, log = checking.walk, checking.log
+        if actions or walk is None or log is None:
+            return actions
+        actions = [*self._mend_damage(checking.files, log, walk)] or [
+            *self._mend_headers(checking, log, walk, found)
+        ]
+        self._touch(log, checking.files, actions)
+        return (
+            actions
+            or [*self._renew_sums(checking.files, log, walk, found)]
+            or [*self._mend_queues(checking.files, found)]
+        )
+
+    def _touch(self, log: CommitLog, files: FileLayer, actions: Sequence[Action]) -> None:
+        """Remember whose checksums have to be made anew."""
+        folder = self._root / "commitlog"
+        for change in [change for action in actions for change in action.changes]:
+            if change.path.parent == folder and isinstance(change, Overwrite | Zero):
+                start = int(change.path.name)
+                if is_summed(log, files, start):
+                    self._touched.add(start)
+
+    # ---- files, tables, single bytes
+
+    def _mend_files(self, checking: StoreCheck, found: Sequence[Finding]) -> Iterator[Action]:
+        log_folder = self._root / "commitlog"
+        for each in found:
+            if each.what in (FOREIGN, LENGTH, GAP):
+                is_log = each.path.parent == log_folder
+                size = checking.log_file_bytes if is_log else checking.queue_file_bytes
+                yield mend_file(each, size)
+            elif each.what == UNREADABLE or (
+                each.what == AHEAD and each.path.name.startswith(DELAY_OFFSET_TABLE)
+            ):
+                yield mend_table(checking.files, self._root, each)
+        if checking.walk is not None and checking.log is not None:
+            yield from self._restore_bytes(checking.log, checking.walk)
+
+    def _restore_bytes(self, log: CommitLog, walk: LogCheck) -> Iterator[Action]:
+        spans = [span for span, _ in walk.changed if interval(span) not in self._refuted]
+        for span, position, data in mended_bytes(log, spans[:SPANS_MAX]):
+            path, at = log.path_at(position), position % log.segment_bytes
+            (now,) = log.read_raw(position, 1)
+            wrong = f"one byte is {now:#04x}; the checksum says that it was {data[0]:#04x}"
+            remedy = "it is restored: nothing is lost"
+            action = Action(RESTORED, path, at, wrong, remedy, (Overwrite(path, at, data),))
+            self._restored[interval(span)] = action
+            yield action
+
+    def _refute(self, checking: StoreCheck) -> bool:
+        """Was a byte wrongly taken for the only one?  Then its record is still damaged."""
+        walk = checking.walk
+        if walk is None:
+            return False
+        places = [(each.begin, each.follows or each.begin + 1) for each in walk.damaged]
+        places += [(gap.head.physical_offset, gap.head.physical_offset + 1) for gap in walk.gaps]
+        wrong = [
+            (begin, end)
+            for begin, end in self._restored
+            if any(at < end and begin < upto for at, upto in places)
+        ]
+        for each in wrong:
+            self._actions.remove(self._restored.pop(each))
+            self._refuted.add(each)
+        return bool(wrong)
+
+    # ---- the log
+
+    def _mend_damage(self, files: FileLayer, log: CommitLog, walk: LogCheck) -> Iterator[Action]:
+        wanted = [
+            each
+            for each in walk.damaged
+            if each.follows
+            or each.was_on_disk
+            or (self._actions and log.has_bytes_from(each.begin))
+        ]
+        pointers = self._pointers(files, [interval_of(each) for each in wanted])
+        for damage in wanted:
+            if damage.follows is not None:
+                yield mend_stretch(log, damage, pointers)
+                continue
+            if self._is_lost(log, damage.begin, pointers):
+                yield cut_tail(log, damage, pointers, self._trusted_end)
+            self._trusted_end = min(self._trusted_end, damage.begin)
+        if wanted:
+            yield from forget_progress(files, self._root, "it tells of the log as it was")
+
+    def _is_lost(self, log: CommitLog, end: int, pointers: Pointers) -> bool:
+        """Does anything but storeProgress.json say that there was more?"""
+        mark = log.log_end.mark_over(end)
+        is_marked = mark is not None and end < mark.synced_end
+        return is_marked or log.has_bytes_from(end) or bool(pointers.ranges_from(end))
+
+    def _mend_headers(
+        self, checking: StoreCheck, log: CommitLog, walk: LogCheck, found: Sequence[Finding]
+    ) -> Iterator[Action]:
+        spans = [(anchor, span) for span, anchor in walk.changed]
+        intervals = [(anchor, span.claim.position) for anchor, span in spans]
+        intervals += [(gap.head.physical_offset, gap.head.physical_offset + 1) for gap in walk.gaps]
+        pointers = self._pointers(checking.files, intervals)
+        actions: list[Action] = []
+        for anchor, span in spans:
+            newest = self._newest
+            is_before = newest is not None and span.claim.position <= newest.position
+            newest_ms = newest.chain if newest is not None and is_before else None
+            looked = look_at_span(log, span, anchor, pointers, checking.levels, newest_ms)
+            actions += looked.actions
+        if not actions:
+            gaps = Gaps(log, checking.files, self._root, self._sizes[1] or 0, walk.starts)
+            for gap in walk.gaps:
+                actions += gaps.close(gap, pointers)
+        if not actions:
+            for each in found:
+                if each.what == POINTER:
+                    action = mend_pointer(log, int(each.path.name) + each.position)
+                    actions += [action] if action else []
+        if actions:
+            actions += forget_progress(checking.files, self._root, "it tells of the log as it was")
+        yield from {(each.path, each.position, each.what): each for each in actions}.values()
+
+    def _renew_sums(
+        self, files: FileLayer, log: CommitLog, walk: LogCheck, found: Sequence[Finding]
+    ) -> Iterator[Action]:
+        starts = {span.first.position // log.segment_bytes for span, _ in walk.changed}
+        starts = {number * log.segment_bytes for number in starts} | self._touched
+        starts |= {
+            int(each.path.name)
+            for each in found
+            if each.what in (WRONG_SUM, BROKEN_MARK) and each.path.name.isdigit()
+        }
+        for span, anchor in walk.changed:
+            if not self._is_mended(log, span):
+                yield self._accept(log, span, anchor)
+        for start in sorted(starts - self._renewed):
+            self._renewed.add(start)
+            mark = log.log_end.mark_of(start)
+            synced_end = mark.synced_end if mark else max(self._trusted_end, walk.end)
+            content_end = walk.content_ends.get(start, start)
+            changes = tuple(new_sums(log, files, start, content_end, synced_end))
+            wrong = "its checksums are not those of its bytes"
+            yield Action(SUMS, log.path_at(start), 0, wrong, "made anew", changes)
+        if walk.changed:
+            yield from forget_progress(files, self._root, "it has a checksum of the log as it was")
+
+    def _is_mended(self, log: CommitLog, span: Span) -> bool:
+        """Has any other action to do with these bytes?"""
+        begin, end = interval(span)
+        path, at = log.path_at(begin), begin % log.segment_bytes
+        for action in self._actions:
+            for change in action.changes:
+                if change.path == path and isinstance(change, Overwrite):
+                    upto = change.position + len(change.data)
+                    if change.position < at + end - begin and at < upto:
+                        return True
+        return begin - at in self._renewed
+
+    def _accept(self, log: CommitLog, span: Span, anchor: int) -> Action:
+        told = span_finding(log, span)
+        looked = look_at_span(log, span, anchor, Pointers.none(), None, None)
+        remedy = "which ones is not known: they stay as they are and get a new checksum"
+        return Action(
+            *(ACCEPTED, told.path, told.position, told.sentence, remedy, ()),
+            about=tuple(name_of(head) for head in looked.heads),
+        )
+
+    # ---- queues, and what says how far all is
+
+    def _mend_queues(self, files: FileLayer, found: Sequence[Finding]) -> Iterator[Action]:
+        wrong = ""
+        for each in found:
+            if each.what in (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY) and not each.opening_mends:
+                yield clear_entries(each)
+                wrong = "queues are made again from the log's first record on"
+            elif each.path.name == PROGRESS_TABLE and each.what in (AHEAD, BEHIND, WRONG_SUM):
+                wrong = each.sentence
+        if wrong:
+            yield from forget_progress(files, self._root, wrong)
+
+    def _pointers(self, files: FileLayer, intervals: Sequence[Interval]) -> Pointers:
+        assert self._sizes[1] is not None
+        return Pointers(files, self._root, self._sizes[1], intervals)
+
+    def _levels_text(self, checking: StoreCheck) -> str:
+        """The levels that the store is opened with.  Raises InvalidValue if nobody knows them."""
+        tree = load_sound(checking.files, self._root / "config" / LEVELS_TABLE)
+        if tree is None and self._levels is None and checking.has_queues_of(SCHEDULE_TOPIC):
+            rule = "the store keeps no record of its delay levels: give them"
+            raise InvalidValue("levels", "", rule)
+        return checking.levels.current.text
+
+
+def interval(span: Span) -> Interval:
+    return span.first.position, span.claim.position

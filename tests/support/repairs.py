@@ -1,0 +1,122 @@
+"""Stores to damage, and repairs that must keep their promises whatever was damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.levels import parse_levels
+from rmqlite.store.files import Files
+from rmqlite.store.repair import Plan, plan_repair, repair
+from tests.support.clock import FakeClock
+from tests.support.files import QuickFiles
+from tests.support.rocketmq_rules import violations
+from tests.support.stores import (
+    LOG_FILE_BYTES,
+    QUEUE_FILE_BYTES,
+    StoreUnderTest,
+    contents,
+    scheduled,
+    tagged,
+)
+
+LEVELS = "1s 5s 10s"
+Known = dict[tuple[str, int, int], tuple[int, int, bytes]]
+"""By topic, queue id and queue offset: physical offset, size and body."""
+
+
+def overwrite(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def flip(path: Path, position: int, mask: int = 0x41) -> None:
+    overwrite(path, position, bytes([path.read_bytes()[position] ^ mask]))
+
+
+def filled(folder: Path, log_file_bytes: int = LOG_FILE_BYTES) -> StoreUnderTest:
+    """Two queues, three levels, some of them delivered; part of it came after a persist."""
+    store = StoreUnderTest(folder, log_file_bytes=log_file_bytes)
+    store.fill()
+    store.persist()
+    for number in range(8):
+        store.append(tagged(f"more {number}" * 12, "tag", queue_id=number % 2))
+        store.append(scheduled(f"later {number}" * 6, 1 + number % 3))
+    store.clock.forward(1_000)
+    store.append(tagged("last", "tag"))
+    store.sync()
+    return store
+
+
+def known(store: StoreUnderTest) -> Known:
+    """Every message that the queues hold."""
+    found: Known = {}
+    for topic, queue_id in store.store.queue_keys():
+        queue = store.store.queue(topic, queue_id)
+        assert queue is not None
+        for queue_offset in range(queue.min_offset, queue.max_offset):
+            entry = queue.entry(queue_offset)
+            assert entry is not None
+            (walked,) = store.store.read_records([entry])
+            if walked is not None:
+                head, data = walked
+                body = data[head.body_position : head.body_end]
+                found[topic, queue_id, queue_offset] = (entry.physical_offset, entry.size, body)
+    return found
+
+
+def lost(before: Known, after: Known) -> list[tuple[str, int, int]]:
+    """Which messages are not what they were; none may be somewhere else."""
+    assert {key: after[key] for key in after} == {key: before[key] for key in after}
+    return sorted(before.keys() - after.keys())
+
+
+def refusal(store: StoreUnderTest) -> StoreDamaged:
+    """What an opening is refused with; it changes nothing."""
+    before = contents(store.root)
+    with pytest.raises(StoreDamaged) as caught:
+        store.open()
+    assert contents(store.root) == before
+    return caught.value
+
+
+def planned(store: StoreUnderTest) -> Plan:
+    """A plan; making it changes nothing."""
+    before = contents(store.root)
+    plan = plan_repair(
+        store.root,
+        log_file_bytes=store.log_file_bytes,
+        queue_file_bytes=QUEUE_FILE_BYTES,
+        levels=parse_levels(LEVELS),
+    )
+    assert contents(store.root) == before
+    return plan
+
+
+def repaired(store: StoreUnderTest, plan: Plan | None = None, files: Files | None = None) -> Path:
+    """The side folder of a repair; the store is sound then, opens, and needs no other one."""
+    disk = files or QuickFiles()
+    clock = FakeClock(store.clock.now_ms())
+    side = repair(plan or planned(store), store.config, files=disk, clock=clock)
+    found = [str(each) for each in store.findings() if not each.what.startswith("delivered-")]
+    assert not found, found
+    assert planned(store).actions == ()
+    assert_rocketmq_loads(store)
+    store.open()
+    return side
+
+
+def assert_rocketmq_loads(store: StoreUnderTest) -> None:
+    """Its rules still hold; what they say of places that stand for several is ours alone."""
+    broken = violations(
+        store.root,
+        log_file_bytes=store.log_file_bytes,
+        queue_file_bytes=QUEUE_FILE_BYTES,
+        index_slots=store.config.max_hash_slots,
+        index_entries=store.config.max_index_entries,
+    )
+    broken = [each for each in broken if not each.endswith("belongs elsewhere")]
+    assert not broken, broken
