@@ -121,6 +121,7 @@ class StoreCheck:
             or usual_size(self.files, folders)
             or default.mapped_file_size_consume_queue
         )
+        self.levels_given = levels
         self.levels = LevelHistory.starting_with(levels or default.levels)
 
     def close(self) -> None:

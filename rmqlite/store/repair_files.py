@@ -60,8 +60,8 @@ def mend_table(files: Files, root: Path, finding: Finding) -> Action:
         tree = _topics_of(files, root)
         data = tables.encode(tree)
         changes += [Remove(current), Resize(current, len(data)), Overwrite(current, 0, data)]
-        count = len(tree["topicConfigTable"])
-        remedy = f"moved aside, and made again from the queues that are there: {count} topics"
+        names = ", ".join(tree["topicConfigTable"]) or "none"
+        remedy = f"moved aside, and made again from the queues that are there: {names}"
     else:
         remedy = f"moved aside: {_REMEDIES.get(name, _OWN)}"
     return Action(MOVED, path, finding.position, finding.sentence, remedy, tuple(changes))

@@ -113,4 +113,5 @@ class Gaps:
             f"a repaired place of {head.size} bytes, which nobody is given",
             (Overwrite(path, position, data),),
             (name_of(head),),
+            lost_messages=1,
         )

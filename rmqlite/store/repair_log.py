@@ -90,6 +90,7 @@ def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
         remedy,
         tuple(changes),
         tuple(str(piece) for piece in pieces),
+        lost_messages=sum(piece.key is not None for piece in pieces),
     )
 
 
@@ -103,21 +104,23 @@ def cut_tail(log: CommitLog, damage: Damage, pointers: Pointers, trusted_end: in
             changes += [Remove(log.path_at(start)), Remove(sums_path(log, start))]
     if begin > file_begin:
         changes.append(Zero(log.path_at(begin), begin % log.segment_bytes))
-    lost = []
-    for key, (low, high) in pointers.ranges_from(begin).items():
-        upto = f" to {high}" if high > low else ""
-        lost.append(f"{record_name(key, low)}{upto}")
-    count = trusted_end - begin
+    lost, messages = [], 0
+    size = trusted_end - begin
     if damage.was_on_disk:
-        remedy = f"the log ends there: {count} bytes that were on disk are lost"
+        remedy = f"the log ends there: {size} bytes that were on disk are lost"
+        for key, (low, high) in pointers.ranges_from(begin).items():
+            lost.append(record_name(key, low) + (f" to {high}" if high > low else ""))
+            messages += high - low + 1
         if not lost:
-            lost.append(f"{count} bytes of messages that nobody knows")
+            lost.append(f"{size} bytes of messages that nobody knows")
     else:
         remedy = "the log ends there, as opening would cut it; nothing was acknowledged"
-        lost = []
     position = begin % log.segment_bytes
     wrong = f"{what_is_wrong(log, begin)}; nothing sound follows"
-    return Action(CUT, log.path_at(begin), position, wrong, remedy, tuple(changes), tuple(lost))
+    return Action(
+        *(CUT, log.path_at(begin), position, wrong, remedy, tuple(changes), tuple(lost)),
+        lost_messages=messages,
+    )
 
 
 class _Stretch:

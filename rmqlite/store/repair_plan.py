@@ -30,7 +30,8 @@ _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 class Action:
     """One thing to do; what: a stable code.  wrong and remedy are sentences.
 
-    lost: what is gone for good, a line each.  about: what else is concerned.
+    lost: what is gone for good, a line each.  about: what else is concerned.  lost_messages:
+    how many of those are known.
     """
 
     what: str
@@ -41,6 +42,7 @@ class Action:
     changes: tuple[Change, ...]
     lost: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
+    lost_messages: int = 0
 
     def tree(self, root: Path, kept: list[Path]) -> dict[str, Any]:
         """For the report; kept: the copies of what it took away."""
@@ -51,6 +53,7 @@ class Action:
             "wrong": self.wrong,
             "remedy": self.remedy,
             "lost": list(self.lost),
+            "lostMessages": self.lost_messages,
             "about": list(self.about),
             "kept": [str(path.relative_to(root)) for path in kept],
         }

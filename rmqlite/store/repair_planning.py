@@ -59,6 +59,7 @@ class Planning:
         self._sizes = (log_file_bytes, queue_file_bytes)
         self._levels = levels
         self._progress = progress
+        self._checking: StoreCheck | None = None
         self._actions: list[Action] = []
         self._restored: dict[Interval, Action] = {}
         """By the bytes whose checksum fits again."""
@@ -84,6 +85,7 @@ class Planning:
                 checking, found = self._check()
                 if self._refute(checking):
                     checking, found = self._check()
+        checking.close()
         return Plan(
             *(self._root, first, tuple(self._actions), tuple(found)),
             *(checking.log_file_bytes, checking.queue_file_bytes),
@@ -107,9 +109,10 @@ class Planning:
             trusted_end=self._trusted_end,
         )
         self._sizes = (checking.log_file_bytes, checking.queue_file_bytes)
-        found = list(checking.run())
-        checking.close()
-        return checking, found
+        if self._checking is not None:
+            self._checking.close()
+        self._checking = checking
+        return checking, list(checking.run())
 
     def _note(self, checking: StoreCheck) -> None:
         """What later rounds would no longer find."""

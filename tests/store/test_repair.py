@@ -559,7 +559,7 @@ TABLES = {
     "storeProgress.json": "nothing is lost: it is made again from the log",
     "consumerOffset.json": "groups begin again where their consumers start",
     "subscriptionGroup.json": "with default settings",
-    "topics.json": "made again from the queues that are there: 1 topics",
+    "topics.json": "made again from the queues that are there: orders",
     "consumerFilter.json": "nothing here needs it",
 }
 

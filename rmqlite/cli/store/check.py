@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -100,12 +100,36 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
         yield tell
 
 
-def finding_lines(root: Path, found: list[Finding]) -> Iterator[str]:
+def finding_lines(root: Path, found: Sequence[Finding]) -> Iterator[str]:
     """Each finding on two lines: where and what, then the sentence."""
     for each in found:
-        where = each.path.relative_to(root) if each.path.is_relative_to(root) else each.path
-        yield printable(f"{where} at byte {each.position}: {each.what}")
+        yield printable(f"{place_text(root, each.path, each.position)}: {each.what}")
         yield printable(f"  {each.sentence}")
+
+
+def place_text(root: Path, path: Path, position: int) -> str:
+    """A file, as seen from the store's folder, and a byte of it."""
+    where = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"{where} at byte {position}" if position or path.name.isdigit() else str(where)
+
+
+def finding_tree(found: Finding) -> dict[str, object]:
+    """For --json."""
+    return {
+        "path": str(found.path),
+        "position": found.position,
+        "what": found.what,
+        "sentence": found.sentence,
+        "expected": found.expected,
+        "found": found.found,
+        "size": found.size,
+        "opening_mends": found.opening_mends,
+    }
+
+
+def count_text(number: int, one: str, more: str = "") -> str:
+    """A number of things: "1 message", "12,000 messages"."""
+    return f"{number:,} {one if number == 1 else more or one + 's'}"
 
 
 def rate_text(size: int, took_s: float) -> str:
@@ -122,7 +146,7 @@ def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Itera
     rate = rate_text(checking.log_bytes, took_s)
     size = size_text(checking.log_bytes)
     yield (
-        f"checked {_count(checking.messages, 'message')}, {size} in {took_s:.1f} s ({rate}):"
+        f"checked {count_text(checking.messages, 'message')}, {size} in {took_s:.1f} s ({rate}):"
         f" {_result(found)}"
     )
     if any(not each.opening_mends for each in found):
@@ -130,11 +154,9 @@ def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Itera
 
 
 def _result(found: list[Finding]) -> str:
-    return _count(len(found), "inconsistency", "inconsistencies") if found else "no inconsistency"
-
-
-def _count(number: int, one: str, more: str = "") -> str:
-    return f"{number:,} {one if number == 1 else more or one + 's'}"
+    return (
+        count_text(len(found), "inconsistency", "inconsistencies") if found else "no inconsistency"
+    )
 
 
 def _tree(
@@ -147,17 +169,5 @@ def _tree(
         "log_bytes": checking.log_bytes,
         "bytes_without_checksum": checking.bytes_without_checksum,
         "seconds": round(took_s, 3),
-        "findings": [
-            {
-                "path": str(each.path),
-                "position": each.position,
-                "what": each.what,
-                "sentence": each.sentence,
-                "expected": each.expected,
-                "found": each.found,
-                "size": each.size,
-                "opening_mends": each.opening_mends,
-            }
-            for each in found
-        ],
+        "findings": [finding_tree(each) for each in found],
     }

@@ -1,0 +1,128 @@
+"""rmqlite store repair: what would mend a damaged store, and doing it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson
+from rmqlite.cli.store.check import (
+    FOUND,
+    Levels,
+    checker,
+    count_text,
+    finding_lines,
+    finding_tree,
+    place_text,
+    progress_bar,
+)
+from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
+from rmqlite.cli.terminal import print_json, printable
+
+if TYPE_CHECKING:
+    from rmqlite.store.check import Finding
+    from rmqlite.store.repair import Action, Plan
+
+LOST_SHOWN: Final = 10
+"""More lines of one action are only counted; --json and the report have all."""
+
+
+def repair(
+    path: StorePath = None,
+    config: ConfigFile = None,
+    levels: Levels = "",
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what would mend a store, and with --yes do it; no broker may be running on it.
+
+    Exit code 1 when there is something to do, or left to do.
+    """
+    from rmqlite.store.repair import plan_repair
+    from rmqlite.store.repair import repair as carry_out
+
+    root, given = store_location(path, config)
+    checking = checker(root, given, levels)
+    checking.close()
+    with progress_bar("planning") as tell:
+        plan = plan_repair(
+            root,
+            log_file_bytes=given.mapped_file_size_commit_log if given else None,
+            queue_file_bytes=given.mapped_file_size_consume_queue if given else None,
+            levels=checking.levels_given,
+            progress=tell,
+        )
+    side: Path | None = None
+    left: list[Finding] = []
+    if yes and plan.actions:
+        side = carry_out(plan, given)
+        with progress_bar("checking again") as tell:
+            again = checker(root, given, levels)
+            again.progress = tell
+            left = list(again.run())
+            again.close()
+    if as_json:
+        print_json(_tree(plan, side, left))
+    else:
+        for line in _lines(plan, side, left):
+            sys.stdout.write(printable(line) + "\n")
+    if left or (plan.actions and not side):
+        raise typer.Exit(FOUND)
+
+
+def _lines(plan: Plan, side: Path | None, left: Sequence[Finding]) -> Iterator[str]:
+    unmendable = [each for each in plan.remaining if not each.opening_mends]
+    if not plan.actions:
+        is_mended = bool(plan.findings) and not unmendable
+        yield "nothing to repair" + (": opening the store mends all" if is_mended else "")
+    for action in plan.actions:
+        yield from _action_lines(plan.root, action)
+    if unmendable and side is None:
+        yield f"{count_text(len(unmendable), 'thing')} that no repair can change:"
+        yield from finding_lines(plan.root, unmendable)
+    if not plan.actions:
+        return
+    yield _lost_text(plan.actions)
+    if side is None:
+        yield "nothing was changed: --yes does this, and keeps what it takes away"
+        return
+    yield f"done; what was taken away is in {side}"
+    result = count_text(len(left), "inconsistency", "inconsistencies") if left else "all is sound"
+    yield f"the store has been opened and checked again: {result}"
+    yield from finding_lines(plan.root, left)
+
+
+def _action_lines(root: Path, action: Action) -> Iterator[str]:
+    yield place_text(root, action.path, action.position)
+    yield f"  {action.wrong}"
+    yield f"  -> {action.remedy}"
+    for word, names in (("lost", action.lost), ("about", action.about)):
+        for name in names[:LOST_SHOWN]:
+            yield f"  {word}: {name}"
+        if len(names) > LOST_SHOWN:
+            yield f"  {word}: {len(names) - LOST_SHOWN:,} more"
+
+
+def _lost_text(actions: Sequence[Action]) -> str:
+    known = sum(action.lost_messages for action in actions)
+    if any(action.lost and not action.lost_messages for action in actions):
+        return f"lost: {count_text(known, 'message')} that can be named, and others"
+    return f"lost: {count_text(known, 'message')}" if known else "no message is lost"
+
+
+def _tree(plan: Plan, side: Path | None, left: Sequence[Finding]) -> dict[str, Any]:
+    return {
+        "store": str(plan.root),
+        "actions": [action.tree(plan.root, []) for action in plan.actions],
+        "findings": [finding_tree(each) for each in plan.findings],
+        "remaining": [finding_tree(each) for each in plan.remaining],
+        "is_done": side is not None,
+        "side_folder": str(side) if side else None,
+        "findings_afterwards": [finding_tree(each) for each in left],
+    }
