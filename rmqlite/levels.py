@@ -101,9 +101,14 @@ class LevelHistory:
     entries: tuple[tuple[int, LevelTable], ...]
 
     @classmethod
-    def starting_with(cls, table: LevelTable) -> LevelHistory:
-        """A store without a history: this table was always in force."""
-        return cls(((0, table),))
+    def starting_with(cls, table: LevelTable, in_force_from_ms: int = 0) -> LevelHistory:
+        """A store without a history: as far as is known, this table was always in force."""
+        return cls(((in_force_from_ms, table),))
+
+    @property
+    def begins_at_ms(self) -> int:
+        """Before this moment another table than the first one may have been in force."""
+        return self.entries[0][0]
 
     @property
     def current(self) -> LevelTable:

@@ -33,8 +33,7 @@ from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.finding import Finding, from_error
-from rmqlite.store.message_store import LEVELS_TABLE
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 
 __all__ = ["Finding", "StoreCheck", "check", "is_store"]
 

@@ -16,9 +16,8 @@ from rmqlite.levels import LevelHistory
 from rmqlite.store import tables
 from rmqlite.store.files import Files
 from rmqlite.store.finding import Finding
-from rmqlite.store.message_store import LEVELS_TABLE
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 
 UNREADABLE: Final = "unreadable-table"
 _BACKUP: Final = ".bak"

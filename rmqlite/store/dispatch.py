@@ -28,6 +28,8 @@ from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_r
 QueueKey = tuple[str, int]
 """Topic and queue id."""
 _BUFFERED_MAX: Final = 4096
+_DELAY_MS: Final = 1_000
+"""Every delay is a multiple of this, whatever the table."""
 
 
 class Dispatch:
@@ -120,9 +122,11 @@ def completes_scheduled(head: Head) -> bool:
 class Redo:
     """Dispatch of a log that was written before: the recovery walk."""
 
-    def __init__(self, dispatch: Dispatch, log: CommitLog) -> None:
+    def __init__(self, dispatch: Dispatch, log: CommitLog, kept_before_ms: int) -> None:
+        """kept_before_ms: of records stored before, a deliver time that is there stays."""
         self._dispatch = dispatch
         self._log = log
+        self._kept_before_ms = kept_before_ms
         self.started = set(dispatch.queues)
         """Queues whose maximum offset is known."""
         self._buffers: dict[QueueKey, list[bytes]] = {}
@@ -200,14 +204,17 @@ class Redo:
     def _code(self, queue: ConsumeQueue, head: Head) -> int:
         if head.topic != SCHEDULE_TOPIC:
             return record.tags_code(head.properties)
-        # A deliver time that was promised stays, unless it is one that RocketMQ's abnormal
-        # recovery makes up (reference §4.4): a hash, which is always before the record.
+        if head.store_timestamp_ms >= self._kept_before_ms:
+            return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+        # RocketMQ promised it, by a table that we may not know.  But what its abnormal recovery
+        # makes up (reference §4.4) is no time, and one that is torn is no whole delay.
         there = queue.read_beyond(head.queue_offset)
         if (
             there is not None
             and there.physical_offset == head.physical_offset
             and there.size == head.size
-            and there.tags_code >= head.store_timestamp_ms
+            and there.tags_code > head.store_timestamp_ms
+            and (there.tags_code - head.store_timestamp_ms) % _DELAY_MS == 0
         ):
             return there.tags_code
         return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)

@@ -9,7 +9,6 @@ opened by walking the log from the last persisted point; there is no other recov
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +35,9 @@ from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
 from rmqlite.store.recovery import (
+    CHECKPOINT,
     DELAY_OFFSET_TABLE,
+    LEVELS_TABLE,
     PROGRESS_TABLE,
     lengthen,
     progress_tree,
@@ -44,13 +45,11 @@ from rmqlite.store.recovery import (
 )
 from rmqlite.store.repaired_place import is_repaired
 
-LEVELS_TABLE: Final = "delayLevels.json"
 READ_BYTES_MAX: Final = 4 << 20
 """How much of the log one read takes at most, unless one record is larger."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
 """Records at most this far apart are read at once, with what lies between."""
 logger = logging.getLogger(__name__)
-_CHECKPOINT = struct.Struct(">qqq4072x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +198,7 @@ class MessageStore:
         folder = self._root / "config"
         data = tuple((folder / name, tables.encode(tree)) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
-        checkpoint = (self._root / "checkpoint", _CHECKPOINT.pack(newest, newest, newest))
+        checkpoint = (self._root / "checkpoint", CHECKPOINT.pack(newest, newest, newest))
         sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
         return PersistJob(sync, index, data, checkpoint, self._appended)
 
@@ -230,8 +229,12 @@ class MessageStore:
         """From the next append on this table is in force; queued messages keep their times."""
         # The millisecond of the newest record still belongs to the table before.
         since_ms = max(self._clock.now_ms(), self._log.newest_timestamp_ms + 1)
+        is_first = self.load_table(LEVELS_TABLE) is None
+        if is_first and self._log.newest_timestamp_ms:
+            # By which tables RocketMQ delayed what is there, is not known.
+            self._dispatch.levels = LevelHistory.starting_with(table, since_ms)
         history = self.levels.changed_to(table, since_ms)
-        if history is not self.levels or self.load_table(LEVELS_TABLE) is None:
+        if history is not self.levels or is_first:
             self.save_table(LEVELS_TABLE, history.to_json())
             self._dispatch.levels = history
             self._clock.not_before(since_ms)

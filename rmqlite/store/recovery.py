@@ -9,6 +9,7 @@ record.  Opening twice changes nothing.
 from __future__ import annotations
 
 import logging
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ DELAY_OFFSET_TABLE: Final = "delayOffset.json"
 WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
 """Of what a walk has found, how much of the end is written once more."""
 _SCAN_ENTRIES: Final = 8192
+LEVELS_TABLE: Final = "delayLevels.json"
+CHECKPOINT: Final = struct.Struct(">qqq4072x")
+_EVER_MS: Final = 1 << 62
 _HASH_END: Final = 1 << 31
 """A tags code below is no time: the hash of tags has 32 bits, a time in milliseconds 41."""
 
@@ -88,7 +92,7 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     Raises StoreDamaged for anything but a torn tail; a torn tail is zeroed.
     """
     is_known = _begin(files, root, log, dispatch)
-    redo = Redo(dispatch, log)
+    redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, log))
     _open_queue_folders(files, root / "consumequeue", dispatch)
     begin = log.end
     count = redo.run(log.walk(begin, to_end=True))
@@ -223,6 +227,19 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, persisted: _Persisted) 
         min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
     )
+
+
+def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, log: CommitLog) -> int:
+    """Up to which time of storing RocketMQ may have promised deliver times, and not we."""
+    data = files.read_all(root / "checkpoint") or b""
+    if len(data) >= CHECKPOINT.size:
+        # We write one time thrice; RocketMQ moves the first two on as it writes.
+        times = set(CHECKPOINT.unpack_from(data))
+        if len(times) > 1 or (log.newest_timestamp_ms and max(times) > log.newest_timestamp_ms):
+            return _EVER_MS
+    if files.read_all(root / "config" / LEVELS_TABLE) is None:
+        return _EVER_MS
+    return dispatch.levels.begins_at_ms
 
 
 def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:

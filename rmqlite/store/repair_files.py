@@ -16,8 +16,7 @@ from rmqlite.store.check_tables import load_sound
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.files import Files
 from rmqlite.store.finding import Finding
-from rmqlite.store.message_store import LEVELS_TABLE
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repair_changes import Change, Overwrite, Remove, Resize
 from rmqlite.store.repair_plan import ENTRIES, MADE, MOVED, RESIZED, Action
 

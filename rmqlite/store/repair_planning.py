@@ -26,8 +26,7 @@ from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.finding import Finding
-from rmqlite.store.message_store import LEVELS_TABLE
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repair_changes import Overwrite, Zero, show
 from rmqlite.store.repair_entries import Interval, Pointers
 from rmqlite.store.repair_files import clear_entries, forget_progress, mend_file, mend_table

@@ -142,11 +142,15 @@ class Segments:
         return path
 
     def _remove(self, start: int) -> None:
-        # First the file: one that cannot be removed is still there, and tried again.
-        self._files.remove(self._paths[start])
-        del self._paths[start]
-        self._starts.remove(start)
-        self._unsynced.discard(start)
+        path = self._paths[start]
+        try:
+            self._files.remove(path)
+        finally:
+            # One that could not be removed is tried again; but its name may be gone by now.
+            if path.name not in self._files.names(self.folder):
+                del self._paths[start]
+                self._starts.remove(start)
+                self._unsynced.discard(start)
 
     def _path(self, start: int) -> Path:
         return self.folder / f"{start:0{_NAME_DIGITS}d}"

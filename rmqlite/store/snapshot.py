@@ -26,11 +26,10 @@ from rmqlite.store.files import Files
 from rmqlite.store.index_view import vouched_index
 from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.log_view import LiveFiles, LogView, LogWalk, listed
-from rmqlite.store.message_store import LEVELS_TABLE
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.queue_view import LevelView, QueueView, end_in_files
 from rmqlite.store.record import Head
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, PROGRESS_TABLE
+from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 FOREIGN_BYTES: Final = 4 << 30
