@@ -136,6 +136,9 @@ class LogCheck:
         content_end = self.end + BLANK_BYTES if self._position >= file_end else self.end
         self.content_ends[start] = max(start, content_end)
         sums.end_file(content_end)
+        reach = max(self.trusted_end, content_end)
+        sums.spans = [each for each in sums.spans if each.claim.position <= reach]
+        sums.wrong = [each for each in sums.wrong if each[0] <= reach]
         for span in sums.spans:
             before = bisect_right(begins, span.first.position) - 1
             self.changed.append((span, begins[before]))
@@ -151,7 +154,8 @@ class LogCheck:
             begin = int(finding.path.name) + finding.position
             extents.append((begin, begin + max(1, finding.size)))
             yield finding
-        yield from self._sums.wrong
+        for _, finding in self._sums.wrong:
+            yield finding
         for span in self._sums.spans:
             first, last = span.first.position, span.claim.position
             if not any(begin < last and first < end for begin, end in extents):
@@ -282,6 +286,9 @@ class LogCheck:
         return queue
 
     def _check_place(self, queue: QueueCheck, head: Head) -> None:
+        if head.queue_offset < 0:
+            self._check_gap(queue, head)
+            return
         if queue.first is None or head.queue_offset < queue.next:
             self.starts.append(head)
             queue.begin_at(head.queue_offset)
@@ -315,7 +322,8 @@ class LogCheck:
             expected=str(queue.next),
             found=str(head.queue_offset),
         )
-        queue.skip_to(head.queue_offset)
+        if head.queue_offset >= queue.next:
+            queue.skip_to(head.queue_offset)
 
     def _note_persisted(self) -> None:
         completed = self._deliveries.completed.to_json()

@@ -29,6 +29,7 @@ CORRECTED_MAX: Final = 100_000
 NO_ENTRY: Final = "missing-entry"
 WRONG_ENTRY: Final = "wrong-entry"
 STRAY_ENTRY: Final = "entry-without-record"
+WRONG_ENTRIES: Final = (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY)
 NO_FILES: Final = "missing-queue"
 UNREADABLE: Final = "unreadable-queue"
 
@@ -105,7 +106,7 @@ class QueueCheck:
         if not wanted:
             return
         count = len(wanted) // ENTRY_BYTES
-        there = self.files.bytes_at(begin, count)
+        there = self._there(begin, count)
         self.files.advance(self.next)
         if there == wanted:
             return
@@ -163,8 +164,15 @@ class QueueCheck:
         if not self._is_live:
             self._compare_rest(end, self.files.files_end)
         for run in self._wrong:
-            is_mended = run.begin >= self.persisted_end and not run.is_kept
+            is_filed = self.files.files_begin <= run.begin < self.files.files_end
+            is_mended = not is_filed or (run.begin >= self.persisted_end and not run.is_kept)
             yield run.finding(self.name, is_mended=is_mended)
+
+    def _there(self, begin: int, count: int) -> bytes:
+        """Entries as the files hold them; what lies before the first file reads as zeros."""
+        missing = max(0, min(count, self.files.files_begin - begin))
+        there = self.files.bytes_at(begin + missing, count - missing)
+        return bytes(missing * ENTRY_BYTES) + there if missing else there
 
     def _compare(self, queue_offset: int, found: Entry, wanted: Entry) -> None:
         if wanted.physical_offset < self._log_begin():
@@ -195,6 +203,7 @@ class QueueCheck:
 
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Entries without a record: only what points before the log, and zeros at the end."""
+        begin, end = max(begin, self.files.files_begin), min(end, self.files.files_end)
         for offset in range(begin, end, BLOCK_ENTRIES):
             data = self.files.bytes_at(offset, min(BLOCK_ENTRIES, end - offset))
             if not any(data):

@@ -57,7 +57,9 @@ class SumsCheck:
         *,
         is_live: bool,
     ) -> None:
-        """persisted: from the table at `progress`.  Beyond trusted_end nothing was promised."""
+        """persisted: from the table at `progress`.  Beyond trusted_end nothing was promised,
+        and whoever walks the log has to say whether it reaches farther.
+        """
         self._log = log
         self._persisted = persisted
         self._progress = progress
@@ -67,8 +69,8 @@ class SumsCheck:
         """How many bytes no checksum covers."""
         self.spans: list[Span] = []
         """Bytes that have changed, in order; who reads them may take them away."""
-        self.wrong: list[Finding] = []
-        """Checksums that are wrong themselves."""
+        self.wrong: list[tuple[int, Finding]] = []
+        """Checksums that are wrong themselves, by the physical offset that they are for."""
         self._groups: list[list[Claim]] = []
         self._point = self._right = Point(0, 0)
         self._odd: Span | None = None
@@ -143,13 +145,12 @@ class SumsCheck:
             f"says that bytes 0 to {claim.position - start} of {self._log.path_at(start).name} have"
             f" the checksum {claim.chain:#010x}, they have {chain:#010x}"
         )
-        self.wrong.append(
-            Finding(
-                *(claim.path, claim.place, WRONG_SUM, said),
-                expected=f"{chain:#010x}",
-                found=f"{claim.chain:#010x}",
-            )
+        found = Finding(
+            *(claim.path, claim.place, WRONG_SUM, said),
+            expected=f"{chain:#010x}",
+            found=f"{claim.chain:#010x}",
         )
+        self.wrong.append((claim.position, found))
 
     def _look_at_mark(self, start: int) -> None:
         """There is no sound mark: is there one that is not?"""
@@ -158,18 +159,20 @@ class SumsCheck:
         there = log.read_raw(start + place, len(_MAGIC))
         if sum(a == b for a, b in zip(there, _MAGIC, strict=False)) >= _MAGIC_BYTES_EQUAL_MIN:
             said = "the synced mark is broken: it does not fit its CRC"
-            self.wrong.append(Finding(log.path_at(start), place, BROKEN_MARK, said))
+            self.wrong.append((start, Finding(log.path_at(start), place, BROKEN_MARK, said)))
 
     def _claims(self, start: int) -> Iterator[list[Claim]]:
         """Every claim about the file that begins there, by position; those to trust first."""
         log = self._log
-        end = min(self._trusted_end, start + log.segment_bytes)
+        end = start + log.segment_bytes
+        if start == log.segment_starts[-1]:
+            end = min(self._trusted_end, end)
         path = log.path_at(start)
         mark = log.log_end.mark_of(start)
         claims = []
-        if mark is not None:
+        if mark is not None and mark.is_sure:
             claims.append(Claim(*mark[1:], path, mark_position(log.segment_bytes)))
-        elif not self._is_live:
+        if mark is None and not self._is_live:
             self._look_at_mark(start)
         for point in log.sums.points(start, end):
             place = ((point.position - start) // BLOCK_BYTES - 1) * _SUM_BYTES

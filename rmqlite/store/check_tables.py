@@ -98,10 +98,16 @@ def check_tables(files: Files, root: Path) -> Iterator[Finding]:
 def load_sound(files: Files, path: Path) -> tables.Tree | None:
     """A table, or its previous generation; None if neither can be used."""
     for candidate in (path, path.with_name(path.name + _BACKUP)):
-        data = files.read_all(candidate)
-        if data and data.strip() and not _problem(data, path.name):
-            return tables.decode(data)
+        if is_sound(files, candidate):
+            return tables.decode(files.read_all(candidate) or b"")
     return None
+
+
+def is_sound(files: Files, path: Path) -> bool:
+    """Is there a generation of a table, and can it be used?"""
+    data = files.read_all(path)
+    table = path.name.removesuffix(_BACKUP)
+    return bool(data and data.strip() and _problem(data, table) is None)
 
 
 def _problem(data: bytes, table: str) -> tuple[int, str] | None:

@@ -160,7 +160,7 @@ class Redo:
         queue = self._dispatch.queue(*key)
         buffer = self._buffers.setdefault(key, [])
         expected = queue.max_offset + len(buffer)
-        if key not in self.started or head.queue_offset < expected:
+        if head.queue_offset >= 0 and (key not in self.started or head.queue_offset < expected):
             # First of its queue in this log, or the topic was deleted and made again.
             self._write(key)
             self.started.add(key)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.check_folders import FOREIGN, LENGTH, queue_keys
-from rmqlite.store.check_tables import load_sound
+from rmqlite.store.check_tables import is_sound
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.files import Files
 from rmqlite.store.finding import Finding
@@ -49,11 +49,14 @@ def mend_file(finding: Finding, file_bytes: int) -> Action:
 
 def mend_table(files: Files, root: Path, finding: Finding) -> Action:
     """A generation of a table that cannot be used: the other one takes its place, if any."""
-    path = finding.path
-    name = path.name.removesuffix(_BACKUP)
-    current = path.with_name(name)
+    name = finding.path.name.removesuffix(_BACKUP)
+    current = finding.path.with_name(name)
+    # What is said of a table is said of the generation that is used.
+    is_there = finding.path.name in files.names(finding.path.parent)
+    path = finding.path if is_there else current.with_name(name + _BACKUP)
     changes: list[Change] = [Remove(path)]
-    if load_sound(files, current) is not None:
+    other = current if path != current else current.with_name(name + _BACKUP)
+    if is_sound(files, other):
         remedy = "moved aside; the previous generation takes its place"
     elif name == TOPICS_TABLE:
         tree = _topics_of(files, root)

@@ -19,7 +19,7 @@ from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
 from rmqlite.store.check_deliveries import POINTER
 from rmqlite.store.check_folders import FOREIGN, GAP, LENGTH
 from rmqlite.store.check_log import LOST_TAIL, LogCheck
-from rmqlite.store.check_queues import NO_ENTRY, STRAY_ENTRY, WRONG_ENTRY
+from rmqlite.store.check_queues import WRONG_ENTRIES
 from rmqlite.store.check_sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
 from rmqlite.store.check_tables import UNREADABLE, load_sound
 from rmqlite.store.checksums import Point
@@ -66,6 +66,8 @@ class Planning:
         self._touched: set[int] = set()
         """Where the log files begin that have checksums and are changed."""
         self._renewed: set[int] = set()
+        self._cut: set[int] = set()
+        """Where the log was cut."""
         self._trusted_end = 0
         self._index_shape: tuple[int, int] | None = None
         self._newest: Point | None = None
@@ -157,9 +159,7 @@ class Planning:
                 is_log = each.path.parent == log_folder
                 size = checking.log_file_bytes if is_log else checking.queue_file_bytes
                 yield mend_file(each, size)
-            elif each.what == UNREADABLE or (
-                each.what == AHEAD and each.path.name.startswith(DELAY_OFFSET_TABLE)
-            ):
+            elif each.what == UNREADABLE:
                 yield mend_table(checking.files, self._root, each)
         if checking.walk is not None and checking.log is not None:
             yield from self._restore_bytes(checking.log, checking.walk)
@@ -207,11 +207,20 @@ class Planning:
             if damage.follows is not None:
                 yield mend_stretch(log, damage, pointers)
                 continue
-            if self._is_lost(log, damage.begin, pointers):
+            if damage.begin not in self._cut and self._is_lost(log, damage.begin, pointers):
                 yield cut_tail(log, damage, pointers, self._trusted_end)
-            self._trusted_end = min(self._trusted_end, damage.begin)
+                self._note_cut(log, damage.begin)
         if wanted:
             yield from forget_progress(files, self._root, "it tells of the log as it was")
+
+    def _note_cut(self, log: CommitLog, end: int) -> None:
+        """No mark may say that there was more."""
+        self._cut.add(end)
+        self._trusted_end = min(self._trusted_end, end)
+        for start in log.segment_starts:
+            mark = log.log_end.mark_of(start)
+            if mark is not None and mark.synced_end > end > start:
+                self._touched.add(start)
 
     def _is_lost(self, log: CommitLog, end: int, pointers: Pointers) -> bool:
         """Does anything but storeProgress.json say that there was more?"""
@@ -296,11 +305,13 @@ class Planning:
     def _mend_queues(self, files: FileLayer, found: Sequence[Finding]) -> Iterator[Action]:
         wrong = ""
         for each in found:
-            if each.what in (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY) and not each.opening_mends:
+            if each.what in WRONG_ENTRIES and not each.opening_mends:
                 yield clear_entries(each)
                 wrong = "queues are made again from the log's first record on"
             elif each.path.name == PROGRESS_TABLE and each.what in (AHEAD, BEHIND, WRONG_SUM):
                 wrong = each.sentence
+            elif each.path.name == DELAY_OFFSET_TABLE and each.what == AHEAD:
+                yield mend_table(files, self._root, each)
         if wrong:
             yield from forget_progress(files, self._root, wrong)
 

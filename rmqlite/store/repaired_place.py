@@ -60,7 +60,7 @@ def explains_gap(place: Place | None, *, last_offset: int, head: Head, missing: 
     last_offset: physical offset of the queue's record before the gap, -1 when unknown.
     """
     room = (head.physical_offset - max(0, last_offset)) // RECORD_BYTES_MIN
-    return place is not None and place.physical_offset > last_offset and missing <= room
+    return place is not None and place.physical_offset > last_offset and 0 < missing <= room
 
 
 def encode_named(

@@ -339,6 +339,7 @@ HEADER_FIELDS: dict[str, tuple[int, bytes]] = {
     "queue id": (12, b"\0\0\2\3"),
     "queue offset ahead": (20, b"\0\0\0\0\0\0\3\7"),
     "queue offset behind": (20, b"\xff\0\0\0\0\0\0\1"),
+    "negative queue offset": (20, b"\xff\xff\0\0\0\0\0\1"),
     "transaction type": (36, b"\0\0\1\x0c"),
     "timestamp ahead": (56, b"\x7f\x01\0\0\0\0\0\0"),
     "timestamp behind": (56, b"\0\0\0\0\0\0\0\x09"),
@@ -799,9 +800,9 @@ class Failing(QuickFiles):
         self._count()
         super().remove(path)
 
-    def cut(self, path: Path, position: int) -> None:
+    def cut(self, *place: Any, **options: Any) -> None:
         self._count()
-        super().cut(path, position)
+        super().cut(*place, **options)
 
 
 def test_a_repair_may_be_interrupted_anywhere(closed: StoreUnderTest, before: Known) -> None:
