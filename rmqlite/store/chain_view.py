@@ -86,7 +86,7 @@ class ChainView:
         limit = min(self._trusted_end, start + self._log.segment_bytes)
         mark = self._log.log_end.mark_of(start)
         points = [self._persisted] if self._persisted else []
-        points += [Point(*mark[1:])] if mark else []
+        points += [Point(*mark[1:])] if mark and mark.is_sure else []
         points = [each for each in points if start < each.position <= limit]
         if points:
             points += self._sums.points(start, max(each.position for each in points))

@@ -46,6 +46,11 @@ class Mark(NamedTuple):
     summed_end: int
     chain: int
 
+    @property
+    def is_sure(self) -> bool:
+        """Was what it sums up on disk?  If not, it may have been cut, and be other bytes now."""
+        return self.summed_end <= self.synced_end
+
 
 class Point(NamedTuple):
     """A physical offset and the chain of its file there."""
@@ -68,6 +73,11 @@ def mark_position(segment_bytes: int) -> int:
 def encode_mark(mark: Mark) -> bytes:
     head = _MARK.pack(_MAGIC, *mark, 0)[:-4]
     return head + zlib.crc32(head).to_bytes(4, "big")
+
+
+def is_broken_mark(data: bytes) -> bool:
+    """Was it a mark, and is it none any more?"""
+    return data.startswith(_MAGIC) and decode_mark(data) is None
 
 
 def decode_mark(data: bytes) -> Mark | None:

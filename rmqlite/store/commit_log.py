@@ -15,7 +15,15 @@ from typing import Final, NamedTuple
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.message import StoredMessage
 from rmqlite.store import record
-from rmqlite.store.checksums import Checksums, Mark, Point, encode_mark, mark_position
+from rmqlite.store.checksums import (
+    MARK_BYTES,
+    Checksums,
+    Mark,
+    Point,
+    encode_mark,
+    is_broken_mark,
+    mark_position,
+)
 from rmqlite.store.files import Files
 from rmqlite.store.log_end import LogEnd, damage_at
 from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
@@ -54,6 +62,8 @@ class CommitLog:
         self._mark_position = mark_position(segment_bytes)
         self._blank_bytes_min = segment_bytes - self._mark_position + BLANK_BYTES
         self._marked = -1
+        self._closed: list[Point] = []
+        """The ends of full files, until they are on disk and their marks can say so."""
         self.end = self._segments.first_position
         """One past the last record: where the next one begins."""
         self.persisted_end = 0
@@ -137,6 +147,7 @@ class CommitLog:
             if start != point.position:
                 if point.position // self.segment_bytes == self._marked // self.segment_bytes:
                     self._write_mark(point)
+                    self._closed.append(point)
                 point = Point(start, 0)
             self._mark_file(point)
             data = b"".join(chunks)
@@ -154,14 +165,19 @@ class CommitLog:
         self._files.sync(self._segments.path_at(start))
         self._marked = start
 
-    def _write_mark(self, point: Point) -> None:
+    def _write_mark(self, point: Point, synced_end: int | None = None) -> None:
         start = point.position - point.position % self.segment_bytes
-        mark = encode_mark(Mark(self.synced_end, *point))
+        mark = encode_mark(Mark(self.synced_end if synced_end is None else synced_end, *point))
         self._segments.write(start + self._mark_position, mark)
 
     def mark_synced(self, point: Point) -> None:
         """Everything up to a former `point` is on disk: the next sync says so there."""
         self.synced_end = max(self.synced_end, point.position)
+        while self._closed and self._closed[0].position <= self.synced_end:
+            closed = self._closed.pop(0)
+            with suppress(StoreUnavailable):
+                if closed.position >= self.min_offset:
+                    self._write_mark(closed, closed.position)
         start = point.position - point.position % self.segment_bytes
         if start == self._marked and point.position > start:
             # The mark only helps to judge a crash; its page is there since the file began.
@@ -254,8 +270,17 @@ class CommitLog:
         self.end = physical_offset
         self._is_cut_due = True
         self._marked = -1
-        self._segments.cut(physical_offset)
+        start = physical_offset - physical_offset % self.segment_bytes
+        place = start + self._mark_position
+        # A mark stays: without it a power cut, now, would leave holes that nothing excuses.
+        is_marked = physical_offset <= place and self.log_end.mark_of(start) is not None
+        self._segments.cut(physical_offset, place if is_marked else None)
         self._is_cut_due = False
+        self._closed = [each for each in self._closed if each.position < start]
+        if is_marked and start in self._segments.starts:
+            self._marked = start
+            if self.sums.last.position == physical_offset:
+                self._write_mark(self.sums.last)
 
     def cut_back(self, before: Point) -> None:
         """Undo the last append: the log ends again where `point` was.  Raises as cut() does."""
@@ -270,6 +295,15 @@ class CommitLog:
     def sum_up(self) -> None:
         """Continue the checksums at the end that a walk has found."""
         self.sums.begin_at(self.sums.known_before(self.end), self.end)
+
+    def remove_broken_marks(self, begin: int) -> None:
+        """Of the files from there on: torn by a disk that writes less than a sector at a time."""
+        for start in self._segments.starts:
+            place = start + self._mark_position
+            if start + self.segment_bytes > begin and is_broken_mark(
+                self._segments.read(place, MARK_BYTES)
+            ):
+                self._segments.write(place, bytes(MARK_BYTES))
 
     def write_again(self, begin: int) -> None:
         """Write what lies between there and the end once more, as it is.

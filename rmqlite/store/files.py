@@ -56,8 +56,8 @@ class Files(Protocol):
         """Return when the names in a folder are on disk.  May be called from another thread."""
         ...
 
-    def cut(self, path: Path, position: int) -> None:
-        """Make everything from a position on read as zeros, durably; the length stays."""
+    def cut(self, path: Path, position: int, end: int | None = None) -> None:
+        """Make everything from a position on, up to end, zeros, durably; the length stays."""
         ...
 
     def next_data(self, path: Path, position: int) -> int:
@@ -160,14 +160,15 @@ class SystemFiles:
         with _translated("sync", folder):
             self._sync_folder(folder)
 
-    def cut(self, path: Path, position: int) -> None:
+    def cut(self, path: Path, position: int, end: int | None = None) -> None:
         # Not by ftruncate, shorter and longer: a crash in between leaves a file of a wrong
         # length, which nobody opens.
         with _translated("cut", path):
             fd = self._fd(path)
+            end = self._system.fstat(fd).st_size if end is None else end
             at = self._next_data(fd, position)
-            while at is not None:
-                hole = self._system.lseek(fd, at, os.SEEK_HOLE)
+            while at is not None and at < end:
+                hole = min(end, self._system.lseek(fd, at, os.SEEK_HOLE))
                 data = self._system.pread(fd, min(CUT_BYTES, hole - at), at)
                 # The first ones always: after a failed sync only the cache has zeros.
                 if any(data) or at < position + CUT_BYTES:

@@ -108,9 +108,11 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     # The process before may have written all this and synced none of it.
     begin = max(begin, log.end - WRITE_AGAIN_BYTES_MAX)
     log.write_again(begin)
+    log.remove_broken_marks(begin)
     for path in log.paths_between(begin, log.end):
         files.sync(path)
     log.sum_up()
+    log.mark_synced(log.point)
     return count
 
 

@@ -99,13 +99,16 @@ class Segments:
         """Of the files taken these were not synced after all."""
         self._unsynced.update(start for start, path in self._paths.items() if path in paths)
 
-    def cut(self, position: int) -> None:
-        """Everything from a position on reads as zeros; whole files behind it are removed."""
+    def cut(self, position: int, end: int | None = None) -> None:
+        """Everything from a position on reads as zeros; whole files behind it are removed.
+
+        end: in the position's own file, up to where.
+        """
         for start in [start for start in self._starts if start >= position]:
             self._remove(start)
         start = position - position % self.segment_bytes
         if start in self._paths and position > start:
-            self._files.cut(self._paths[start], position - start)
+            self._files.cut(self._paths[start], position - start, end and end - start)
 
     def drop_before(self, position: int) -> list[Path]:
         """Remove whole files that end at or before a position; the last file always stays."""

@@ -48,7 +48,7 @@ def known_points(
     power cut has taken.
     """
     mark = log.log_end.mark_of(start)
-    points = [persisted, Point(*mark[1:])] if mark else [persisted]
+    points = [persisted, Point(*mark[1:])] if mark and mark.is_sure else [persisted]
     limit = min(trusted_end, start + log.segment_bytes)
     points = [each for each in points if first.position < each.position <= limit]
     if points:

@@ -50,10 +50,13 @@ class QuickFiles(SystemFiles):
     def sync_folder(self, folder: Path) -> None:
         assert folder.is_dir()
 
-    def cut(self, path: Path, position: int) -> None:
+    def cut(self, path: Path, position: int, end: int | None = None) -> None:
         size = path.stat().st_size
+        kept = path.read_bytes()[size if end is None else end :]
         os.truncate(path, position)
         os.truncate(path, size)
+        if kept:
+            super().write(path, size - len(kept), kept)
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         if keep_previous and path.exists():
@@ -140,11 +143,11 @@ class ForgetfulFiles(QuickFiles):
             self._unsynced = [each for each in self._unsynced if id(each) not in covered]
             self._without_length.discard(path)
 
-    def cut(self, path: Path, position: int) -> None:
+    def cut(self, path: Path, position: int, end: int | None = None) -> None:
         with self._guard:
             if self._fault("cut"):
                 raise StoreUnavailable("cut", str(path), "told to fail")
-            super().cut(path, position)
+            super().cut(path, position, end)
             self._forget(path)
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
