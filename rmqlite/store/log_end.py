@@ -95,7 +95,13 @@ class LogEnd:
         )
 
     def _has_hole(self, begin: int, end: int) -> bool:
-        """Is there a sector, or the rest of one, that was never written?"""
+        """Is there a sector, or the rest of one, that was never written?
+
+        Or nothing where a record should begin: what a disk leaves that fails while the log
+        takes a failed append back.
+        """
+        if not any(self._segments.read(begin, BLANK_BYTES)):
+            return True
         while begin < end:
             size = SECTOR_BYTES - begin % self._segment_bytes % SECTOR_BYTES
             data = self._segments.read(begin, min(size, end - begin))
