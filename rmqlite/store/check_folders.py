@@ -33,6 +33,10 @@ def look_at_folder(
     for _ in range(_LISTINGS_MAX if is_live and found else 0):
         # A writer may have removed two files between two names of one listing.
         found = _look(files, folder, file_bytes)
+    last = max(files.names(folder), default="")
+    if not is_live and _is_position(last) and files.size(folder / last) == 0:
+        # A crash between making a file and giving it its length; nothing was in it.
+        files.resize(folder / last, file_bytes)
     for finding in found:
         if finding.what == FOREIGN:
             files.hide(finding.path)
@@ -75,7 +79,8 @@ def queue_name(key: QueueKey) -> str:
 def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
     found = []
     starts = []
-    for name in files.names(folder):
+    names = files.names(folder)
+    for name in names:
         path = folder / name
         if not _is_position(name) or int(name) % file_bytes or files.is_folder(path):
             rule = f"a name of {_NAME_DIGITS} digits, a multiple of {file_bytes}"
@@ -83,7 +88,7 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
             continue
         starts.append(int(name))
         size = files.size(path)
-        if size not in (0, file_bytes):
+        if size != file_bytes and (size or name != names[-1]):
             said = f"{size} bytes long, {file_bytes} bytes are right"
             found.append(Finding(path, 0, LENGTH, said, str(file_bytes), str(size), size))
     near = _neighbours(starts, file_bytes)

@@ -83,6 +83,10 @@ class FileLayer(LiveFiles):
             return self._sizes[path]
         return super().size(path)
 
+    def size_below(self, path: Path) -> int:
+        """The length that a file really has; 0 if there is none."""
+        return super().size(path)
+
     def names(self, folder: Path) -> list[str]:
         names = [name for name in super().names(folder) if folder / name not in self._hidden]
         made = self._made.get(folder)

@@ -14,6 +14,7 @@ from rmqlite.store import tables
 from rmqlite.store.check_folders import FOREIGN, LENGTH, queue_keys
 from rmqlite.store.check_tables import is_sound
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
+from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.files import Files
 from rmqlite.store.finding import Finding
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
@@ -69,12 +70,15 @@ def mend_table(files: Files, root: Path, finding: Finding) -> Action:
     return Action(MOVED, path, finding.position, finding.sentence, remedy, tuple(changes))
 
 
-def clear_entries(finding: Finding) -> Action:
+def clear_entries(files: FileLayer, finding: Finding, file_bytes: int) -> Action:
     """Queue entries that opening would not write over by itself."""
+    path = finding.path
     count = finding.size // ENTRY_BYTES
-    change = Overwrite(finding.path, finding.position, PRE_BLANK * count)
+    changes: list[Change] = [Overwrite(path, finding.position, PRE_BLANK * count)]
+    if not files.size_below(path):
+        changes.insert(0, Resize(path, file_bytes))
     remedy = "made again from the log" if count == 1 else f"{count} entries made again from the log"
-    return Action(*(ENTRIES, finding.path, finding.position, finding.sentence, remedy, (change,)))
+    return Action(*(ENTRIES, path, finding.position, finding.sentence, remedy, tuple(changes)))
 
 
 def forget_progress(files: Files, root: Path, wrong: str) -> Iterator[Action]:

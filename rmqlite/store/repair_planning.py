@@ -31,10 +31,17 @@ from rmqlite.store.repair_changes import Overwrite, Zero, show
 from rmqlite.store.repair_entries import Interval, Pointers
 from rmqlite.store.repair_files import clear_entries, forget_progress, mend_file, mend_table
 from rmqlite.store.repair_gaps import Gaps
-from rmqlite.store.repair_headers import look_at_span, mend_pointer, name_of
+from rmqlite.store.repair_headers import (
+    look_at_span,
+    mend_header,
+    mend_pointer,
+    name_of,
+    pointer_of,
+)
 from rmqlite.store.repair_log import cut_tail, interval_of, mend_stretch
 from rmqlite.store.repair_plan import ACCEPTED, RESTORED, SUMS, Action, Plan
 from rmqlite.store.repair_sums import is_summed, mended_bytes, new_sums
+from rmqlite.store.repaired_place import is_repaired
 
 ROUNDS_MAX: Final = 12
 SPANS_MAX: Final = 64
@@ -233,7 +240,8 @@ class Planning:
     ) -> Iterator[Action]:
         spans = [(anchor, span) for span, anchor in walk.changed]
         intervals = [(anchor, span.claim.position) for anchor, span in spans]
-        intervals += [(gap.head.physical_offset, gap.head.physical_offset + 1) for gap in walk.gaps]
+        odd = [gap.head for gap in walk.gaps] + walk.starts
+        intervals += [(head.physical_offset, head.physical_offset + 1) for head in odd]
         pointers = self._pointers(checking.files, intervals)
         actions: list[Action] = []
         for anchor, span in spans:
@@ -242,6 +250,10 @@ class Planning:
             newest_ms = newest.chain if newest is not None and is_before else None
             looked = look_at_span(log, span, anchor, pointers, checking.levels, newest_ms)
             actions += looked.actions
+        for head in walk.starts:
+            # An entry that points exactly there, and is another queue's, knows better.
+            action = mend_header(log, head, pointer_of(head, pointers), head.store_timestamp_ms)
+            actions += [action] if action and not is_repaired(head) else []
         if not actions:
             gaps = Gaps(log, checking.files, self._root, self._sizes[1] or 0, walk.starts)
             for gap in walk.gaps:
@@ -306,7 +318,7 @@ class Planning:
         wrong = ""
         for each in found:
             if each.what in WRONG_ENTRIES and not each.opening_mends:
-                yield clear_entries(each)
+                yield clear_entries(files, each, self._sizes[1] or 0)
                 wrong = "queues are made again from the log's first record on"
             elif each.path.name == PROGRESS_TABLE and each.what in (AHEAD, BEHIND, WRONG_SUM):
                 wrong = each.sentence
