@@ -159,7 +159,11 @@ class SumsCheck:
         there = log.read_raw(start + place, len(_MAGIC))
         if sum(a == b for a, b in zip(there, _MAGIC, strict=False)) >= _MAGIC_BYTES_EQUAL_MIN:
             said = "the synced mark is broken: it does not fit its CRC"
-            self.wrong.append((start, Finding(log.path_at(start), place, BROKEN_MARK, said)))
+            is_mended = start == log.segment_starts[-1]
+            found = Finding(
+                *(log.path_at(start), place, BROKEN_MARK, said), opening_mends=is_mended
+            )
+            self.wrong.append((start, found))
 
     def _claims(self, start: int) -> Iterator[list[Claim]]:
         """Every claim about the file that begins there, by position; those to trust first."""

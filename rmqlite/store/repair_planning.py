@@ -282,9 +282,10 @@ class Planning:
                 yield self._accept(log, span, anchor)
         for start in sorted(starts - self._renewed):
             self._renewed.add(start)
-            mark = log.log_end.mark_of(start)
-            synced_end = mark.synced_end if mark else max(self._trusted_end, walk.end)
             content_end = walk.content_ends.get(start, start)
+            synced_end = content_end
+            if start == log.segment_starts[-1]:
+                synced_end = min(content_end, self._trusted_end or walk.end)
             changes = tuple(new_sums(log, files, start, content_end, synced_end))
             wrong = "its checksums are not those of its bytes"
             yield Action(SUMS, log.path_at(start), 0, wrong, "made anew", changes)

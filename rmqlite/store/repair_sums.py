@@ -94,5 +94,5 @@ def new_sums(
     place = mark_position(log.segment_bytes)
     # Where RocketMQ wrote, a record may lie there.
     if content_end <= start + place:
-        mark = Mark(min(synced_end, content_end), content_end, chain)
+        mark = Mark(synced_end, content_end, chain)
         yield Overwrite(log.path_at(start), place, encode_mark(mark))
