@@ -15,6 +15,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from types import MappingProxyType
@@ -413,12 +414,9 @@ class SimulatedDisk:
 
     def _parent(self, path: Path) -> tuple[Folder, str, int]:
         """The folder that holds a path, its name there, and the folder's node."""
-        text = str(path)
-        root = str(ROOT)
-        assert text.startswith(root), f"{text} is not on this disk"
+        above, name = _parts(path)
         number = _ROOT_NODE
-        *above, name = text[len(root) :].split("/")
-        for part in above[1:]:
+        for part in above:
             folder = self._nodes[number]
             found = folder.names.get(part) if isinstance(folder, Folder) else None
             if found is None:
@@ -616,6 +614,14 @@ def _with_length(content: Content, length: int) -> Content:
     if last in pages:
         pages[last] = pages[last][:kept].ljust(PAGE_BYTES, b"\0")
     return Content(pages, length)
+
+
+@lru_cache(maxsize=4096)
+def _parts(path: Path) -> tuple[tuple[str, ...], str]:
+    """The folders on the way to a path, and its name; no name for the disk itself."""
+    assert path.is_relative_to(ROOT), f"{path} is not on this disk"
+    *above, name = ("", *path.parts[len(ROOT.parts) :])
+    return tuple(above[1:]), name
 
 
 def _error(number: int, path: Path | str | None = None) -> OSError:
