@@ -160,6 +160,21 @@ class Checksums:
             point = self.extended(point, data)
         self.last = Point(position, point.chain)
 
+    def forget_from(self, position: int) -> None:
+        """What the tables say of blocks that end behind there, and of files that are gone.
+
+        It may be of bytes that a power cut took, or of another log.
+        """
+        for start in sorted(self._starts()):
+            if start not in self._segments.starts:
+                self.drop(start)
+                continue
+            first = max(0, position - start) // BLOCK_BYTES
+            if any(self._sums(start, first, self._blocks - first)):
+                zeros = bytes((self._blocks - first) * _SUM_BYTES)
+                self._files.write(self._path(start), first * _SUM_BYTES, zeros)
+                self._unsynced.add(self._path(start))
+
     def take_unsynced(self) -> list[Path]:
         paths = [path for path in self._unsynced if self._has(int(path.name))]
         self._unsynced.clear()

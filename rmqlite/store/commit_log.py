@@ -144,7 +144,7 @@ class CommitLog:
         """Write each run where it begins; the last end and the chain there."""
         point = self.sums.last
         for start, chunks in runs:
-            if start != point.position:
+            if start % self.segment_bytes == 0:
                 if point.position // self.segment_bytes == self._marked // self.segment_bytes:
                     self._write_mark(point)
                     self._closed.append(point)
@@ -158,7 +158,7 @@ class CommitLog:
     def _mark_file(self, point: Point) -> None:
         """Before a file's first record its mark is on disk: what lies beyond is not promised."""
         start = point.position - point.position % self.segment_bytes
-        if start == self._marked or point.position - start > self._mark_position:
+        if start == self._marked or point.position - start + BLANK_BYTES > self._mark_position:
             return
         self._segments.ensure(start)
         self._write_mark(point)
@@ -273,7 +273,9 @@ class CommitLog:
         start = physical_offset - physical_offset % self.segment_bytes
         place = start + self._mark_position
         # A mark stays: without it a power cut, now, would leave holes that nothing excuses.
-        is_marked = physical_offset <= place and self.log_end.mark_of(start) is not None
+        is_marked = (
+            physical_offset + BLANK_BYTES <= place and self.log_end.mark_of(start) is not None
+        )
         self._segments.cut(physical_offset, place if is_marked else None)
         self._is_cut_due = False
         self._closed = [each for each in self._closed if each.position < start]
@@ -303,7 +305,14 @@ class CommitLog:
             if start + self.segment_bytes > begin and is_broken_mark(
                 self._segments.read(place, MARK_BYTES)
             ):
-                self._segments.write(place, bytes(MARK_BYTES))
+                end = start
+                for head, _ in self.walk(start):
+                    if head.physical_offset >= place:
+                        break
+                    end = head.physical_offset + head.size
+                # Where RocketMQ has filled the file, these are a record's bytes.
+                if end + BLANK_BYTES <= place:
+                    self._segments.write(place, bytes(MARK_BYTES))
 
     def write_again(self, begin: int) -> None:
         """Write what lies between there and the end once more, as it is.

@@ -21,6 +21,8 @@ from typing import Final, NoReturn, Protocol
 from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
 from rmqlite.store.system import System
 
+SIGNATURE: Final = b"rmql"
+"""In the lock's file: no RocketMQ has started on this store since."""
 OPEN_FILES_MAX: Final = 512
 """How many data files are kept open; the least recently used is closed first."""
 CUT_BYTES: Final = 1 << 20
@@ -30,6 +32,9 @@ CUT_BYTES: Final = 1 << 20
 class Lock(Protocol):
     """Held until release(); releasing again does nothing."""
 
+    def sign(self) -> None:
+        """The file holds SIGNATURE; RocketMQ writes its own word there when it starts."""
+
     def release(self) -> None: ...
 
 
@@ -38,78 +43,61 @@ class Files(Protocol):
 
     def create(self, path: Path, size: int) -> None:
         """Make a file of zeros at its full length, its folder durable; sparse."""
-        ...
 
     def write(self, path: Path, position: int, data: bytes) -> None:
         """Write all of data at a position; after an error any part of it may be there."""
-        ...
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         """Up to size bytes; fewer at the end of the file."""
-        ...
 
     def sync(self, path: Path) -> None:
         """Return when the file's bytes are on disk.  May be called from another thread."""
-        ...
 
     def sync_folder(self, folder: Path) -> None:
         """Return when the names in a folder are on disk.  May be called from another thread."""
-        ...
 
     def cut(self, path: Path, position: int, end: int | None = None) -> None:
         """Make everything from a position on, up to end, zeros, durably; the length stays."""
-        ...
 
     def next_data(self, path: Path, position: int) -> int:
         """The first position at or after this one that is not in a hole; the size if none."""
-        ...
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         """Replace a small file atomically and durably; its last content may stay as `.bak`."""
-        ...
 
     def read_all(self, path: Path) -> bytes | None:
         """A small file's content; None when there is no such file."""
-        ...
 
     def size(self, path: Path) -> int: ...
 
     def names(self, folder: Path) -> list[str]:
         """Sorted names in a folder; empty when there is none."""
-        ...
 
     def is_folder(self, path: Path) -> bool: ...
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and its parents, durably."""
-        ...
 
     def remove(self, path: Path) -> None:
         """Remove a file, or an empty folder; nothing happens when there is none."""
-        ...
 
     def modified_ms(self, path: Path) -> int:
         """When the file was last written, milliseconds since 1970."""
-        ...
 
     def used_ratio(self, folder: Path) -> float:
         """Used share of the file system that holds a folder, 0 to 1."""
-        ...
 
     def lock(self, path: Path) -> Lock:
         """Lock a file for this process.  Raises StoreLocked when another one holds it."""
-        ...
 
     def is_locked(self, path: Path) -> bool:
         """Does another process hold the lock?  False when there is no such file.
 
         Not for the process that holds it: looking would end its own lock.
         """
-        ...
 
     def close(self) -> None:
         """Close what is open; the next call opens it again."""
-        ...
 
 
 class SystemFiles:
@@ -363,20 +351,24 @@ class _Descriptor:
 
 
 class _FileLock:
-    """RocketMQ's lock (reference §3): the file holds the text `lock`, byte 0 is locked."""
+    """RocketMQ's lock (reference §3): byte 0 of a small file is locked."""
 
     def __init__(self, system: System, path: Path) -> None:
         self._system = system
+        self._path = path
         with _translated("lock", path):
             self._fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 system.lockf(self._fd, os.F_TLOCK, 1)
-                system.pwrite(self._fd, b"lock", 0)
             except OSError as error:
                 self.release()
                 if isinstance(error, PermissionError | BlockingIOError):
                     raise StoreLocked(str(path.parent)) from error
                 raise
+
+    def sign(self) -> None:
+        with _translated("write to", self._path):
+            self._system.pwrite(self._fd, SIGNATURE, 0)
 
     def release(self) -> None:
         if self._fd >= 0:

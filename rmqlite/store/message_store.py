@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,9 +19,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
     FlushFailed,
-    InvalidValue,
     MessageNotFound,
-    StoreDamaged,
     StoreUnavailable,
 )
 from rmqlite.levels import LevelHistory, LevelTable
@@ -30,7 +29,7 @@ from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
-from rmqlite.store.files import Files, Lock
+from rmqlite.store.files import SIGNATURE, Files, Lock
 from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
@@ -40,6 +39,7 @@ from rmqlite.store.recovery import (
     LEVELS_TABLE,
     PROGRESS_TABLE,
     lengthen,
+    load_levels,
     progress_tree,
     recover,
 )
@@ -107,6 +107,8 @@ class MessageStore:
         self._files = files
         self._clock = clock
         files.make_folder(self._root / "config")
+        # Looked at before it is locked: closing a file ends the locks of its process.
+        signature = files.read_all(self._root / "lock") or SIGNATURE
         self._lock: Lock = files.lock(self._root / "lock")
         try:
             lengthen(files, self._root, config.mapped_file_size_commit_log)
@@ -117,7 +119,7 @@ class MessageStore:
                 files,
                 self._root / "consumequeue",
                 config.mapped_file_size_consume_queue,
-                self._load_levels(config.levels),
+                load_levels(files, self._root, config.levels),
                 KeyIndex(
                     files,
                     self._root / "index",
@@ -125,7 +127,9 @@ class MessageStore:
                     entries=config.max_index_entries,
                 ),
             )
-            self.recovered = recover(files, self._root, self._log, self._dispatch)
+            self.recovered = recover(
+                files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
+            )
             """How many records the recovery walk dispatched."""
             clock.not_before(max(self._log.newest_timestamp_ms + 1, self.levels.in_force_from_ms))
             if files.read_all(self._root / "abort") is None:
@@ -140,6 +144,8 @@ class MessageStore:
             self._sync_end = self._log.end
             self.change_levels(config.levels)
             self._persist_if_there_is_room()
+            with suppress(StoreUnavailable):
+                self._lock.sign()
         except BaseException:
             self._lock.release()
             raise
@@ -376,16 +382,6 @@ class MessageStore:
                 raise
             self.persisted_end = self._log.persisted_end
             logger.warning("no room to write down what opening has found error=%s", error)
-
-    def _load_levels(self, table: LevelTable) -> LevelHistory:
-        tree = self.load_table(LEVELS_TABLE)
-        if tree is None:
-            return LevelHistory.starting_with(table)
-        try:
-            return LevelHistory.from_json(tree)
-        except (InvalidValue, KeyError, TypeError, ValueError) as error:
-            path = self._root / "config" / LEVELS_TABLE
-            raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
 
 
 def _end_of_neighbours(entries: Sequence[Entry], index: int) -> int:

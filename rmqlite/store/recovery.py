@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.checksums import Point
@@ -66,6 +67,18 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
     }
 
 
+def load_levels(files: Files, root: Path, table: LevelTable) -> LevelHistory:
+    """The history of level tables; without one it begins with table.  Raises StoreDamaged."""
+    path = root / "config" / LEVELS_TABLE
+    tree = tables.load(files, path)
+    if tree is None:
+        return LevelHistory.starting_with(table)
+    try:
+        return LevelHistory.from_json(tree)
+    except (InvalidValue, KeyError, TypeError, ValueError) as error:
+        raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
+
+
 def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
     """Give the last log file its length again, if it was cut to a shorter one.
 
@@ -86,15 +99,22 @@ def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
         files.create(path, log_file_bytes)
 
 
-def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int:
+def recover(
+    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool = False
+) -> int:
     """Find the log's end, make queues and completed offsets fit it; the records dispatched.
+
+    is_foreign: RocketMQ had the store open last, so deliver times may be by a table of its.
 
     Raises StoreDamaged for anything but a torn tail; a torn tail is zeroed.
     """
     is_known = _begin(files, root, log, dispatch)
-    redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, log))
+    redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, is_foreign))
     _open_queue_folders(files, root / "consumequeue", dispatch)
     begin = log.end
+    mark = log.log_end.mark_over(log.min_offset)
+    is_ours = is_known or not log.persisted_end
+    log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))
     count = redo.run(log.walk(begin, to_end=True))
     _tell_end(log)
     log.cut(log.end)
@@ -111,6 +131,9 @@ def recover(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> int
     log.remove_broken_marks(begin)
     for path in log.paths_between(begin, log.end):
         files.sync(path)
+    if log.segment_starts:
+        # A file that it removed could come back in a power cut.
+        files.sync_folder(root / "commitlog")
     log.sum_up()
     log.mark_synced(log.point)
     return count
@@ -231,15 +254,9 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, persisted: _Persisted) 
     )
 
 
-def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, log: CommitLog) -> int:
+def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, is_foreign: bool) -> int:
     """Up to which time of storing RocketMQ may have promised deliver times, and not we."""
-    data = files.read_all(root / "checkpoint") or b""
-    if len(data) >= CHECKPOINT.size:
-        # We write one time thrice; RocketMQ moves the first two on as it writes.
-        times = set(CHECKPOINT.unpack_from(data))
-        if len(times) > 1 or (log.newest_timestamp_ms and max(times) > log.newest_timestamp_ms):
-            return _EVER_MS
-    if files.read_all(root / "config" / LEVELS_TABLE) is None:
+    if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
         return _EVER_MS
     return dispatch.levels.begins_at_ms
 

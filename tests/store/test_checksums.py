@@ -269,3 +269,42 @@ def test_a_lost_blank_is_a_hole_though_the_mark_behind_it_is_there(tmp_path: Pat
     under_test.open()
     assert under_test.store.end == end
     assert under_test.bodies() == [b"x" * 3_700]
+
+
+def test_checksums_of_bytes_that_a_power_cut_took_are_forgotten(tmp_path: Path) -> None:
+    """Its page reached the disk, the bytes did not; then others were written there."""
+    under_test = StoreUnderTest(tmp_path / "store", log_file_bytes=8 * BLOCK_BYTES)
+    under_test.send("promised")
+    under_test.sync()
+    path = under_test.log_files()[0]
+    before = path.read_bytes()
+    for number in range(250):
+        under_test.send(f"{number}" * 300)
+    under_test.crash()
+    table = under_test.root / "checksums" / path.name
+    stale = table.read_bytes()
+    assert any(stale)
+    path.write_bytes(before)
+    under_test.open()
+    assert not any(table.read_bytes())
+    for number in range(250):
+        under_test.send(f"{number + 7}" * 300)
+    under_test.restart()
+    under_test.close()
+    assert under_test.findings() == []
+
+
+def test_checksums_of_another_log_are_forgotten(tmp_path: Path) -> None:
+    """RocketMQ began anew in the folder, and knows nothing of ours."""
+    under_test = StoreUnderTest(tmp_path / "store", log_file_bytes=8 * BLOCK_BYTES)
+    for number in range(250):
+        under_test.send(f"{number}" * 300)
+    under_test.close()
+    for name in ("commitlog", "consumequeue", "index", "config"):
+        shutil.rmtree(under_test.root / name, ignore_errors=True)
+    under_test.open("1s")
+    for number in range(250):
+        under_test.send(f"{number + 7}" * 300)
+    under_test.restart()
+    under_test.close()
+    assert under_test.findings() == []

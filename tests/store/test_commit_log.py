@@ -252,3 +252,35 @@ def test_dropping_moves_the_first_offset(tmp_path: Path) -> None:
         log.read_message(400)
     assert walked(log) == [(1024, 400), (1424, 400), (2048, 400)]
     assert reopened(tmp_path).end == log.end
+
+
+@pytest.mark.parametrize("left", [*range(8, 44), 60])
+def test_whatever_rocketmq_leaves_of_a_file_is_rolled_over(tmp_path: Path, left: int) -> None:
+    """Also where a blank would reach into our mark's place, or end with the file."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    path.write_bytes(b"".join(encoded_of_size(SIZE - left, 0)).ljust(SIZE, b"\0"))
+    log = reopened(tmp_path)
+    log.cut(log.end)
+    assert append(log, 100) == [SIZE]
+    log.mark_synced(log.point)
+    again = reopened(tmp_path)
+    assert walked(again) == [(0, SIZE - left), (SIZE, 100)]
+    assert again.point == log.point
+    assert file_at(tmp_path, 0)[SIZE - left :].startswith(encode_blank(left))
+
+
+def test_a_body_that_looks_like_a_mark_is_left_alone(tmp_path: Path) -> None:
+    """RocketMQ's records reach up to a file's last eight bytes."""
+    (tmp_path / "commitlog").mkdir()
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    for shift in range(8):
+        body = (b"rmqlsync" * SIZE)[shift:][: SIZE - 8 - FIXED]
+        _, *parts = encode(
+            new_record(body), queue_offset=0, physical_offset=0, store_timestamp_ms=1
+        )
+        path.write_bytes(b"".join(parts).ljust(SIZE, b"\0"))
+        log = reopened(tmp_path)
+        before = path.read_bytes()
+        log.remove_broken_marks(0)
+        assert path.read_bytes() == before

@@ -156,10 +156,11 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     """It ends by itself when there is room again, and a lock that it refuses is not another's."""
     files = SystemFiles(cast(System, FullDisk()))
     files.create(tmp_path / "file", 10)
+    lock = files.lock(tmp_path / "lock")
     for operation in (
         lambda: files.write(tmp_path / "file", 0, b"x"),
         lambda: files.replace(tmp_path / "table", b"x"),
-        lambda: files.lock(tmp_path / "lock"),
+        lambda: lock.sign(),
     ):
         with pytest.raises(StoreUnavailable, match="No space left") as caught:
             operation()

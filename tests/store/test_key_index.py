@@ -68,9 +68,9 @@ class Disk(QuickFiles):
         self._durable[path] = path.read_bytes()
         self._unsynced[path] = []
 
-    def cut(self, path: Path, position: int) -> None:
+    def cut(self, path: Path, position: int, end: int | None = None) -> None:
         self._take(path)
-        super().cut(path, position)
+        super().cut(path, position, end)
         self._durable[path] = path.read_bytes()
         self._unsynced[path] = []
 

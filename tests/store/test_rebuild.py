@@ -396,3 +396,28 @@ def test_prepared_transactions_have_no_queue_entry(under_test: StoreUnderTest) -
     remove_queues(under_test.root)
     under_test.open()
     assert under_test.bodies() == []
+
+
+@pytest.mark.parametrize(("signature", "is_kept"), [(b"lock", True), (b"rmql", False)])
+def test_who_had_the_store_last_is_known_from_its_lock(
+    tmp_path: Path, signature: bytes, is_kept: bool
+) -> None:
+    """RocketMQ delayed it by a table of its own; what we wrote ourselves may be torn instead."""
+    under_test = StoreUnderTest(tmp_path / "store")
+    under_test.persist()
+    (waiting,) = under_test.append(scheduled("waits", 2))
+    under_test.crash()
+    (under_test.root / "lock").write_bytes(signature)
+    path = under_test.root / "consumequeue" / SCHEDULE_TOPIC / "1" / f"{0:020d}"
+    promised_ms = waiting.store_timestamp_ms + 60_000
+    path.write_bytes(
+        ENTRY.pack(waiting.physical_offset, waiting.size, promised_ms)
+        + path.read_bytes()[ENTRY_BYTES:]
+    )
+    under_test.open()
+    queue = under_test.store.queue(SCHEDULE_TOPIC, 1)
+    assert queue is not None
+    entry = queue.entry(0)
+    assert entry is not None
+    assert entry.tags_code == (promised_ms if is_kept else waiting.store_timestamp_ms + 5_000)
+    assert (under_test.root / "lock").read_bytes() == b"rmql"
