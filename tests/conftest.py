@@ -1,4 +1,4 @@
-"""Fixtures of all rooms."""
+"""Fixtures and options of all rooms."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers import BrokerUnderTest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Only here: a room's own conftest is read too late for options."""
+    parser.addoption(
+        "--long",
+        type=int,
+        nargs="?",
+        const=1_000_000,
+        default=0,
+        metavar="POINTS",
+        help="try this many crash points, a million if no number is given",
+    )
+    parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 
 @pytest.fixture

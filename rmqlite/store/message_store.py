@@ -38,6 +38,7 @@ from rmqlite.store.recovery import (
     DELAY_OFFSET_TABLE,
     LEVELS_TABLE,
     PROGRESS_TABLE,
+    keep_names,
     lengthen,
     load_levels,
     progress_tree,
@@ -107,6 +108,7 @@ class MessageStore:
         self._files = files
         self._clock = clock
         files.make_folder(self._root / "config")
+        keep_names(files, self._root)
         # Looked at before it is locked: closing a file ends the locks of its process.
         signature = files.read_all(self._root / "lock") or SIGNATURE
         self._lock: Lock = files.lock(self._root / "lock")

@@ -11,11 +11,12 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.errors import InvalidValue, StoreDamaged
+from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
@@ -65,6 +66,15 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
         "physicalOffset": log.end,
         "queues": queues,
     }
+
+
+def keep_names(files: Files, root: Path) -> None:
+    """What a killed process has made may be here and not on disk: its names are kept now."""
+    with suppress(FlushFailed):
+        # Who may not read the folder above did not make this one.
+        files.sync_folder(root.parent)
+    files.sync_folder(root)
+    files.sync_folder(root / "config")
 
 
 def load_levels(files: Files, root: Path, table: LevelTable) -> LevelHistory:

@@ -157,11 +157,12 @@ def test_a_full_disk_says_so(tmp_path: Path) -> None:
     files = SystemFiles(cast(System, FullDisk()))
     files.create(tmp_path / "file", 10)
     lock = files.lock(tmp_path / "lock")
-    for operation in (
+    operations: tuple[Callable[[], None], ...] = (
         lambda: files.write(tmp_path / "file", 0, b"x"),
         lambda: files.replace(tmp_path / "table", b"x"),
-        lambda: lock.sign(),
-    ):
+        lock.sign,
+    )
+    for operation in operations:
         with pytest.raises(StoreUnavailable, match="No space left") as caught:
             operation()
         assert caught.value.is_full

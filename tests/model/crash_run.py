@@ -1,0 +1,514 @@
+"""Random work on a whole broker, and a crash after every change of its disk.
+
+The broker runs on a simulated disk.  After each system call that changes something, and in
+the middle of each write, the disk is forked: as a killed process leaves it, or as a power cut
+may.  A broker that opens on the fork must keep every promise, and go on.  All is random and
+follows from one seed.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from shutil import rmtree
+
+from rmqlite.clock import elapsed_s
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import FlushFailed, StoreUnavailable
+from rmqlite.levels import parse_levels
+from rmqlite.message import Message
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests import (
+    OffsetsCommit,
+    PullRequest,
+    Queue,
+    SendBackRequest,
+    SendRequest,
+)
+from rmqlite.store.check import check
+from rmqlite.store.files import SystemFiles
+from tests.model.promises import Commit, Line, Promises, View, view_of
+from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
+from tests.support.clock import FakeClock
+from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+
+STORE = ROOT / "store"
+TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")
+GROUPS = ("shop", "audit")
+TOPICS = ("orders", "bills")
+QUEUE_FILE_BYTES = 200
+STEPS = 40
+CALLS_THAT_FAIL = ("", "pwrite", "fdatasync", "fsync", "open", "ftruncate", "replace", "unlink")
+
+
+class CrashFound(AssertionError):
+    """A promise is broken; says how to see it again."""
+
+
+@dataclass
+class Tally:
+    """How much was tried."""
+
+    points: int = 0
+    checked: int = 0
+    """At how many of them a second crash followed, and the checker."""
+    runs: int = 0
+    steps: int = 0
+    began_s: float = field(default_factory=elapsed_s)
+    ended_s: float = 0.0
+
+    def __str__(self) -> str:
+        rate = self.points / max(0.001, self.ended_s - self.began_s)
+        return (
+            f"{self.points:,} crash points in {self.runs:,} runs of {self.steps:,} steps,"
+            f" {self.checked:,} crashed twice and checked, {rate:.0f} a second"
+        )
+
+
+class BrokerOnDisk(BrokerUnderTest):
+    """A broker under test with a configuration that is made only once."""
+
+    def __init__(self, config: BrokerConfig, disk: SimulatedDisk, clock: FakeClock) -> None:
+        self.config = config
+        self.clock = clock
+        self.disk = disk
+        self.files = SystemFiles(disk)
+        self.heard = Heard()
+        self.open()
+
+
+class CrashRun:
+    """One store from its first byte on, and all the ways in which it may crash."""
+
+    def __init__(self, seed: int, tally: Tally, folder: Path) -> None:
+        self.seed = seed
+        self._tally = tally
+        self._folder = folder
+        self._random = Random(seed)
+        self._crashes = Random(f"crashes of {seed}")
+        self._clock = FakeClock()
+        self._disk = SimulatedDisk(seed)
+        self._log_file_bytes = self._random.choice((2_048, 4_096, 8_192))
+        self._configs = {text: self._config(text) for text in TABLES}
+        self._levels = self._random.choice(TABLES)
+        self._promises = Promises()
+        self._serial = 0
+        self._point = 0
+        self._taking: list[Line] = []
+        self._doubtful: set[str] = set()
+        self._is_retaining = False
+        self._min_offset = 0
+        self._found: CrashFound | None = None
+        self._said = ["opens the first time"]
+        self._disk.after_each = self._crash
+        self._broker = self._opened()
+        self._work = self._weighted()
+
+    def run(self, steps: int = STEPS) -> None:
+        """Raises CrashFound."""
+        try:
+            for _ in range(steps):
+                self._tally.steps += 1
+                self._step(self._random.choice(self._work))
+        finally:
+            self._tally.runs += 1
+            self._tally.ended_s = elapsed_s()
+
+    # ---- one step
+
+    def _weighted(self) -> list[Callable[[], None]]:
+        weights: dict[Callable[[], None], int] = {
+            self._send: 10,
+            self._send_burst: 3,
+            self._deliver: 6,
+            self._deliver_a_slice: 5,
+            self._send_back: 6,
+            self._consume: 4,
+            self._sync: 6,
+            self._persist: 2,
+            self._edit_levels: 2,
+            self._retain: 2,
+            self._restart: 1,
+            self._kill: 1,
+            self._cut_power: 1,
+        }
+        return [work for work, weight in weights.items() for _ in range(weight)]
+
+    def _step(self, work: Callable[[], None]) -> None:
+        random = self._random
+        self._disk.now_ms = self._clock.now_ms()
+        if random.random() < 0.5:
+            self._clock.forward(random.choice((0, 1, 500, 999, 1_000, 2_001, 10_000)))
+        self._said.append(work.__name__.strip("_").replace("_", " "))
+        faults = self._break_something() if random.random() < 0.2 else 0
+        self._taking.clear()
+        is_final = False
+        try:
+            work()
+        except FlushFailed as error:
+            self._say(f"-> {error}")
+            is_final = True
+        except StoreUnavailable as error:
+            self._say(f"-> {error}")
+            self._refused(met=self._disk.faults_met - faults)
+        except Exception as error:
+            self._raise_found()
+            raise self._failure("the running broker failed", error) from error
+        self._disk.heal()
+        self._raise_found()
+        if is_final:
+            # Nothing is believed after a failed sync: the server stops.
+            self._broker.crash()
+            self._cut_power() if random.random() < 0.5 else self._reopen()
+        self._look()
+
+    def _break_something(self) -> int:
+        random = self._random
+        call, error = random.choice(CALLS_THAT_FAIL), random.choice((errno.EIO, errno.ENOSPC))
+        after, times = random.randrange(10), random.choice((1, 1, 2, 1_000))
+        kept_bytes = random.choice((0, 0, 1, 20, 100, 600))
+        self._disk.fail(call, after=after, times=times, error=error, kept_bytes=kept_bytes)
+        self._say(f"while {call or 'any call'} fails {times} times after {after}")
+        return self._disk.faults_met
+
+    def _refused(self, met: int) -> None:
+        """Nothing of the call was kept, unless the disk would not even take it back."""
+        keys = [line.key for line in self._taking]
+        if met > 1:
+            self._doubtful.update(keys)
+        else:
+            self._promises.drop(keys)
+        self._taking.clear()
+
+    def _look(self) -> None:
+        """The running broker is compared like every other, and what it has is noted."""
+        try:
+            view = view_of(self._broker.store)
+            assert view.min_offset <= self._kept_from(), "retention took too much"
+            self._is_retaining = False
+            self._min_offset = view.min_offset
+            self._promises.check(view)
+            self._promises.expire(view)
+            present = {*view.keys_shown(), *view.waiting}
+            assert not present & self._doubtful, "what was refused is there"
+            missing = {line.key for line in self._taking} - present
+            assert not missing, f"taken and not there: {missing}"
+        except Exception as error:
+            raise self._failure("in the running broker", error) from error
+        if self._taking:
+            self._promises.drop(self._doubtful)
+            self._doubtful.clear()
+        self._promises.learn(view, self._broker.store.durable_end)
+
+    # ---- what clients do
+
+    def _send(self) -> None:
+        random = self._random
+        rows = [
+            (
+                random.choice((0, 0, 1, 1, 2, 3, 5)),
+                random.choice(TOPICS),
+                random.choice((0, 9, 600)),
+            )
+            for _ in range(random.randint(1, 4))
+        ]
+        self._send_rows(rows)
+
+    def _send_burst(self) -> None:
+        """One call, one level: more than one slice of a delivery takes."""
+        level, topic = self._random.randint(0, 3), self._random.choice(TOPICS)
+        self._send_rows([(level, topic, 0)] * self._random.randint(4, 8))
+
+    def _send_rows(self, rows: list[tuple[int, str, int]]) -> None:
+        queue_id = self._random.randint(0, 1)
+        messages = []
+        for level, topic, size in rows:
+            key = self._key("m")
+            body = f"{key} ".encode().ljust(size, b".")
+            messages.append(Message(topic, body, delay_level=level))
+            self._take(Line(key, Queue(topic, queue_id), body, *self._due(level)))
+        results = self._broker.broker.send(
+            SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST
+        )
+        for line, result in zip(self._taking, results, strict=True):
+            assert result.deliver_at_ms == line.due_ms
+        self._maybe_sync()
+
+    def _send_back(self) -> None:
+        random = self._random
+        shown = [
+            line
+            for line in self._promises.lines.values()
+            if line.is_shown_durable and not line.is_expired
+        ]
+        if not shown:
+            return
+        origin = random.choice(shown)
+        assert origin.shown_at is not None
+        group, level = random.choice(GROUPS), random.choice((0, 0, 0, 1, 2, -1))
+        is_dead = level < 0 or origin.attempts >= 4
+        topic = (dlq_topic if is_dead else retry_topic)(group)
+        due = self._due(0 if is_dead else level or 3 + origin.attempts)
+        key = self._key("f")
+        self._take(Line(key, Queue(topic, 0), origin.body, *due, origin.attempts + 1))
+        request = SendBackRequest(group, origin.shown_at, level, key, 4)
+        result = self._broker.broker.send_back(request)
+        assert (result.is_dead, result.topic) == (is_dead, topic)
+        assert (result.delay_level, result.deliver_at_ms) == due
+        self._maybe_sync()
+
+    def _consume(self) -> None:
+        """Read on where the group is, and commit some of what was read."""
+        group = self._random.choice(GROUPS)
+        queues = [queue for queue in self._promises.order if queue.queue_id < 2]
+        if not queues:
+            return
+        queue = self._random.choice(queues)
+        if self._broker.broker.topics.get(queue.topic) is None:
+            return
+        commit = self._promises.commits.get((group, queue), Commit())
+        at = commit.current or 0
+        result = self._broker.broker.pull(
+            PullRequest(group, queue.topic, queue.queue_id, at, max_messages=5)
+        )
+        lines = [self._promises.lines[key] for key in self._promises.order[queue]]
+        if result.messages:
+            read = lines[at : result.next_offset]
+            assert [message.body for message in result.messages] == [line.body for line in read]
+            assert all(line.is_shown_durable for line in read), "read and not on disk"
+        elif at >= result.min_offset:
+            hidden = [line.key for line in lines[at:] if line.is_shown_durable]
+            assert not hidden, f"{hidden} cannot be read"
+        if result.next_offset < at:
+            return
+        offset = self._random.randint(at, result.next_offset)
+        self._broker.broker.commit_offsets(OffsetsCommit(group, {queue: offset}))
+        self._promises.commits.setdefault((group, queue), commit).since.append(offset)
+
+    # ---- what the server does
+
+    def _deliver(self) -> None:
+        self._broker.deliver()
+
+    def _deliver_a_slice(self) -> None:
+        self._broker.broker.deliver(self._random.randint(1, 5))
+        self._maybe_sync()
+
+    def _sync(self) -> None:
+        self._broker.sync()
+
+    def _maybe_sync(self) -> None:
+        if self._random.random() < 0.6:
+            self._broker.sync()
+
+    def _persist(self) -> None:
+        self._broker.persist()
+        self._persisted()
+
+    def _edit_levels(self) -> None:
+        """In the running broker; the next one starts with the same."""
+        levels = self._random.choice(TABLES)
+        self._broker.store.change_levels(parse_levels(levels))
+        self._levels = levels
+
+    def _retain(self) -> None:
+        self._is_retaining = True
+        self._disk.used_ratio = 0.8
+        gone = self._broker.broker.retention.clean(self._clock.now_ms() + 10**12)
+        self._say(f"-> {gone} files")
+
+    def _restart(self) -> None:
+        self._broker.close()
+        self._persisted()
+        self._reopen()
+
+    # ---- what goes wrong
+
+    def _kill(self) -> None:
+        self._broker.crash()
+        self._reopen()
+
+    def _cut_power(self) -> None:
+        self._broker.crash()
+        loss = self._random.choice(LOSSES)
+        self._say(f"-> {loss}")
+        self._disk.after_each = None
+        self._disk = self._disk.fork_power_cut(self._random, loss)
+        self._disk.after_each = self._crash
+        self._reopen()
+
+    def _reopen(self) -> None:
+        self._taking.clear()
+        self._clock = FakeClock(self._clock.now_ms() - self._random.choice((0, 0, 1, 5_000)))
+        self._levels = self._random.choice((self._levels, *TABLES))
+        self._broker = self._opened()
+        view = view_of(self._broker.store)
+        self._promises.check(view)
+        self._promises.expire(view)
+        self._promises.reopened(view)
+        self._doubtful.clear()
+        self._promises.learn(view, self._broker.store.end)
+        self._recommit()
+
+    def _opened(self) -> BrokerOnDisk:
+        """At the second try at the latest: whatever was broken has been mended by then."""
+        with suppress(StoreUnavailable, FlushFailed):
+            return BrokerOnDisk(self._configs[self._levels], self._disk, self._clock)
+        self._disk.heal()
+        self._say("-> opens at the second try")
+        return BrokerOnDisk(self._configs[self._levels], self._disk, self._clock)
+
+    # ---- a crash, and what must hold after it
+
+    def _crash(self, call: str, path: str) -> None:
+        if self._found is not None:
+            return
+        self._point += 1
+        self._tally.points += 1
+        random = self._crashes
+        loss = random.choice((None, *LOSSES))
+        fork = self._disk.fork_power_cut(random, loss) if loss else self._disk.fork_killed()
+        try:
+            broker = self._check_fork(fork)
+            # A name that the process before has only made is a trap of its own.
+            if random.random() < (0.5 if call == "mkdir" else 0.05):
+                self._crash_again(broker)
+        except Exception as error:
+            how = f"a power cut ({loss})" if loss else "a kill"
+            self._found = self._failure(f"{how} after {call} {path}", error)
+            self._found.__cause__ = error
+
+    def _check_fork(self, fork: SimulatedDisk) -> BrokerOnDisk:
+        random = self._crashes
+        clock = FakeClock(self._clock.now_ms() - random.choice((0, 0, 0, 5_000)))
+        levels = random.choice((self._levels, self._levels, *TABLES))
+        broker = BrokerOnDisk(self._configs[levels], fork, clock)
+        view = view_of(broker.store)
+        self._promises.check(view)
+        self._check_tables(broker, view, levels)
+        assert view.min_offset <= self._kept_from(), "retention took too much"
+        self._live_on(broker, view)
+        return broker
+
+    def _check_tables(self, broker: BrokerOnDisk, view: View, levels: str) -> None:
+        assert broker.store.levels.current.text == levels
+        for key in (*view.keys_shown(), *view.waiting):
+            assert broker.broker.topics.get(self._promises.lines[key].queue.topic), key
+        ends = view.ends()
+        for (group, queue), commit in self._promises.commits.items():
+            known = broker.broker.offsets.of(group).get(queue)
+            assert known in (commit.persisted, *commit.since), f"{group} {queue}: {known}"
+            assert (known or 0) <= ends.get(queue, 0)
+
+    def _live_on(self, broker: BrokerOnDisk, view: View) -> None:
+        """It takes a message, and delivers everything that waits once, exactly when due."""
+        clock = broker.clock
+        level = self._crashes.randint(0, 2)
+        (sent,) = broker.send(Message(TOPICS[0], b"probe", delay_level=level))
+        due_ms = {key: self._promises.lines[key].due_ms for key in view.waiting}
+        if level:
+            due_ms["probe"] = sent.deliver_at_ms
+        wanted = {key for key, at in due_ms.items() if at <= clock.now_ms()}
+        assert broker.deliver() == len(wanted), f"not what was due: {wanted}"
+        waiting = {key: at for key, at in due_ms.items() if key not in wanted}
+        if waiting:
+            next_ms = min(waiting.values())
+            clock.forward(next_ms - 1 - clock.now_ms())
+            assert broker.deliver() == 0, f"early, at {clock.now_ms()}: {waiting}"
+            clock.forward(1)
+            count = list(waiting.values()).count(next_ms)
+            assert broker.deliver() == count, f"not at {next_ms}: {waiting}"
+            clock.forward(max(waiting.values()) - clock.now_ms())
+            broker.deliver()
+        fresh = view_of(broker.store, view.ends())
+        keys = [*fresh.keys_shown()]
+        expected = [*due_ms] if level else [*due_ms, "probe"]
+        assert sorted(keys) == sorted(expected), f"{sorted(keys)}, not {sorted(expected)}"
+        for queue, found in fresh.shown.items():
+            for seen in found:
+                if seen.key != "probe":
+                    line = self._promises.lines[seen.key]
+                    assert (line.queue, line.body) == (queue, seen.body)
+                assert seen.store_timestamp_ms >= due_ms.get(seen.key, 0), f"{seen.key} early"
+
+    def _crash_again(self, broker: BrokerOnDisk) -> None:
+        """All is synced: whatever happens now, it is there, and the checker is content."""
+        before = view_of(broker.store)
+        broker.crash()
+        fork = broker.disk.fork_power_cut(self._crashes)
+        again = BrokerOnDisk(broker.config, fork, broker.clock)
+        assert view_of(again.store) == before, "another power cut changed it"
+        assert again.deliver() == 0
+        again.crash()
+        folder = self._folder / f"{self.seed}-{self._point}"
+        fork.export(folder)
+        found = list(check(folder / "store", queue_file_bytes=QUEUE_FILE_BYTES))
+        assert not found, "\n".join(str(each) for each in found)
+        rmtree(folder)
+        self._tally.checked += 1
+
+    # ---- inside
+
+    def _config(self, levels: str) -> BrokerConfig:
+        config = small_config(
+            STORE, message_delay_level=levels, deliver_batch_max=3, default_topic_queues=2
+        )
+        sizes = {
+            "mapped_file_size_commit_log": self._log_file_bytes,
+            "mapped_file_size_consume_queue": QUEUE_FILE_BYTES,
+        }
+        return config.model_copy(update=sizes)
+
+    def _key(self, kind: str) -> str:
+        self._serial += 1
+        return f"{kind}{self._serial}"
+
+    def _take(self, line: Line) -> None:
+        self._promises.lines[line.key] = line
+        self._taking.append(line)
+
+    def _due(self, level: int) -> tuple[int, int]:
+        """The level that a message gets, and when it is due; not what the broker works out."""
+        if level <= 0:
+            return 0, 0
+        table = parse_levels(self._levels)
+        return table.clamp(level), self._clock.now_ms() + table.delay_ms(level)
+
+    def _kept_from(self) -> int:
+        """The physical offset from which on everything must be there."""
+        if not self._is_retaining:
+            return self._min_offset
+        oldest = self._promises.oldest_waiting()
+        return self._broker.store.end if oldest is None else oldest
+
+    def _persisted(self) -> None:
+        for commit in self._promises.commits.values():
+            commit.persisted = commit.current
+            commit.since.clear()
+
+    def _recommit(self) -> None:
+        """What the broker that has opened knows is what was on disk."""
+        for (group, queue), commit in self._promises.commits.items():
+            known = self._broker.broker.offsets.of(group).get(queue)
+            assert known in (commit.persisted, *commit.since)
+            commit.persisted = known
+            commit.since.clear()
+
+    def _say(self, text: str) -> None:
+        self._said[-1] += f" {text}"
+
+    def _raise_found(self) -> None:
+        if self._found is not None:
+            raise self._found
+
+    def _failure(self, where: str, error: Exception) -> CrashFound:
+        steps = "\n".join(f"{at:4} {said}" for at, said in enumerate(self._said))
+        return CrashFound(
+            f"{type(error).__name__}: {error}\n"
+            f"seed {self.seed}, crash point {self._point}: {where}\n"
+            f"again: pytest tests/model/test_crash_points.py --seed={self.seed}\n{steps}"
+        )

@@ -1,0 +1,43 @@
+"""Thousands of crashes, each at another point of a broker's work.
+
+--long=POINTS tries as many as wanted, --seed=N begins with another run than the first; a
+run that fails prints its seed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmqlite.clock import elapsed_s
+from tests.model.conftest import CrashOptions
+from tests.model.crash_run import CrashRun, Tally
+
+PROGRESS_S = 10.0
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Every opening after a crash says what it has cut off; pytest would keep all of that."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_nothing_acknowledged_is_lost_wherever_it_crashes(
+    crash_options: CrashOptions, crash_tally: Tally, tmp_path: Path
+) -> None:
+    """A crash between any two system calls, or within a write, breaks no promise."""
+    seed = crash_options.seed
+    said_s = elapsed_s()
+    while crash_tally.points < crash_options.points:
+        CrashRun(seed, crash_tally, tmp_path).run()
+        seed += 1
+        if crash_options.is_long and elapsed_s() - said_s >= PROGRESS_S:
+            said_s = elapsed_s()
+            crash_options.say(f"{crash_tally}; the next seed is {seed}")
+    assert crash_tally.checked
