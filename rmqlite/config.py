@@ -30,59 +30,13 @@ from pydantic import (
 
 from rmqlite.errors import ConfigInvalid, InvalidValue
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
+from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """What a segment needs beside a body: header, topic and properties, then the end mark."""
 
 _INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
-_NO_REPLICAS: Final = "this broker is one process: there are no slaves"
-_ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
-_ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
-_ALWAYS: Final = "that is always on here"
-
-WITHOUT_MEANING: Final[Mapping[str, str]] = {
-    "namesrvAddr": "there is no name server: clients connect to the broker itself",
-    "brokerIP2": _NO_REPLICAS,
-    "haListenPort": _NO_REPLICAS,
-    "haMasterAddress": _NO_REPLICAS,
-    "haSendHeartbeatInterval": _NO_REPLICAS,
-    "haHousekeepingInterval": _NO_REPLICAS,
-    "haTransferBatchSize": _NO_REPLICAS,
-    "haSlaveFallbehindMax": _NO_REPLICAS,
-    "slaveReadEnable": _NO_REPLICAS,
-    "enableDLegerCommitLog": _NO_REPLICAS,
-    "dLegerGroup": _NO_REPLICAS,
-    "dLegerPeers": _NO_REPLICAS,
-    "dLegerSelfId": _NO_REPLICAS,
-    "storePathCommitLog": _ONE_FOLDER,
-    "storePathConsumeQueue": _ONE_FOLDER,
-    "storePathIndex": _ONE_FOLDER,
-    "storeCheckpoint": _ONE_FOLDER,
-    "abortFile": _ONE_FOLDER,
-    "sendMessageThreadPoolNums": _ONE_THREAD,
-    "pullMessageThreadPoolNums": _ONE_THREAD,
-    "adminBrokerThreadPoolNums": _ONE_THREAD,
-    "useReentrantLockWhenPutMessage": _ONE_THREAD,
-    "sendThreadPoolQueueCapacity": _ONE_THREAD,
-    "pullThreadPoolQueueCapacity": _ONE_THREAD,
-    "longPollingEnable": _ALWAYS,
-    "checkCRCOnRecover": _ALWAYS,
-    "messageIndexEnable": _ALWAYS,
-    "transientStorePoolEnable": "messages are written to the log at once, never pooled before",
-    "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
-    "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
-    "enableConsumeQueueExt": "consume queue extension files are not written",
-    "enablePropertyFilter": "consumers filter by tags only",
-    "rejectTransactionMessage": "transactional messages are not supported",
-    "traceTopicEnable": "message traces are not supported",
-    "aclEnable": "there is no authentication yet: protect listenPort by the network",
-    "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
-    "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
-    "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
-    "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
-}
-"""Keys that RocketMQ has and this broker refuses, each with the reason."""
 
 
 def _number(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
@@ -134,7 +88,7 @@ def _text(pattern: str, rule: str) -> BeforeValidator:
 
 def _master_id(value: object) -> int:
     if value not in (0, "0") or isinstance(value, bool):
-        raise ValueError(f"0, the master's; {_NO_REPLICAS}")
+        raise ValueError(f"0, the master's; {NO_REPLICAS}")
     return 0
 
 
@@ -214,7 +168,7 @@ class BrokerConfig(BaseModel):
     broker_name: Name = _key("brokerName", "broker-a")
     cluster_name: Name = _key("brokerClusterName", "DefaultCluster")
     broker_id: Annotated[int, BeforeValidator(_master_id)] = _key("brokerId", 0)
-    broker_role: Annotated[Literal["ASYNC_MASTER"], _one_of("ASYNC_MASTER", why=_NO_REPLICAS)] = (
+    broker_role: Annotated[Literal["ASYNC_MASTER"], _one_of("ASYNC_MASTER", why=NO_REPLICAS)] = (
         _key("brokerRole", "ASYNC_MASTER")
     )
 
@@ -253,6 +207,9 @@ class BrokerConfig(BaseModel):
         "messageDelayLevel", DEFAULT_LEVELS
     )
     deliver_batch_max: Messages = _key("deliverBatchMessages", 500)
+    deliver_rate_max: Annotated[int, _number("messages per second, 0 is no limit", 0)] = _key(
+        "scheduleDeliverRateMax", 0
+    )
     auto_create_topic: Switch = _key("autoCreateTopicEnable", True)
     auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
     default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)

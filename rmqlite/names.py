@@ -13,6 +13,11 @@ from rmqlite.errors import InvalidName, PermissionMissing
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 AUTO_CREATE_TOPIC: Final = "TBW102"
+CANCELLED_TOPIC: Final = "rmq_sys_SCHEDULE_CANCELLED"
+"""Ours: a record here completes a scheduled one that was cancelled."""
+SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
+"""Whose dead letters are the scheduled messages that could not be delivered; RocketMQ calls
+the group so that delivers them."""
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 TOPIC_BYTES_MAX: Final = 127

@@ -335,7 +335,8 @@ class BrokerStatus:
 
     disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
     now.  pinned_*: the undelivered message that keeps whole log files older than
-    fileReservedTime, and how many bytes of them; all 0 while there is none.
+    fileReservedTime, and how many bytes of them; all 0 while there is none.  undeliverable:
+    scheduled messages that became dead letters of the schedule itself.
     """
 
     version: str
@@ -356,3 +357,7 @@ class BrokerStatus:
     pinned_deliver_at_ms: int = 0
     pinned_physical_offset: int = 0
     pinned_bytes: int = 0
+    cancelled: int = 0
+    fired: int = 0
+    rescheduled: int = 0
+    undeliverable: int = 0

@@ -6,7 +6,7 @@ from types import TracebackType
 
 import grpc
 
-from rmqlite import requests
+from rmqlite import requests, schedule_requests
 from rmqlite.client.channel import Connection
 from rmqlite.wire import rpcs
 
@@ -65,6 +65,20 @@ class AdminClient:
     def message_at(self, offset_message_id: str) -> requests.FoundMessage:
         """The message whose record that is.  Raises MessageNotFound, InvalidValue."""
         return self._ask(rpcs.GET_MESSAGE, offset_message_id)
+
+    def levels(self) -> schedule_requests.LevelsInForce:
+        """The table of delay levels in force, where it is from, and all tables before it."""
+        return self._ask(rpcs.GET_LEVELS, None)
+
+    def change_levels(
+        self, message_delay_level: str, *, dry_run: bool = False
+    ) -> schedule_requests.LevelsChanged:
+        """Put another table in force, at once and durably; what that means for every level.
+
+        Messages that wait keep their times.  dry_run: only say it.  Raises InvalidValue.
+        """
+        change = schedule_requests.LevelsChange(message_delay_level, dry_run)
+        return self._ask(rpcs.CHANGE_LEVELS, change)
 
     def close(self) -> None:
         self._connection.close()

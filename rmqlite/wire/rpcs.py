@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from rmqlite import requests
+from rmqlite import requests, schedule_requests
 from rmqlite.errors import InvalidValue
-from rmqlite.wire import native
+from rmqlite.wire import native, native_schedule
 from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
@@ -183,6 +183,60 @@ GET_MESSAGE: Rpc[str, requests.FoundMessage] = _rpc(
         pb.GetMessageResponse,
         "message",
         Codec(pb.FoundMessage, native.found_to_pb, native.found_from_pb),
+    ),
+)
+LIST_PENDING: Rpc[schedule_requests.PendingQuery, schedule_requests.PendingPage] = _rpc(
+    "Admin",
+    "ListPending",
+    Codec(pb.ListPendingRequest, native_schedule.query_to_pb, native_schedule.query_from_pb),
+    Codec(pb.ListPendingResponse, native_schedule.page_to_pb, native_schedule.page_from_pb),
+)
+COUNT_PENDING: Rpc[None, tuple[schedule_requests.PendingCount, ...]] = _rpc(
+    "Admin",
+    "CountPending",
+    nothing(pb.CountPendingRequest),
+    sequence(pb.CountPendingResponse, "counts", native_schedule.count),
+)
+GET_TIMELINE: Rpc[
+    schedule_requests.TimelineRequest, tuple[schedule_requests.LevelTimeline, ...]
+] = _rpc(
+    "Admin",
+    "GetTimeline",
+    Codec(
+        pb.GetTimelineRequest,
+        native_schedule.timeline_request_to_pb,
+        native_schedule.timeline_request_from_pb,
+    ),
+    sequence(pb.GetTimelineResponse, "levels", native_schedule.level_timeline),
+)
+CHANGE_BY_IDS: Rpc[schedule_requests.ChangeByIds, tuple[schedule_requests.ChangedId, ...]] = _rpc(
+    "Admin",
+    "ChangeByIds",
+    Codec(pb.ChangeByIdsRequest, native_schedule.by_ids_to_pb, native_schedule.by_ids_from_pb),
+    native_schedule.changed_ids,
+)
+CHANGE_BY_FILTER: Rpc[schedule_requests.ChangeByFilter, schedule_requests.ChangedPage] = _rpc(
+    "Admin",
+    "ChangeByFilter",
+    Codec(
+        pb.ChangeByFilterRequest, native_schedule.by_filter_to_pb, native_schedule.by_filter_from_pb
+    ),
+    flat(schedule_requests.ChangedPage, pb.ChangeByFilterResponse),
+)
+GET_LEVELS: Rpc[None, schedule_requests.LevelsInForce] = _rpc(
+    "Admin",
+    "GetLevels",
+    nothing(pb.GetLevelsRequest),
+    Codec(pb.GetLevelsResponse, native_schedule.in_force_to_pb, native_schedule.in_force_from_pb),
+)
+CHANGE_LEVELS: Rpc[schedule_requests.LevelsChange, schedule_requests.LevelsChanged] = _rpc(
+    "Admin",
+    "ChangeLevels",
+    flat(schedule_requests.LevelsChange, pb.ChangeLevelsRequest),
+    Codec(
+        pb.ChangeLevelsResponse,
+        native_schedule.levels_changed_to_pb,
+        native_schedule.levels_changed_from_pb,
     ),
 )
 

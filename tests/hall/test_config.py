@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rmqlite.config import KEYS, WITHOUT_MEANING, BrokerConfig, load_config, parse_config
+from rmqlite.config import KEYS, BrokerConfig, load_config, parse_config
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
+from rmqlite.refused_keys import WITHOUT_MEANING
 
 
 def refusal(text: str) -> ConfigInvalid:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.config import KEYS, WITHOUT_MEANING, BrokerConfig, load_config
+from rmqlite.config import KEYS, BrokerConfig, load_config
+from rmqlite.refused_keys import WITHOUT_MEANING
 from tests.generate_pb import generate
 
 ROOT = Path(__file__).resolve().parents[2]

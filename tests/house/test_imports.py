@@ -13,7 +13,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
-HALL = frozenset({"errors", "message", "names", "levels", "config", "clock", "requests"})
+HALL = frozenset(
+    {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
+    | {"requests", "schedule_requests"}
+)
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
 
 MAY_IMPORT = {

@@ -20,6 +20,20 @@ class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SCHEDULED: _ClassVar[MessageState]
     RETRY: _ClassVar[MessageState]
     DEAD: _ClassVar[MessageState]
+
+class ScheduleAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    CANCEL: _ClassVar[ScheduleAction]
+    FIRE: _ClassVar[ScheduleAction]
+    RESCHEDULE: _ClassVar[ScheduleAction]
+
+class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DONE: _ClassVar[ChangeOutcome]
+    NOT_FOUND: _ClassVar[ChangeOutcome]
+    ALREADY_DELIVERED: _ClassVar[ChangeOutcome]
+    ALREADY_CANCELLED: _ClassVar[ChangeOutcome]
+    UNDELIVERABLE: _ClassVar[ChangeOutcome]
 FOUND: PullStatus
 NO_NEW_MESSAGE: PullStatus
 NO_MATCHED_MESSAGE: PullStatus
@@ -28,6 +42,14 @@ STORED: MessageState
 SCHEDULED: MessageState
 RETRY: MessageState
 DEAD: MessageState
+CANCEL: ScheduleAction
+FIRE: ScheduleAction
+RESCHEDULE: ScheduleAction
+DONE: ChangeOutcome
+NOT_FOUND: ChangeOutcome
+ALREADY_DELIVERED: ChangeOutcome
+ALREADY_CANCELLED: ChangeOutcome
+UNDELIVERABLE: ChangeOutcome
 
 class Error(_message.Message):
     __slots__ = ("code", "response_code", "sentence", "field", "value", "rule", "can_retry")
@@ -528,7 +550,7 @@ class LevelStatus(_message.Message):
     def __init__(self, level: _Optional[int] = ..., delay: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ..., delivered: _Optional[int] = ..., lateness_p50_ms: _Optional[int] = ..., lateness_p99_ms: _Optional[int] = ..., lateness_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes")
+    __slots__ = ("version", "broker_name", "now_ms", "started_at_ms", "log_min_offset", "log_max_offset", "sent", "delivered", "retried", "dead", "parked_polls", "levels", "disk_used_ratio", "is_disk_full", "pinned_by_level", "pinned_deliver_at_ms", "pinned_physical_offset", "pinned_bytes", "cancelled", "fired", "rescheduled", "undeliverable")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -547,6 +569,10 @@ class GetBrokerStatusResponse(_message.Message):
     PINNED_DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     PINNED_PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
     PINNED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CANCELLED_FIELD_NUMBER: _ClassVar[int]
+    FIRED_FIELD_NUMBER: _ClassVar[int]
+    RESCHEDULED_FIELD_NUMBER: _ClassVar[int]
+    UNDELIVERABLE_FIELD_NUMBER: _ClassVar[int]
     version: str
     broker_name: str
     now_ms: int
@@ -565,4 +591,228 @@ class GetBrokerStatusResponse(_message.Message):
     pinned_deliver_at_ms: int
     pinned_physical_offset: int
     pinned_bytes: int
-    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ...) -> None: ...
+    cancelled: int
+    fired: int
+    rescheduled: int
+    undeliverable: int
+    def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ...) -> None: ...
+
+class PendingFilter(_message.Message):
+    __slots__ = ("levels", "topic", "due_from_ms", "due_until_ms", "key", "message_id")
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    DUE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    levels: _containers.RepeatedScalarFieldContainer[int]
+    topic: str
+    due_from_ms: int
+    due_until_ms: int
+    key: str
+    message_id: str
+    def __init__(self, levels: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_until_ms: _Optional[int] = ..., key: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+
+class ListPendingRequest(_message.Message):
+    __slots__ = ("filter", "cursor", "max_messages")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    filter: PendingFilter
+    cursor: str
+    max_messages: int
+    def __init__(self, filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ...) -> None: ...
+
+class PendingMessage(_message.Message):
+    __slots__ = ("level", "queue_offset", "deliver_at_ms", "topic", "queue_id", "message_id", "tags", "keys", "born_timestamp_ms", "store_timestamp_ms", "physical_offset", "store_size", "body_size", "reconsume_times", "store_host")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    BORN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STORE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BODY_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    STORE_HOST_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    queue_offset: int
+    deliver_at_ms: int
+    topic: str
+    queue_id: int
+    message_id: str
+    tags: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    physical_offset: int
+    store_size: int
+    body_size: int
+    reconsume_times: int
+    store_host: str
+    def __init__(self, level: _Optional[int] = ..., queue_offset: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., message_id: _Optional[str] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., reconsume_times: _Optional[int] = ..., store_host: _Optional[str] = ...) -> None: ...
+
+class ListPendingResponse(_message.Message):
+    __slots__ = ("messages", "cursor")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[PendingMessage]
+    cursor: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[PendingMessage, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class CountPendingRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PendingCount(_message.Message):
+    __slots__ = ("level", "topic", "pending")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    topic: str
+    pending: int
+    def __init__(self, level: _Optional[int] = ..., topic: _Optional[str] = ..., pending: _Optional[int] = ...) -> None: ...
+
+class CountPendingResponse(_message.Message):
+    __slots__ = ("counts",)
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedCompositeFieldContainer[PendingCount]
+    def __init__(self, counts: _Optional[_Iterable[_Union[PendingCount, _Mapping]]] = ...) -> None: ...
+
+class GetTimelineRequest(_message.Message):
+    __slots__ = ("bounds_ms", "levels")
+    BOUNDS_MS_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    bounds_ms: _containers.RepeatedScalarFieldContainer[int]
+    levels: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, bounds_ms: _Optional[_Iterable[int]] = ..., levels: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class LevelTimeline(_message.Message):
+    __slots__ = ("level", "counts")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, level: _Optional[int] = ..., counts: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GetTimelineResponse(_message.Message):
+    __slots__ = ("levels",)
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    levels: _containers.RepeatedCompositeFieldContainer[LevelTimeline]
+    def __init__(self, levels: _Optional[_Iterable[_Union[LevelTimeline, _Mapping]]] = ...) -> None: ...
+
+class ChangeByIdsRequest(_message.Message):
+    __slots__ = ("action", "message_ids", "topic", "delay_level", "dry_run")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    action: ScheduleAction
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    topic: str
+    delay_level: int
+    dry_run: bool
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ...) -> None: ...
+
+class ChangedId(_message.Message):
+    __slots__ = ("message_id", "outcome", "count", "deliver_at_ms")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    outcome: ChangeOutcome
+    count: int
+    deliver_at_ms: int
+    def __init__(self, message_id: _Optional[str] = ..., outcome: _Optional[_Union[ChangeOutcome, str]] = ..., count: _Optional[int] = ..., deliver_at_ms: _Optional[int] = ...) -> None: ...
+
+class ChangeByIdsResponse(_message.Message):
+    __slots__ = ("changed",)
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    changed: _containers.RepeatedCompositeFieldContainer[ChangedId]
+    def __init__(self, changed: _Optional[_Iterable[_Union[ChangedId, _Mapping]]] = ...) -> None: ...
+
+class ChangeByFilterRequest(_message.Message):
+    __slots__ = ("action", "filter", "delay_level", "dry_run", "cursor", "max_messages")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    action: ScheduleAction
+    filter: PendingFilter
+    delay_level: int
+    dry_run: bool
+    cursor: str
+    max_messages: int
+    def __init__(self, action: _Optional[_Union[ScheduleAction, str]] = ..., filter: _Optional[_Union[PendingFilter, _Mapping]] = ..., delay_level: _Optional[int] = ..., dry_run: bool = ..., cursor: _Optional[str] = ..., max_messages: _Optional[int] = ...) -> None: ...
+
+class ChangeByFilterResponse(_message.Message):
+    __slots__ = ("changed", "cursor")
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    changed: int
+    cursor: str
+    def __init__(self, changed: _Optional[int] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class GetLevelsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class LevelTable(_message.Message):
+    __slots__ = ("in_force_from_ms", "message_delay_level")
+    IN_FORCE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    in_force_from_ms: int
+    message_delay_level: str
+    def __init__(self, in_force_from_ms: _Optional[int] = ..., message_delay_level: _Optional[str] = ...) -> None: ...
+
+class GetLevelsResponse(_message.Message):
+    __slots__ = ("message_delay_level", "configured", "tables")
+    MESSAGE_DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURED_FIELD_NUMBER: _ClassVar[int]
+    TABLES_FIELD_NUMBER: _ClassVar[int]
+    message_delay_level: str
+    configured: str
+    tables: _containers.RepeatedCompositeFieldContainer[LevelTable]
+    def __init__(self, message_delay_level: _Optional[str] = ..., configured: _Optional[str] = ..., tables: _Optional[_Iterable[_Union[LevelTable, _Mapping]]] = ...) -> None: ...
+
+class ChangeLevelsRequest(_message.Message):
+    __slots__ = ("message_delay_level", "dry_run")
+    MESSAGE_DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    message_delay_level: str
+    dry_run: bool
+    def __init__(self, message_delay_level: _Optional[str] = ..., dry_run: bool = ...) -> None: ...
+
+class LevelChange(_message.Message):
+    __slots__ = ("level", "delay_before", "delay_after", "pending", "next_due_ms")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DELAY_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    DELAY_AFTER_FIELD_NUMBER: _ClassVar[int]
+    PENDING_FIELD_NUMBER: _ClassVar[int]
+    NEXT_DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    delay_before: str
+    delay_after: str
+    pending: int
+    next_due_ms: int
+    def __init__(self, level: _Optional[int] = ..., delay_before: _Optional[str] = ..., delay_after: _Optional[str] = ..., pending: _Optional[int] = ..., next_due_ms: _Optional[int] = ...) -> None: ...
+
+class ChangeLevelsResponse(_message.Message):
+    __slots__ = ("before", "after", "levels")
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    before: str
+    after: str
+    levels: _containers.RepeatedCompositeFieldContainer[LevelChange]
+    def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelChange, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,57 @@
+"""RocketMQ's configuration keys that this broker refuses, each with the reason.
+
+An operator's broker.conf may hold them; to ignore one would be to promise what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+NO_REPLICAS: Final = "this broker is one process: there are no slaves"
+_ONE_FOLDER: Final = "the store lies in one piece under storePathRootDir"
+_ONE_THREAD: Final = "there are no thread pools to size: one event loop serves everybody"
+_ALWAYS: Final = "that is always on here"
+
+WITHOUT_MEANING: Final[Mapping[str, str]] = {
+    "namesrvAddr": "there is no name server: clients connect to the broker itself",
+    "brokerIP2": NO_REPLICAS,
+    "haListenPort": NO_REPLICAS,
+    "haMasterAddress": NO_REPLICAS,
+    "haSendHeartbeatInterval": NO_REPLICAS,
+    "haHousekeepingInterval": NO_REPLICAS,
+    "haTransferBatchSize": NO_REPLICAS,
+    "haSlaveFallbehindMax": NO_REPLICAS,
+    "slaveReadEnable": NO_REPLICAS,
+    "enableDLegerCommitLog": NO_REPLICAS,
+    "dLegerGroup": NO_REPLICAS,
+    "dLegerPeers": NO_REPLICAS,
+    "dLegerSelfId": NO_REPLICAS,
+    "storePathCommitLog": _ONE_FOLDER,
+    "storePathConsumeQueue": _ONE_FOLDER,
+    "storePathIndex": _ONE_FOLDER,
+    "storeCheckpoint": _ONE_FOLDER,
+    "abortFile": _ONE_FOLDER,
+    "sendMessageThreadPoolNums": _ONE_THREAD,
+    "pullMessageThreadPoolNums": _ONE_THREAD,
+    "adminBrokerThreadPoolNums": _ONE_THREAD,
+    "useReentrantLockWhenPutMessage": _ONE_THREAD,
+    "sendThreadPoolQueueCapacity": _ONE_THREAD,
+    "pullThreadPoolQueueCapacity": _ONE_THREAD,
+    "longPollingEnable": _ALWAYS,
+    "checkCRCOnRecover": _ALWAYS,
+    "messageIndexEnable": _ALWAYS,
+    "transientStorePoolEnable": "messages are written to the log at once, never pooled before",
+    "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
+    "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
+    "enableConsumeQueueExt": "consume queue extension files are not written",
+    "enablePropertyFilter": "consumers filter by tags only",
+    "rejectTransactionMessage": "transactional messages are not supported",
+    "traceTopicEnable": "message traces are not supported",
+    "aclEnable": "there is no authentication yet: protect listenPort by the network",
+    "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
+    "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
+    "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
+}
+"""Key -> why it has no meaning here."""
