@@ -229,14 +229,21 @@ class LevelsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class DatedTable:
+    """A table of delay levels and since when it is in force; 0: as far back as is known."""
+
+    in_force_from_ms: int
+    message_delay_level: str
+
+
+@dataclass(frozen=True, slots=True)
 class LevelsInForce:
     """The table in force and where it is from.
 
     configured: what broker.conf said when it was read last; another table than the one in
-    force was set since.  tables: every table so far and when it came into force, the oldest
-    first; from 0: as far back as is known.
+    force was set since.  tables: every table so far, the oldest first.
     """
 
     message_delay_level: str
     configured: str
-    tables: tuple[tuple[int, str], ...]
+    tables: tuple[DatedTable, ...]

@@ -165,15 +165,12 @@ def in_force_to_pb(value: values.LevelsInForce) -> pb.GetLevelsResponse:
     return pb.GetLevelsResponse(
         message_delay_level=value.message_delay_level,
         configured=value.configured,
-        tables=[
-            pb.LevelTable(in_force_from_ms=from_ms, message_delay_level=text)
-            for from_ms, text in value.tables
-        ],
+        tables=[dated_table.to_pb(each) for each in value.tables],
     )
 
 
 def in_force_from_pb(value: pb.GetLevelsResponse) -> values.LevelsInForce:
-    tables = tuple((each.in_force_from_ms, each.message_delay_level) for each in value.tables)
+    tables = tuple(dated_table.from_pb(each) for each in value.tables)
     return values.LevelsInForce(value.message_delay_level, value.configured, tables)
 
 
@@ -193,6 +190,7 @@ level_timeline = Codec(
     lambda value: pb.LevelTimeline(level=value.level, counts=value.counts),
     lambda value: values.LevelTimeline(value.level, tuple(value.counts)),
 )
+dated_table = flat(values.DatedTable, pb.LevelTable)
 level_change = flat(values.LevelChange, pb.LevelChange)
 changed_ids = sequence(
     pb.ChangeByIdsResponse, "changed", Codec(pb.ChangedId, changed_id_to_pb, changed_id_from_pb)

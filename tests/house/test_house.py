@@ -121,6 +121,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
     assert marked == {
         "metricsPort",
         "deliverBatchMessages",
+        "scheduleDeliverRateMax",
         "maxTopicQueues",
         "maxSendMessages",
         "maxSendBytes",
