@@ -2,17 +2,31 @@
 
 Milliseconds that never go back: the wall clock when the broker starts, never before the
 newest record of its log, then elapsed boot time.  A step of the wall clock afterwards
-neither hastens nor delays anything; a suspended machine's sleep counts.
+neither hastens nor delays anything; a suspended machine's sleep counts.  The basis of a
+clock lets the next process on the same boot of the machine go on with the same clock.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
 
 _LOCAL_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_TIME_SHIFTS: Final = Path("/proc/self/timens_offsets")
 WAKE_MS_MAX = 1_000
 """The longest sleep between two looks at the clock, so that a resumed machine is noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """Where a clock begins; it means something until the machine is booted again."""
+
+    boot_id: str
+    offset_ns: int
+    """The clock's time, nanoseconds since 1970, less the time since the machine's boot."""
 
 
 class Clock(Protocol):
@@ -26,22 +40,83 @@ class Clock(Protocol):
         """From now on, now_ms() is at least this."""
         ...
 
+    def basis(self) -> Basis | None:
+        """What go_on_from() of a later process takes; None where a boot is not recognised."""
+        ...
 
-class SystemClock:
-    """Real time."""
+    def go_on_from(self, basis: Basis, reached_ms: int) -> bool:
+        """Be the clock that a process before had, and that had reached this time.
 
-    __slots__ = ("_offset_ns",)
+        False, and nothing is changed, when the machine was booted since.  Only for the
+        opening of a store: it is the one call that may turn now_ms() back.
+        """
+        ...
+
+
+class Machine(Protocol):
+    """The clocks of the machine, as they are."""
+
+    @property
+    def boot_id(self) -> str | None:
+        """Another one after every boot; None where there is none."""
+        ...
+
+    def wall_ns(self) -> int:
+        """Since 1970; it may step."""
+        ...
+
+    def boot_ns(self) -> int:
+        """Since the machine's boot, suspended or not."""
+        ...
+
+    def awake_ns(self) -> int:
+        """Since an arbitrary start; stands still while the machine is suspended."""
+        ...
+
+
+class SystemMachine:
+    """The real ones."""
 
     def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - _boot_ns()
+        self.boot_id = _boot_id()
+
+    def wall_ns(self) -> int:
+        return time.time_ns()
+
+    def boot_ns(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+    def awake_ns(self) -> int:
+        return time.monotonic_ns()
+
+
+class SystemClock:
+    """Real time, or that of the machine that is given."""
+
+    def __init__(self, machine: Machine | None = None) -> None:
+        self.machine: Machine = machine or SystemMachine()
+        self._boot_ns = self.machine.boot_ns
+        self._offset_ns = self.machine.wall_ns() - self._boot_ns()
 
     def now_ms(self) -> int:
-        return (self._offset_ns + _boot_ns()) // 1_000_000
+        return (self._offset_ns + self._boot_ns()) // 1_000_000
 
     def not_before(self, timestamp_ms: int) -> None:
         behind_ms = timestamp_ms - self.now_ms()
         if behind_ms > 0:
             self._offset_ns += behind_ms * 1_000_000
+
+    def basis(self) -> Basis | None:
+        boot_id = self.machine.boot_id
+        return None if boot_id is None else Basis(boot_id, self._offset_ns)
+
+    def go_on_from(self, basis: Basis, reached_ms: int) -> bool:
+        now_ms = (basis.offset_ns + self._boot_ns()) // 1_000_000
+        # A boot's time does not go back: that is another boot, whatever its id says.
+        if basis.boot_id != self.machine.boot_id or now_ms < reached_ms:
+            return False
+        self._offset_ns = basis.offset_ns
+        return True
 
 
 def wall_ms() -> int:
@@ -93,5 +168,15 @@ def month_start_ms(timestamp_ms: int) -> int:
     return int(time.mktime((local.tm_year, local.tm_mon, 1, 0, 0, 0, 0, 0, -1))) * 1000
 
 
-def _boot_ns() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+def _boot_id() -> str | None:
+    try:
+        boot_id = _BOOT_ID.read_text("ascii").strip()
+    except (OSError, ValueError):
+        return None
+    # A container may have a boot time of its own: another one is like another boot.
+    try:
+        shifts = _BOOT_TIME_SHIFTS.read_text("ascii").splitlines()
+    except (OSError, ValueError):
+        shifts = []
+    shift = next((line.split()[1:] for line in shifts if line.startswith("boottime")), [])
+    return " ".join([boot_id, *shift] if set(shift) - {"0"} else [boot_id]) or None

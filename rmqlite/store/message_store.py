@@ -17,15 +17,12 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import (
-    FlushFailed,
-    MessageNotFound,
-    StoreUnavailable,
-)
+from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
 from rmqlite.store.checksums import Point
+from rmqlite.store.clock_table import clock_table, open_clock
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
@@ -82,7 +79,7 @@ class PersistJob:
     sync: SyncJob
     index: IndexJob
     tables: tuple[tuple[Path, bytes], ...]
-    checkpoint: tuple[Path, bytes]
+    without_previous: tuple[tuple[Path, bytes], ...]
     appended: int
     """Records appended since the store was opened."""
 
@@ -96,7 +93,8 @@ class PersistJob:
         self.index.run()
         for path, data in self.tables:
             self.sync.files.replace(path, data, keep_previous=True)
-        self.sync.files.replace(*self.checkpoint)
+        for path, data in self.without_previous:
+            self.sync.files.replace(path, data)
 
 
 class MessageStore:
@@ -133,7 +131,8 @@ class MessageStore:
                 files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
             )
             """How many records the recovery walk dispatched."""
-            clock.not_before(max(self._log.newest_timestamp_ms + 1, self.levels.in_force_from_ms))
+            newest_ms = self._log.newest_timestamp_ms
+            self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if files.read_all(self._root / "abort") is None:
                 files.replace(self._root / "abort", b"")
             self.durable_end = self._log.end
@@ -206,9 +205,10 @@ class MessageStore:
         folder = self._root / "config"
         data = tuple((folder / name, tables.encode(tree)) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
+        clock = clock_table(self._root, self._clock, self.clock_origin)
         checkpoint = (self._root / "checkpoint", CHECKPOINT.pack(newest, newest, newest))
         sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
-        return PersistJob(sync, index, data, checkpoint, self._appended)
+        return PersistJob(sync, index, data, (*clock, checkpoint), self._appended)
 
     def persisted(self, job: PersistJob) -> None:
         """A job has run.  Without this call the next one begins where this one did."""

@@ -1,0 +1,117 @@
+"""Which clock a store goes on with: config/clock.json.
+
+While something waits to be delivered and the machine has not been booted since, it is the
+clock of the process before: a step of the wall clock in between neither hastens nor delays
+anything.  Otherwise it is the wall clock's time, but never before what the store has seen.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqlite.clock import Basis, Clock
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import tables
+from rmqlite.store.dispatch import Dispatch
+from rmqlite.store.files import Files
+
+CLOCK_TABLE: Final = "clock.json"
+AHEAD_MS_MIN: Final = 1_000
+"""A clock this much before what the store has seen did not merely stand still."""
+
+log = logging.getLogger(__name__)
+
+
+class Origin(enum.StrEnum):
+    """Where the time of a clock came from when it began."""
+
+    WALL_CLOCK = "wall-clock"
+    STORE = "store"
+    """The store has seen later times than the wall clock showed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    basis: Basis
+    origin: Origin
+    reached_ms: int
+
+
+def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, bytes]]:
+    """Path and content of config/clock.json as of now; none where no boot is recognised."""
+    basis = clock.basis()
+    if basis is None:
+        return []
+    tree = {
+        "bootId": basis.boot_id,
+        "offsetNanos": basis.offset_ns,
+        "origin": origin.value,
+        "reachedTimestamp": clock.now_ms(),
+    }
+    return [(root / "config" / CLOCK_TABLE, tables.encode(tree))]
+
+
+def open_clock(
+    files: Files, root: Path, clock: Clock, newest_ms: int, dispatch: Dispatch
+) -> Origin:
+    """Set the clock for a store whose newest record is of newest_ms; where its time came from.
+
+    A table that cannot be read costs nothing but the promise that it kept.
+    """
+    saved = _load(files, root)
+    origin, goes_on = Origin.WALL_CLOCK, False
+    least_ms = max(newest_ms + 1, dispatch.levels.in_force_from_ms)
+    # With nothing to be delivered nobody can be early: a corrected wall clock is welcome.
+    if saved is not None and _is_any_pending(dispatch):
+        least_ms = max(least_ms, saved.reached_ms)
+        goes_on = clock.go_on_from(saved.basis, saved.reached_ms)
+        if goes_on:
+            origin = saved.origin
+    if least_ms - clock.now_ms() >= AHEAD_MS_MIN:
+        origin = Origin.STORE
+    clock.not_before(least_ms)
+    if not goes_on:
+        _save(files, clock_table(root, clock, origin))
+    return origin
+
+
+def _is_any_pending(dispatch: Dispatch) -> bool:
+    return any(
+        topic == SCHEDULE_TOPIC and dispatch.progress.level(queue_id + 1).below < queue.max_offset
+        for (topic, queue_id), queue in dispatch.queues.items()
+        if queue.max_offset > queue.min_offset
+    )
+
+
+def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
+    for path, data in table:
+        try:
+            files.replace(path, data)
+        except StoreUnavailable as error:
+            if not error.is_full:
+                raise
+            # What is there tells of another clock; without it the wall clock is taken.
+            files.remove(path)
+            log.warning("no room to write down which clock is used error=%s", error)
+
+
+def _load(files: Files, root: Path) -> _Saved | None:
+    path = root / "config" / CLOCK_TABLE
+    try:
+        tree = tables.load(files, path)
+        if tree is None:
+            return None
+        basis = Basis(str(tree["bootId"]), int(tree["offsetNanos"]))
+        return _Saved(basis, Origin(tree["origin"]), int(tree["reachedTimestamp"]))
+    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError) as error:
+        log.warning(
+            "the last run's clock is not known, the wall clock is taken file=%s error=%r",
+            path,
+            error,
+        )
+        return None
