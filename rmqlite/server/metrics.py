@@ -26,6 +26,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.broker.histogram import Histogram
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests import BrokerStatus, LevelStatus
+from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 
@@ -40,6 +41,7 @@ class Now(NamedTuple):
     broker: Broker
     status: BrokerStatus
     commit: GroupCommit
+    watch: ClockWatch
 
 
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -62,6 +64,25 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "disk_full_sends_refused",
         "Sends refused because the disk was full.",
         lambda now: now.broker.retention.sends_refused,
+    ),
+    (
+        "suspends",
+        "How often the machine was suspended and resumed.",
+        lambda now: now.watch.suspends,
+    ),
+    (
+        "suspended_seconds",
+        "How long the machine was suspended.",
+        lambda now: now.watch.suspended_ms / 1000,
+    ),
+)
+
+LABELLED_COUNTERS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, int]]]]] = (
+    (
+        "clock_steps",
+        "Steps of the wall clock; deliveries are not affected.",
+        "direction",
+        lambda now: now.watch.steps,
     ),
 )
 
@@ -108,6 +129,11 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "disk_full",
         "1 while sends are refused because the disk is full, else 0.",
         lambda now: now.status.is_disk_full,
+    ),
+    (
+        "clock_ahead_of_wall_seconds",
+        "The broker's clock less the wall clock; negative when it is behind.",
+        lambda now: now.watch.ahead_of_wall_ms() / 1000,
     ),
 )
 
@@ -180,10 +206,13 @@ class Collected(Collector):
 class Metrics:
     """The metrics of one broker; used by the thread that owns the broker."""
 
-    def __init__(self, broker: Broker, commit: GroupCommit, pulls: Waiting) -> None:
+    def __init__(
+        self, broker: Broker, commit: GroupCommit, pulls: Waiting, watch: ClockWatch
+    ) -> None:
         self._broker = broker
         self._commit = commit
         self._pulls = pulls
+        self._watch = watch
         self._process = ProcessCollector(registry=None)
 
     def collected(self) -> Collected:
@@ -192,11 +221,16 @@ class Metrics:
 
     def _own(self) -> Iterator[Metric]:
         status = self._broker.status(self._pulls.count)
-        now = Now(self._broker, status, self._commit)
+        now = Now(self._broker, status, self._commit, self._watch)
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
         for name, help_text, number in COUNTERS:
             yield CounterMetricFamily(PREFIX + name, help_text, number(now))
+        for name, help_text, label, counts_of in LABELLED_COUNTERS:
+            counter = CounterMetricFamily(PREFIX + name, help_text, labels=(label,))
+            for value, count in counts_of(now).items():
+                counter.add_metric((value,), count)
+            yield counter
         for name, help_text, number in GAUGES:
             yield GaugeMetricFamily(PREFIX + name, help_text, number(now))
         yield from self._by_group(now)

@@ -23,6 +23,7 @@ from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, Unavailable
 from rmqlite.server.admin_service import AdminService
+from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.health import Health
@@ -69,6 +70,7 @@ class _Server:
         self._health = Health({rpc.service for rpc in rpcs.ALL})
         self._http = HttpPort()
         self._commit: GroupCommit
+        self._watch: ClockWatch
         self._delivery: Delivery
 
     def appended(self, topic: str, queue_id: int) -> None:
@@ -94,7 +96,8 @@ class _Server:
             broker = Broker(config, store, self._clock, self)
             broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
             self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
-            upkeep = Upkeep(config, broker, self._persister)
+            self._watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
+            upkeep = Upkeep(config, broker, self._persister, self._watch)
             # Before the first call: a broker that starts on a full disk takes no send.
             upkeep.look_at_disk(clean=False)
             async with asyncio.TaskGroup() as tasks:
@@ -137,7 +140,7 @@ class _Server:
         self._health.add_to(server)
         await server.start()
         if config.metrics_port:
-            metrics = Metrics(broker, self._commit, self._pulls)
+            metrics = Metrics(broker, self._commit, self._pulls, self._watch)
 
             async def metrics_page() -> Page:
                 return Page(await asyncio.to_thread(metrics.collected().text), TEXT_TYPE)

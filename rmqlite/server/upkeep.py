@@ -1,4 +1,4 @@
-"""What the broker does by the clock: persist, expire silent members, look after the disk.
+"""What the broker does by the clock: persist, expire silent members, watch disk and clocks.
 
 A disk that is full, or takes no writes, ends nothing: what should have been written is
 written at a later round.  A sync that failed is another matter, it ends the broker: what
@@ -16,6 +16,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import local_text, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
+from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.outage import Outage
 
 PERSIST_BYTES_MAX: Final = 64 << 20
@@ -23,7 +24,7 @@ PERSIST_RECORDS_MAX: Final = 100_000
 """This much new log is persisted without waiting for the interval; both bound recovery."""
 PERSIST_LOOK_S: Final = 0.5
 LOOK_S: Final = 1.0
-"""How often members and disk are looked at."""
+"""How often clocks, members and disk are looked at."""
 PIN_WARNING_S: Final = 3600.0
 """How often it is said that an undelivered message keeps old log files."""
 
@@ -33,9 +34,16 @@ log = logging.getLogger(__name__)
 class Upkeep:
     """Two loops, run by the server until they are cancelled."""
 
-    def __init__(self, config: BrokerConfig, broker: Broker, persister: ThreadPoolExecutor) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker: Broker,
+        persister: ThreadPoolExecutor,
+        watch: ClockWatch,
+    ) -> None:
         self._config = config
         self._broker = broker
+        self._watch = watch
         self._persister = persister
         self._loop = asyncio.get_running_loop()
         self._persist_outage = Outage(
@@ -86,11 +94,12 @@ class Upkeep:
                 self._is_persisting = False
 
     async def look(self) -> None:
-        """Expire members that are silent; measure the disk, remove log files that may go."""
+        """Look at the clocks; expire silent members; measure the disk, remove what may go."""
         clean_s = self._config.clean_interval_ms / 1000
         next_clean = self._loop.time() + clean_s
         while True:
             await asyncio.sleep(LOOK_S)
+            self._watch.look()
             self._broker.membership.expire()
             # Not while a job syncs files that could go: it would find them missing.
             is_due = self._loop.time() >= next_clean and not self._is_persisting

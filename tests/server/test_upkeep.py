@@ -21,6 +21,7 @@ from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import run_with
+from tests.support.scrape import watch_of
 
 SEGMENT = 1 << 17
 HOUR_MS = 3_600_000
@@ -92,7 +93,7 @@ def run(
     """Run a scenario beside both loops, on a loop whose time is the fake clock."""
 
     async def main() -> None:
-        upkeep = Upkeep(broker.config, broker.broker, persister(1))
+        upkeep = Upkeep(broker.config, broker.broker, persister(1), watch_of(broker))
         tasks = [asyncio.create_task(upkeep.persist()), asyncio.create_task(upkeep.look())]
         work = asyncio.ensure_future(scenario(upkeep))
         try:

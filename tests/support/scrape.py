@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.metrics import Metrics
 from rmqlite.server.waiting import Waiting
@@ -40,13 +41,19 @@ class Scrape:
         return {name for name, _ in self._values}
 
 
-def scrape(broker: BrokerUnderTest) -> Scrape:
+def watch_of(broker: BrokerUnderTest) -> ClockWatch:
+    """What a server makes when the store is open."""
+    return ClockWatch(broker.clock, broker.clock.machine, broker.store.clock_origin)
+
+
+def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
     """The metrics of a broker, with a group commit that has had nothing to do."""
+    watched = watch or watch_of(broker)
 
     async def main() -> str:
         with ThreadPoolExecutor(1) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
-            metrics = Metrics(broker.broker, commit, Waiting("maxParkedPolls", 10))
+            metrics = Metrics(broker.broker, commit, Waiting("maxParkedPolls", 10), watched)
             return metrics.collected().text().decode()
 
     return Scrape(asyncio.run(main()))
