@@ -15,22 +15,36 @@ from rmqlite.client.push_consumer import PushConsumer
 from rmqlite.client.queue_reader import ConsumeFrom
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests import PullResult, PullStatus, Queue, SendResult
+from rmqlite.schedule_requests import (
+    ChangedId,
+    ChangeOutcome,
+    PendingFilter,
+    PendingMessage,
+    PendingQuery,
+    ScheduleAction,
+)
 
 __all__ = [
     "CONSUME_SUCCESS",
     "DEAD_LETTER",
     "RECONSUME_LATER",
     "AdminClient",
+    "ChangeOutcome",
+    "ChangedId",
     "ConsumeFrom",
     "ConsumeResult",
     "Listener",
     "Message",
+    "PendingFilter",
+    "PendingMessage",
+    "PendingQuery",
     "Producer",
     "PullConsumer",
     "PullResult",
     "PullStatus",
     "PushConsumer",
     "Queue",
+    "ScheduleAction",
     "SendResult",
     "StoredMessage",
     "reconsume_later",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Final
 
 import grpc
 
 from rmqlite import requests, schedule_requests
 from rmqlite.client.channel import Connection
+from rmqlite.client.schedule import ScheduleAdmin
 from rmqlite.wire import rpcs
 
 
 class AdminClient:
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
+    schedule: what waits for its delivery, to see and to change.
     Every method waits up to timeout_ms and raises RmqliteError: Unavailable, at once, when
     the broker cannot be reached.
     """
@@ -23,6 +26,7 @@ class AdminClient:
     ) -> None:
         self._connection = Connection(endpoint, channel)
         self._timeout_s = timeout_ms / 1000
+        self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
 
     def list_topics(self) -> tuple[requests.TopicInfo, ...]:
         """Every topic, sorted by name, the system's included."""

@@ -21,6 +21,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests import SendRequest, SendResult
+from rmqlite.schedule_requests import ChangeByIds, ChangedId, ScheduleAction
 from rmqlite.wire import rpcs
 
 
@@ -101,6 +102,20 @@ class Producer:
         while one runs, nothing else is sent.
         """
         return self._batcher.add(self._named(message))
+
+    def cancel(self, message_id: str, topic: str = "") -> ChangedId:
+        """Take back a delayed message by the id that send() gave; return when that is on disk.
+
+        The outcome says the truth: DONE, ALREADY_DELIVERED, NOT_FOUND …; what send_async still
+        gathers is not found.  topic: where it was sent to; empty also takes back retries of
+        the message in consumer groups.  Tried again like send(), which may turn a DONE whose
+        answer was lost into ALREADY_CANCELLED.  Raises what send() raises.
+        """
+        change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
+        changed = self._connection.call_repeatedly(
+            rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
+        )
+        return changed[0]
 
     def flush(self) -> None:
         """Send at once what send_async gathered; return when every future is done."""
