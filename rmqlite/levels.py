@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqlite.errors import DelayUnknown, InvalidValue
@@ -96,14 +96,19 @@ def parse_delay(token: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelHistory:
-    """Every table with the time from which it was in force, oldest first; never empty."""
+    """Every table with the time from which it was in force, oldest first; never empty.
+
+    configured: what broker.conf said when it was read last; another table than the current
+    one was set since.
+    """
 
     entries: tuple[tuple[int, LevelTable], ...]
+    configured: LevelTable
 
     @classmethod
     def starting_with(cls, table: LevelTable, in_force_from_ms: int = 0) -> LevelHistory:
         """A store without a history: as far as is known, this table was always in force."""
-        return cls(((in_force_from_ms, table),))
+        return cls(((in_force_from_ms, table),), table)
 
     @property
     def begins_at_ms(self) -> int:
@@ -128,7 +133,16 @@ class LevelHistory:
             return self
         # Kept in order, or the list as read back would end with another table.
         since_ms = max(in_force_from_ms, self.in_force_from_ms)
-        return LevelHistory((*self.entries, (since_ms, table)))
+        return replace(self, entries=(*self.entries, (since_ms, table)))
+
+    def configured_as(self, table: LevelTable, in_force_from_ms: int) -> LevelHistory:
+        """The history after broker.conf was read; unchanged when it says what it said before.
+
+        So a table that was set since stays in force until broker.conf is edited, too.
+        """
+        if table.delays_ms == self.configured.delays_ms:
+            return self
+        return replace(self.changed_to(table, in_force_from_ms), configured=table)
 
     def deliver_at_ms(self, level: int, store_timestamp_ms: int) -> int:
         """When a record stored then at this level is due."""
@@ -140,7 +154,7 @@ class LevelHistory:
     def to_json(self) -> dict[str, Any]:
         """The shape of config/delayLevels.json."""
         tables = [{"inForceFrom": at, "messageDelayLevel": t.text} for at, t in self.entries]
-        return {"tables": tables}
+        return {"configured": self.configured.text, "tables": tables}
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> LevelHistory:
@@ -151,4 +165,7 @@ class LevelHistory:
         ]
         if not entries:
             raise InvalidValue("tables", "[]", "at least one table")
-        return cls(tuple(sorted(entries, key=lambda entry: entry[0])))
+        entries.sort(key=lambda entry: entry[0])
+        # An older rmqlite knew no other tables than those of broker.conf.
+        configured = parse_levels(tree.get("configured", entries[-1][1].text))
+        return cls(tuple(entries), configured)

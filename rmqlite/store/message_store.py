@@ -28,16 +28,15 @@ from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.files import SIGNATURE, Files, Lock
 from rmqlite.store.key_index import IndexJob, KeyIndex
+from rmqlite.store.levels_table import change_levels, load_levels
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
 from rmqlite.store.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
-    LEVELS_TABLE,
     PROGRESS_TABLE,
     keep_names,
     lengthen,
-    load_levels,
     progress_tree,
     recover,
 )
@@ -143,7 +142,7 @@ class MessageStore:
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
             self._sync_end = self._log.end
-            self.change_levels(config.levels)
+            self.change_levels(config.levels, is_configured=True)
             self._persist_if_there_is_room()
             with suppress(StoreUnavailable):
                 self._lock.sign()
@@ -233,19 +232,18 @@ class MessageStore:
         """A table under config/; None when there is none.  Raises StoreDamaged."""
         return tables.load(self._files, self._root / "config" / name)
 
-    def change_levels(self, table: LevelTable) -> None:
-        """From the next append on this table is in force; queued messages keep their times."""
-        # The millisecond of the newest record still belongs to the table before.
-        since_ms = max(self._clock.now_ms(), self._log.newest_timestamp_ms + 1)
-        is_first = self.load_table(LEVELS_TABLE) is None
-        if is_first and self._log.newest_timestamp_ms:
-            # By which tables RocketMQ delayed what is there, is not known.
-            self._dispatch.levels = LevelHistory.starting_with(table, since_ms)
-        history = self.levels.changed_to(table, since_ms)
-        if history is not self.levels or is_first:
-            self.save_table(LEVELS_TABLE, history.to_json())
-            self._dispatch.levels = history
-            self._clock.not_before(since_ms)
+    def change_levels(self, table: LevelTable, *, is_configured: bool = False) -> None:
+        """From the next append on this table is in force; queued messages keep their times.
+
+        is_configured: broker.conf says so, which counts if it said something else before.
+        Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
+        """
+        at = (self._files, self._root, self._clock, self._log.newest_timestamp_ms)
+        try:
+            change_levels(*at, self._dispatch, table, is_configured=is_configured)
+        except FlushFailed as error:
+            self._failure = error
+            raise
 
     def close(self, more: Mapping[str, tables.Tree]) -> None:
         """Persist everything and leave the store as RocketMQ leaves one after a clean stop."""

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged
-from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.errors import FlushFailed, StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo
 from rmqlite.store.files import Files
+from rmqlite.store.levels_table import LEVELS_TABLE as LEVELS_TABLE
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.verification import verify
 
@@ -32,7 +32,6 @@ DELAY_OFFSET_TABLE: Final = "delayOffset.json"
 WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
 """Of what a walk has found, how much of the end is written once more."""
 _SCAN_ENTRIES: Final = 8192
-LEVELS_TABLE: Final = "delayLevels.json"
 CHECKPOINT: Final = struct.Struct(">qqq4072x")
 _EVER_MS: Final = 1 << 62
 _HASH_END: Final = 1 << 31
@@ -75,18 +74,6 @@ def keep_names(files: Files, root: Path) -> None:
         files.sync_folder(root.parent)
     files.sync_folder(root)
     files.sync_folder(root / "config")
-
-
-def load_levels(files: Files, root: Path, table: LevelTable) -> LevelHistory:
-    """The history of level tables; without one it begins with table.  Raises StoreDamaged."""
-    path = root / "config" / LEVELS_TABLE
-    tree = tables.load(files, path)
-    if tree is None:
-        return LevelHistory.starting_with(table)
-    try:
-        return LevelHistory.from_json(tree)
-    except (InvalidValue, KeyError, TypeError, ValueError) as error:
-        raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
 
 
 def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:

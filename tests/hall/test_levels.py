@@ -161,7 +161,8 @@ def test_a_message_of_a_level_that_was_removed_keeps_its_deliver_time() -> None:
 
 def test_the_first_table_holds_for_everything_older() -> None:
     """A store that another broker began has records older than its first table."""
-    history = LevelHistory(((5_000, parse_levels("1s")), (9_000, parse_levels("2s"))))
+    first, second = parse_levels("1s"), parse_levels("2s")
+    history = LevelHistory(((5_000, first), (9_000, second)), second)
     assert history.deliver_at_ms(1, 100) == 100 + SECOND
 
 
