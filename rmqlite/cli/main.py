@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from rmqlite import __version__
 from rmqlite.cli import broker, consume, group, message, send, status, topic
 from rmqlite.cli.bench import command as bench
+from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.terminal import error_line
 from rmqlite.errors import RmqliteError, Unavailable
@@ -70,6 +71,7 @@ app.command("broker")(broker.broker)
 app.command("send")(send.send)
 app.command("consume")(consume.consume)
 app.add_typer(message.app, name="message")
+app.add_typer(schedule_app, name="schedule")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(store_app, name="store")

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
-from rmqlite.cli.terminal import note, print_json, printable, time_text
+from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
 
 if TYPE_CHECKING:
@@ -92,7 +91,8 @@ def query(
         messages = [_tree(each) for each in found.messages]
         print_json({"messages": messages, "is_cut": found.is_cut})
     elif found.messages:
-        _print_found(found.messages)
+        rows = [(_row(each), _second_line(each)) for each in found.messages]
+        print_two_line_table(_COLUMNS, rows)
     _note_what_is_missing(found)
 
 
@@ -103,17 +103,6 @@ def _note_what_is_missing(found: FoundMessages) -> None:
         note("older ones are left out: ask with --until, or more --max")
     if not found.messages:
         raise typer.Exit(NOT_FOUND)
-
-
-def _print_found(messages: Sequence[FoundMessage]) -> None:
-    """Columns for what is short; below each its offset message id, and when it is due."""
-    rows = [_COLUMNS, *[_row(each) for each in messages]]
-    widths = [max(len(row[n]) for row in rows) for n in range(len(_COLUMNS))]
-    for index, row in enumerate(rows):
-        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        sys.stdout.write("  ".join(cells).rstrip() + "\n")
-        if index:
-            sys.stdout.write(f"  {_second_line(messages[index - 1])}\n")
 
 
 def _row(found: FoundMessage) -> tuple[str, ...]:

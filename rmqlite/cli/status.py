@@ -6,6 +6,7 @@ import sys
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import print_json, print_table, time_text
+from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests import BrokerStatus, LevelStatus
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -36,13 +37,35 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
             )
         ],
     )
-    for line in disk_lines(answer):
+    for line in [*schedule_lines(answer), *disk_lines(answer)]:
         sys.stdout.write(line + "\n")
     print_table(
         ("LEVEL", "DELAY", "PENDING", "NEXT DUE", "DELIVERED", "P50 MS", "P99 MS", "MAX MS"),
         [_level_row(level, answer) for level in answer.levels],
         title="delay levels (lateness since the broker started)",
     )
+
+
+def schedule_lines(answer: BrokerStatus) -> list[str]:
+    """What became of scheduled messages besides their delivery; nothing when nothing did."""
+    lines = []
+    changes = [
+        f"{count:,} {done}"
+        for count, done in (
+            (answer.cancelled, "cancelled"),
+            (answer.fired, "fired"),
+            (answer.rescheduled, "rescheduled"),
+        )
+        if count
+    ]
+    if changes:
+        lines.append(f"scheduled messages changed: {', '.join(changes)}")
+    if answer.undeliverable:
+        lines.append(
+            f"{answer.undeliverable:,} undeliverable: they lie in topic "
+            f"{dlq_topic(SCHEDULE_GROUP)}, each with its reason"
+        )
+    return lines
 
 
 def disk_lines(answer: BrokerStatus) -> list[str]:

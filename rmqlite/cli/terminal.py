@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -107,6 +108,21 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         console.print()
         console.print(Text(printable(title), style="bold"))
     console.print(table)
+
+
+def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Columns for what is short, and below each row, indented, what is long."""
+    cells = [columns, *[row for row, _ in rows]]
+    widths = [max([cell_len(each[n]) for each in cells]) for n in range(len(columns))]
+    console = out()
+    console.print(Text(_aligned(columns, widths), style="bold"))
+    for row, below in rows:
+        console.print(Text(f"{_aligned(row, widths)}\n  {below}"))
+
+
+def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = [f"{cell}{' ' * (n - cell_len(cell))}" for cell, n in zip(cells, widths, strict=True)]
+    return "  ".join(padded).rstrip()
 
 
 def _is_numeric(cells: Sequence[object]) -> bool:

@@ -77,7 +77,7 @@ class ScheduleAdmin:
     ) -> tuple[LevelTimeline, ...]:
         """How many come due before, between and after these instants, for every level.
 
-        bounds_ms: 1 to 1,000, ascending, on the broker's clock (broker_status().now_ms).
+        bounds_ms: up to BOUNDS_MAX, ascending, on the broker's clock (broker_status().now_ms).
         levels: none is all.
         """
         return self._ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, levels))

@@ -1,0 +1,164 @@
+"""rmqlite schedule cancel, fire, reschedule: what becomes of pending messages instead.
+
+Message ids are changed at once, and each says what became of it.  Whatever takes messages by
+what they are is counted and asked about first, or needs --yes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
+from rmqlite.cli.schedule.wanted import (
+    CALL_MS_MAX,
+    Broker,
+    DueFrom,
+    DueUntil,
+    Group,
+    Key,
+    Levels,
+    Topic,
+    Wanted,
+    level_number,
+)
+from rmqlite.cli.terminal import note
+from rmqlite.schedule_requests import ScheduleAction
+
+NOT_ALL: Final = 1
+"""The exit code when a message was not changed, or none fitted."""
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ID", help="Message ids; - reads them from standard input."),
+]
+All = Annotated[bool, typer.Option("--all", help="Everything that waits.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def cancel(
+    ids: Ids = None,
+    topic: Topic = None,
+    group: Group = None,
+    level: Levels = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    key: Key = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel pending messages: they are not delivered.
+
+    Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
+    """
+    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json)
+    _run(endpoint, change, ids, wanted, everything)
+
+
+def fire(
+    ids: Ids = None,
+    topic: Topic = None,
+    group: Group = None,
+    level: Levels = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    key: Key = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Fire pending messages: they are delivered now.
+
+    Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
+    """
+    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json)
+    _run(endpoint, change, ids, wanted, everything)
+
+
+def reschedule(
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="LEVEL", help="The new level, or how long it is, as 10m."),
+    ],
+    ids: Ids = None,
+    topic: Topic = None,
+    group: Group = None,
+    level: Levels = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    key: Key = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Reschedule pending messages: they wait anew, from now on, at another level.
+
+    Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
+    """
+    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    change = Change(ScheduleAction.RESCHEDULE, to=to, dry_run=dry_run, yes=yes, as_json=as_json)
+    _run(endpoint, change, ids, wanted, everything)
+
+
+def _run(
+    endpoint: str, change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool
+) -> None:
+    from rmqlite.client import AdminClient
+
+    _check(change, given, wanted, everything)
+    ids = _message_ids(given or ())
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        fitting = wanted.filter(broker)
+        if change.to:
+            change.delay_level = level_number("--to", change.to, broker)
+            change.delay = broker.table.name(change.delay_level)
+        if given:
+            all_done = change_by_ids(broker, change, ids, wanted.destination)
+        elif wanted.is_only_a_key:
+            all_done = change_by_key(broker, change, fitting)
+        else:
+            all_done = change_by_filter(broker, change, fitting)
+    if not all_done:
+        raise typer.Exit(NOT_ALL)
+
+
+def _check(change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool) -> None:
+    """Is it clear what is meant, and is there somebody to ask?"""
+    if given:
+        if everything or not wanted.is_only_a_place:
+            raise typer.BadParameter(
+                "give message ids or a filter; only --topic or --group may narrow ids down"
+            )
+        return
+    if everything and wanted != Wanted():
+        raise typer.BadParameter("--all is everything: it takes no other filter")
+    if not everything and wanted == Wanted():
+        raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
+    if not (change.dry_run or change.yes or sys.stdin.isatty()):
+        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
+        raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def _message_ids(given: Iterable[str]) -> tuple[str, ...]:
+    """Each id once, in the order given; a message is changed once, however often it is named."""
+    ids: list[str] = []
+    for each in given:
+        if not each:
+            raise typer.BadParameter("a message id is empty")
+        ids += sys.stdin.buffer.read().decode("utf-8", "replace").split() if each == "-" else [each]
+    return tuple(dict.fromkeys(ids))

@@ -1,0 +1,253 @@
+"""The changes themselves: by message id, by key, by filter; what is asked, and what is said.
+
+A key is first looked up: then each of its messages has an answer of its own, as an id has.
+What a filter takes is only counted, because it may be millions.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import typer
+
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.wanted import Broker, filter_text
+from rmqlite.cli.terminal import note, print_json, printable, time_text
+from rmqlite.errors import RmqliteError, TopicUnknown
+from rmqlite.names import is_retry
+from rmqlite.requests import MessageQuery, MessageState
+from rmqlite.schedule_requests import (
+    IDS_MAX,
+    PAGE_MAX,
+    ChangeByIds,
+    ChangedId,
+    ChangeOutcome,
+    PendingFilter,
+    ScheduleAction,
+)
+
+_DO: Final = {
+    ScheduleAction.CANCEL: ("cancel", "cancelled"),
+    ScheduleAction.FIRE: ("fire", "fired"),
+    ScheduleAction.RESCHEDULE: ("reschedule", "rescheduled"),
+}
+_FOUND_MAX: Final = 64
+"""How many messages a broker finds by their key at most."""
+
+
+@dataclass(slots=True)
+class Change:
+    """What to do; delay_level and delay are known once the broker has named its levels."""
+
+    action: ScheduleAction
+    dry_run: bool
+    yes: bool
+    as_json: bool
+    to: str = ""
+    delay_level: int = 0
+    delay: str = ""
+
+    @property
+    def verb(self) -> str:
+        return _DO[self.action][0]
+
+    @property
+    def done(self) -> str:
+        """As it is said of what was done, or would be."""
+        done = _DO[self.action][1]
+        return f"would be {done}" if self.dry_run else done
+
+    @property
+    def where_to(self) -> str:
+        return f" to level {self.delay_level} ({self.delay})" if self.delay_level else ""
+
+
+# ---- by message id
+
+
+def change_by_ids(broker: Broker, change: Change, ids: Sequence[str], topic: str) -> bool:
+    """Change these and print what became of each.  Was every one done?"""
+    if not ids:
+        note("no message ids were given")
+    changed: list[ChangedId] = []
+    try:
+        with counting(change.done, len(ids)) as tell:
+            for answered in _answers(broker, change, ids, topic):
+                changed += answered
+                tell(len(changed))
+    except (RmqliteError, KeyboardInterrupt):
+        # What was answered before is done.
+        if changed:
+            _print_changed(change, changed, len(ids))
+        raise
+    _print_changed(change, changed, len(ids))
+    return all([each.outcome is ChangeOutcome.DONE for each in changed])
+
+
+def _answers(
+    broker: Broker, change: Change, ids: Sequence[str], topic: str
+) -> Iterator[tuple[ChangedId, ...]]:
+    """The answers, call by call."""
+    for start in range(0, len(ids), IDS_MAX):
+        part = tuple(ids[start : start + IDS_MAX])
+        asked = ChangeByIds(change.action, part, topic, change.delay_level, change.dry_run)
+        yield broker.schedule.change_by_ids(asked)
+
+
+def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> None:
+    if change.as_json:
+        print_json(_tree(change) | {"messages": [_changed_tree(each) for each in changed]})
+    else:
+        for each in changed:
+            sys.stdout.write(f"{printable(each.message_id)}  {_outcome_text(change, each)}\n")
+    done = sum([each.outcome is ChangeOutcome.DONE for each in changed])
+    if asked > 1:
+        note(f"{done:,} of {asked:,} {change.done}{change.where_to}")
+
+
+def _outcome_text(change: Change, changed: ChangedId) -> str:
+    if changed.outcome is not ChangeOutcome.DONE:
+        return _word(changed.outcome)
+    text = change.done if change.dry_run else "done"
+    if changed.count > 1:
+        text += f", {changed.count:,} messages"
+    if change.action is ScheduleAction.RESCHEDULE and changed.deliver_at_ms:
+        text += f", due {time_text(changed.deliver_at_ms)}"
+    return text
+
+
+def _word(outcome: ChangeOutcome) -> str:
+    return outcome.name.lower().replace("_", " ")
+
+
+def _tree(change: Change) -> dict[str, Any]:
+    tree: dict[str, Any] = {"action": change.verb, "dry_run": change.dry_run}
+    return tree | ({"delay_level": change.delay_level} if change.delay_level else {})
+
+
+def _changed_tree(changed: ChangedId) -> dict[str, Any]:
+    return {
+        "message_id": changed.message_id,
+        "outcome": changed.outcome.name.lower(),
+        "count": changed.count,
+        "deliver_at_ms": changed.deliver_at_ms,
+    }
+
+
+# ---- by key
+
+
+def change_by_key(broker: Broker, change: Change, wanted: PendingFilter) -> bool:
+    """Change what waits with this key, and print what became of each.  Was every one done?
+
+    With a topic, its messages that were delivered or cancelled before are named, too.
+    """
+    pending = list(broker.schedule.pending(wanted, page=PAGE_MAX))
+    if not all([each.message_id for each in pending]):
+        return change_by_filter(broker, change, wanted)
+    ids = dict.fromkeys([*_scheduled_before(broker, wanted), *[m.message_id for m in pending]])
+    if not ids:
+        return _nothing(change, wanted, messages=[])
+    if pending and not _confirmed(change, len(pending), wanted):
+        return False
+    return change_by_ids(broker, change, tuple(ids), wanted.topic)
+
+
+def _scheduled_before(broker: Broker, wanted: PendingFilter) -> list[str]:
+    """The ids of messages with the key that are, or were, scheduled for the topic."""
+    if not wanted.topic or is_retry(wanted.topic):
+        return []
+    query = MessageQuery(wanted.topic, wanted.key, max_messages=_FOUND_MAX, hops=True)
+    try:
+        found = broker.admin.find_messages(query)
+    except TopicUnknown:
+        return []
+    return [
+        each.message.message_id
+        for each in found.messages
+        if each.state is MessageState.SCHEDULED and each.message.message_id
+    ]
+
+
+# ---- by filter
+
+
+def change_by_filter(broker: Broker, change: Change, wanted: PendingFilter) -> bool:
+    """Change all that fits, and print how many.  Was there any?"""
+    if not change.dry_run and not change.yes:
+        total = _count(broker, change, wanted)
+        if not total:
+            return _nothing(change, wanted, changed=0)
+        if not _confirmed(change, total, wanted):
+            return False
+    else:
+        total = None
+    if change.dry_run:
+        changed = _count(broker, change, wanted)
+    else:
+        changed = _change(broker, change, wanted, total)
+    if not changed:
+        return _nothing(change, wanted, changed=0)
+    if change.as_json:
+        print_json(_tree(change) | {"changed": changed})
+    else:
+        sys.stdout.write(f"{messages_text(changed)} {change.done}{change.where_to}\n")
+    return True
+
+
+def _count(broker: Broker, change: Change, wanted: PendingFilter) -> int:
+    with counting("counting") as tell:
+        return broker.schedule.change_pending(
+            change.action, wanted, delay_level=change.delay_level, dry_run=True, progress=tell
+        )
+
+
+def _change(broker: Broker, change: Change, wanted: PendingFilter, total: int | None) -> int:
+    with counting(change.done, total) as tell, _told_how_far(change) as far:
+
+        def progress(changed: int) -> None:
+            far.append(changed)
+            tell(changed)
+
+        return broker.schedule.change_pending(
+            change.action, wanted, delay_level=change.delay_level, progress=progress
+        )
+
+
+@contextmanager
+def _told_how_far(change: Change) -> Iterator[list[int]]:
+    """What is interrupted is done up to here; the call under way may be done, too."""
+    far = [0]
+    try:
+        yield far
+    except (RmqliteError, KeyboardInterrupt):
+        if far[-1]:
+            note(f"at least {messages_text(far[-1])} {change.done} before this:")
+        raise
+
+
+def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
+    if change.as_json:
+        print_json(_tree(change) | tree)
+    note(f"nothing that waits fits: {filter_text(wanted)}")
+    return False
+
+
+def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
+    if change.dry_run or change.yes:
+        return True
+    question = printable(
+        f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
+    )
+    if typer.confirm(question, err=True):
+        return True
+    note("nothing was changed")
+    return False
+
+
+def messages_text(count: int) -> str:
+    return f"{count:,} {'message' if count == 1 else 'messages'}"

@@ -1,0 +1,113 @@
+"""rmqlite schedule list: what waits, in the order in which it comes due."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.message_text import times_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.spans import delay_text, wait_text
+from rmqlite.cli.schedule.wanted import (
+    CALL_MS_MAX,
+    Broker,
+    DueFrom,
+    DueUntil,
+    Group,
+    Key,
+    Levels,
+    Topic,
+    Wanted,
+)
+from rmqlite.cli.status import size_text
+from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
+from rmqlite.schedule_requests import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
+
+ROWS_DEFAULT: Final = 50
+_COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
+
+
+def list_pending(
+    level: Levels = None,
+    topic: Topic = None,
+    group: Group = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    key: Key = None,
+    message_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="This message id.")
+    ] = None,
+    count: Annotated[
+        int, typer.Option("--max", "-n", min=1, max=100_000, help="At most so many.")
+    ] = ROWS_DEFAULT,
+    cursor: Annotated[
+        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+    ] = "",
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """List pending messages in due order; below each its message id."""
+    from rmqlite.client import AdminClient
+
+    wanted = Wanted(level or (), topic, group, due_from, due_until, key, message_id)
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        messages, more = _found(broker, wanted.filter(broker), cursor, count)
+        now_ms = broker.now_ms
+    if as_json:
+        print_json(
+            {"now_ms": now_ms, "messages": [_tree(each) for each in messages], "cursor": more}
+        )
+        return
+    if messages:
+        print_two_line_table(
+            _COLUMNS, [(_row(each, now_ms), _second_line(each)) for each in messages]
+        )
+    else:
+        note("nothing that waits fits" if wanted != Wanted() or cursor else "nothing waits")
+    if more:
+        note(f"more: --cursor {more}")
+
+
+def _found(
+    broker: Broker, wanted: PendingFilter, cursor: str, count: int
+) -> tuple[Sequence[PendingMessage], str]:
+    """So many messages from the cursor on, and where the next ones begin; "" at the end."""
+    messages: list[PendingMessage] = []
+    with counting("searching") as tell:
+        while True:
+            page_max = min(PAGE_MAX, count - len(messages))
+            page = broker.schedule.list_pending(PendingQuery(wanted, cursor, page_max))
+            messages.extend(page.messages)
+            cursor = page.cursor
+            if not cursor or len(messages) >= count:
+                return messages, cursor
+            tell(len(messages))
+
+
+def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
+    # The delay is what this message was promised, whatever its level means by now.
+    delay = delay_text(message.deliver_at_ms - message.store_timestamp_ms)
+    return (
+        time_text(message.deliver_at_ms),
+        wait_text(message.deliver_at_ms - now_ms),
+        f"{message.level} ({delay})",
+        printable(message.topic),
+        printable(" ".join(message.keys)) or "-",
+    )
+
+
+def _second_line(message: PendingMessage) -> str:
+    named = message.message_id or f"no message id, offset id {message.offset_message_id}"
+    about = [f"tags {message.tags}"] * bool(message.tags)
+    about += [f"failed {times_text(message.reconsume_times)}"] * bool(message.reconsume_times)
+    about.append(size_text(message.body_size))
+    return printable(f"{named}  {', '.join(about)}")
+
+
+def _tree(message: PendingMessage) -> dict[str, Any]:
+    return dataclasses.asdict(message) | {"offset_message_id": message.offset_message_id}

@@ -1,0 +1,32 @@
+"""A count that grows, shown on the standard error of a terminal while a command works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, Progress, TextColumn
+
+from rmqlite.cli.terminal import progress_console
+
+
+@contextmanager
+def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal; what it gives is told how many it has been so far."""
+    console = progress_console()
+    of_total = "" if total is None else f" of {total:,}"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,}" + of_total),
+    )
+    # The output stays where it is: rich would move it to the bar's own console.
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        redirect_stdout=False,
+        disable=not console.is_terminal,
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda done: bar.update(task, completed=done)

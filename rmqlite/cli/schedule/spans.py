@@ -1,0 +1,30 @@
+"""How long something waits, as a person says it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.cli.status import span_text
+
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000))
+
+
+def delay_text(delay_ms: int) -> str:
+    """A delay in full, as messageDelayLevel would spell it: "10m", "1h 30m", "12.5s"."""
+    if delay_ms < 0:
+        return f"-{delay_text(-delay_ms)}"
+    parts = []
+    left_ms = delay_ms
+    for unit, unit_ms in _UNITS:
+        amount, left_ms = divmod(left_ms, unit_ms)
+        parts += [f"{amount}{unit}"] * bool(amount)
+    if left_ms or not parts:
+        parts.append(f"{left_ms / 1000:.3f}".rstrip("0").rstrip(".") + "s")
+    return " ".join(parts)
+
+
+def wait_text(wait_ms: int) -> str:
+    """How long until something is due: "9m 3s", "now", "late 5.0s"."""
+    if wait_ms > 0:
+        return span_text(wait_ms)
+    return f"late {span_text(-wait_ms)}" if wait_ms <= -1_000 else "now"

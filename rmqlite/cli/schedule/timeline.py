@@ -1,0 +1,167 @@
+"""rmqlite schedule timeline: how many messages come due when, drawn as bars.
+
+Without options the buckets grow, from ten seconds to days, and end with the last message; an
+operator sees the next minutes and the whole backlog on one screen.  With --over they are of
+one size, a round one, as many as the terminal has lines for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
+from rmqlite.cli.schedule.bars import print_bars
+from rmqlite.cli.schedule.spans import delay_text
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Levels, Wanted
+from rmqlite.cli.terminal import print_json, time_text
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import parse_delay, parse_levels
+from rmqlite.schedule_requests import BOUNDS_MAX, LevelTimeline, PendingFilter
+
+_GROWING: Final = parse_levels("10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d")
+_SHOWN_MS_MIN: Final = 3_600_000
+"""The growing buckets go on at least so far, so that an hour without messages is seen."""
+_ROUND: Final = parse_levels(
+    "1s 2s 5s 10s 15s 30s 1m 2m 5m 10m 15m 30m 1h 2h 3h 6h 12h 1d 2d 7d 14d 30d 90d 365d"
+)
+_OTHER_LINES: Final = 6
+"""Of the terminal: the title, the head, overdue, later, the command itself and the prompt."""
+_BUCKETS_MIN: Final = 5
+_BUCKETS_MAX: Final = BOUNDS_MAX - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What comes due in [from_ms, until_ms); None is no end."""
+
+    from_ms: int | None
+    until_ms: int | None
+    levels: dict[int, int]
+
+    @property
+    def pending(self) -> int:
+        return sum(self.levels.values())
+
+
+def timeline(
+    over: Annotated[
+        str,
+        typer.Option("--over", metavar="SPAN", help="So far, in buckets of one size: 1h, 2d."),
+    ] = "",
+    buckets: Annotated[
+        int | None,
+        typer.Option("--buckets", "-n", min=1, max=_BUCKETS_MAX, help="With --over: into so many."),
+    ] = None,
+    level: Levels = None,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Draw how many pending messages come due when."""
+    from rmqlite.client import AdminClient
+
+    if buckets and not over:
+        raise typer.BadParameter("--buckets divides a span: --over is missing")
+    offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
+    wanted = Wanted(level or ())
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        levels = wanted.filter(broker).levels
+        now_ms = broker.now_ms
+        bounds_ms = tuple([now_ms + each for each in offsets_ms])
+        found = _buckets(bounds_ms, broker.schedule.timeline(bounds_ms, levels))
+    if as_json:
+        print_json({"now_ms": now_ms, "buckets": [_tree(each) for each in found]})
+        return
+    shown = found if over else _shortened(found, now_ms)
+    rows = [(_span(each, now_ms), _clock(each, now_ms), each.pending) for each in shown]
+    print_bars(_title(found, PendingFilter(levels)), rows)
+
+
+def _even_ms(over: str, buckets: int | None) -> tuple[int, ...]:
+    """The ends of buckets of one size, from 0 on; the last one may be cut."""
+    try:
+        over_ms = parse_delay(over)
+    except InvalidValue as error:
+        refuse("--over", over, error.rule)
+    if buckets:
+        return tuple([over_ms * n // buckets for n in range(buckets + 1)])
+    lines = shutil.get_terminal_size().lines - _OTHER_LINES
+    buckets_max = min(_BUCKETS_MAX, max(_BUCKETS_MIN, lines))
+    fitting = (each for each in _ROUND.delays_ms if over_ms <= each * buckets_max)
+    step_ms = next(fitting, over_ms)
+    return (*range(0, over_ms, step_ms), over_ms)
+
+
+def _buckets(bounds_ms: tuple[int, ...], timelines: Sequence[LevelTimeline]) -> tuple[Bucket, ...]:
+    """Overdue, one bucket from each instant to the next, and later."""
+    ends = itertools.pairwise((None, *bounds_ms, None))
+    return tuple(
+        [
+            Bucket(
+                start,
+                end,
+                {each.level: each.counts[n] for each in timelines if each.counts[n]},
+            )
+            for n, (start, end) in enumerate(ends)
+        ]
+    )
+
+
+def _shortened(buckets: Sequence[Bucket], now_ms: int) -> list[Bucket]:
+    """Without the empty ones at the end; the last one still has no end."""
+    last = max([n for n, each in enumerate(buckets) if each.pending], default=0)
+    shown = [
+        each
+        for n, each in enumerate(buckets[:-1])
+        if n <= last or (each.until_ms or 0) - now_ms <= _SHOWN_MS_MIN
+    ]
+    return [*shown, Bucket(shown[-1].until_ms, None, buckets[-1].levels)]
+
+
+def _title(buckets: Sequence[Bucket], wanted: PendingFilter) -> str:
+    total = sum([each.pending for each in buckets])
+    numbers = ", ".join([str(each) for each in wanted.levels])
+    where = f" at level {numbers}" if numbers else ""
+    overdue = f", {buckets[0].pending:,} overdue" if buckets[0].pending else ""
+    return f"{total:,} {'message waits' if total == 1 else 'messages wait'}{where}{overdue}"
+
+
+def _span(bucket: Bucket, now_ms: int) -> str:
+    """A bucket as time from now: "30s - 1m"."""
+    if bucket.from_ms is None:
+        return "overdue"
+    if bucket.until_ms is None:
+        return "later"
+    start = delay_text(bucket.from_ms - now_ms) if bucket.from_ms > now_ms else "now"
+    return f"{start} - {delay_text(bucket.until_ms - now_ms)}"
+
+
+def _clock(bucket: Bucket, now_ms: int) -> str:
+    """A bucket on the clock: "10:15:30 - 10:16:00"; another day has its date."""
+    if bucket.from_ms is None:
+        return f"before {_instant(bucket.until_ms or 0, now_ms)}"
+    start = _instant(bucket.from_ms, now_ms)
+    if bucket.until_ms is None:
+        return f"from {start} on"
+    return f"{start} - {_instant(bucket.until_ms, now_ms)}"
+
+
+def _instant(instant_ms: int, now_ms: int) -> str:
+    text = time_text(instant_ms)
+    is_today = text[:10] == time_text(now_ms)[:10]
+    return text[11:19] if is_today else text[5:16]
+
+
+def _tree(bucket: Bucket) -> dict[str, Any]:
+    return {
+        "from_ms": bucket.from_ms,
+        "until_ms": bucket.until_ms,
+        "pending": bucket.pending,
+        "levels": bucket.levels,
+    }

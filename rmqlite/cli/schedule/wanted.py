@@ -1,0 +1,189 @@
+"""Which pending messages a command is about: the options, and what they mean to this broker.
+
+A time may be relative to the broker's clock, a level may be named by its delay: what the
+broker has to be asked for that is asked once, and only after the command line made sense.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import moment_ms, refuse
+from rmqlite.cli.terminal import time_text
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
+from rmqlite.names import group_of, is_retry, retry_topic
+from rmqlite.schedule_requests import PendingFilter
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+CALL_MS_MAX: Final = 60_000
+"""A page of a large schedule may take its time; a broker that is gone is noticed at once."""
+
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--level",
+        "-l",
+        metavar="LEVEL",
+        help="Of this delay level, or of the one that is now so long, such as 10m; "
+        "can be repeated.",
+    ),
+]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="NAME", help="To be delivered to this topic.")
+]
+Group = Annotated[
+    str | None,
+    typer.Option("--group", "-g", metavar="NAME", help="The retries of this consumer group."),
+]
+DueFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+    ),
+]
+DueUntil = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Due before then.")]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+]
+
+
+class Broker:
+    """A broker's clock and its table of levels, each asked for when it is first needed."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
+        self.schedule = admin.schedule
+
+    @cached_property
+    def now_ms(self) -> int:
+        return self.admin.broker_status().now_ms
+
+    @cached_property
+    def table(self) -> LevelTable:
+        return parse_levels(self.admin.levels().message_delay_level)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options as they were typed."""
+
+    levels: Sequence[str] = ()
+    topic: str | None = None
+    group: str | None = None
+    due_from: str | None = None
+    due_until: str | None = None
+    key: str | None = None
+    message_id: str | None = None
+
+    def __post_init__(self) -> None:
+        # --topic "$TOPIC" of a script that does not know its topic is not every topic.
+        if "" in dataclasses.astuple(self)[1:]:
+            raise typer.BadParameter("an option of a filter is empty")
+        if self.topic and self.group:
+            raise typer.BadParameter("--topic and --group: give one of them")
+
+    @property
+    def destination(self) -> str:
+        """Where the messages will be delivered; empty is anywhere."""
+        return retry_topic(self.group) if self.group else self.topic or ""
+
+    @property
+    def is_only_a_place(self) -> bool:
+        """Is there nothing but a topic or a group?"""
+        return self == Wanted(topic=self.topic, group=self.group)
+
+    @property
+    def is_only_a_key(self) -> bool:
+        """Is there nothing but a key, and perhaps a topic or a group?"""
+        return bool(self.key) and self == Wanted(topic=self.topic, group=self.group, key=self.key)
+
+    def filter(self, broker: Broker) -> PendingFilter:
+        """What the options mean; one that cannot be ends the command."""
+        # Every option is looked at before any makes a call.
+        levels = [_level("--level", each) for each in self.levels]
+        due_from = _due("--from", self.due_from)
+        due_until = _due("--until", self.due_until)
+        return PendingFilter(
+            tuple(sorted({_number(each, broker) for each in levels})),
+            self.destination,
+            _instant_ms(due_from, broker) or 0,
+            _instant_ms(due_until, broker),
+            self.key or "",
+            self.message_id or "",
+        )
+
+
+def level_number(option: str, text: str, broker: Broker) -> int:
+    """A level of the table in force, named by its number or its delay.  Raises DelayUnknown."""
+    number = _number(_level(option, text), broker)
+    if number > broker.table.max_level:
+        refuse(option, text, f"this broker has the levels 1 to {broker.table.max_level}")
+    return number
+
+
+def filter_text(wanted: PendingFilter) -> str:
+    """What a filter takes, for a person: "topic orders, level 5, due before …"."""
+    return ", ".join(_filter_parts(wanted)) or "everything that waits"
+
+
+def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
+    if wanted.topic:
+        is_group = is_retry(wanted.topic)
+        yield f"retries of group {group_of(wanted.topic)}" if is_group else f"topic {wanted.topic}"
+    if wanted.levels:
+        numbers = " and ".join([str(each) for each in wanted.levels])
+        yield f"level{'s' * (len(wanted.levels) > 1)} {numbers}"
+    if wanted.key:
+        yield f"key {wanted.key}"
+    if wanted.due_from_ms:
+        yield f"due from {time_text(wanted.due_from_ms)} on"
+    if wanted.due_until_ms is not None:
+        yield f"due before {time_text(wanted.due_until_ms)}"
+
+
+def _level(option: str, text: str) -> int | str:
+    """A level's number, or a delay as it stands, once it is known to be one."""
+    if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= LEVELS_MAX:
+        return int(text)
+    try:
+        parse_delay(text)
+    except InvalidValue:
+        refuse(option, text, f"a level, 1 to {LEVELS_MAX}, or a delay such as 10m")
+    return text
+
+
+def _number(level: int | str, broker: Broker) -> int:
+    return level if isinstance(level, int) else broker.table.level_lasting(level)
+
+
+@dataclass(frozen=True, slots=True)
+class _FromNow:
+    ms: int
+
+
+def _due(option: str, text: str | None) -> int | _FromNow | None:
+    if text is None:
+        return None
+    if text == "now":
+        return _FromNow(0)
+    if text.startswith("+"):
+        try:
+            return _FromNow(parse_delay(text[1:]))
+        except InvalidValue as error:
+            refuse(option, text, f"after the + {error.rule}")
+    return moment_ms(option, text)
+
+
+def _instant_ms(moment: int | _FromNow | None, broker: Broker) -> int | None:
+    return broker.now_ms + moment.ms if isinstance(moment, _FromNow) else moment
