@@ -93,11 +93,9 @@ def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
         try:
             files.replace(path, data)
         except StoreUnavailable as error:
-            if not error.is_full:
-                raise
             # What is there tells of another clock; without it the wall clock is taken.
             files.remove(path)
-            log.warning("no room to write down which clock is used error=%s", error)
+            log.warning("which clock is used cannot be written down error=%s", error)
 
 
 def _load(files: Files, root: Path) -> _Saved | None:

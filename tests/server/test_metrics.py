@@ -20,7 +20,7 @@ from rmqlite.message import Message
 from rmqlite.requests import SendBackRequest
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
-from tests.support.scrape import Scrape, scrape
+from tests.support.scrape import Scrape, scrape, watch_of
 
 HOUR_MS = 3_600_000
 SEGMENT = 1 << 17
@@ -180,6 +180,29 @@ def test_a_message_that_pins_old_files_shows_with_its_level(broker: BrokerUnderT
     found = scrape(broker)
     assert found.value("rmqlite_pinned_log_bytes", **level(4)) == 3 * SEGMENT
     assert found.value("rmqlite_pinned_log_bytes", **level(1)) == 0
+
+
+def test_what_the_clocks_have_done_shows(broker: BrokerUnderTest) -> None:
+    """Steps by direction, from 0 on; how far off the wall clock is; how long nobody was awake."""
+    watch = watch_of(broker)
+    found = scrape(broker, watch)
+    for direction in ("forward", "back"):
+        assert found.value("rmqlite_clock_steps_total", direction=direction) == 0
+    assert found.value("rmqlite_clock_ahead_of_wall_seconds") == 0
+    assert found.value("rmqlite_suspends_total") == 0
+    assert found.value("rmqlite_suspended_seconds_total") == 0
+
+    for step_ms in (HOUR_MS, -HOUR_MS, 2_500):
+        broker.clock.machine.step_wall(step_ms)
+        watch.look()
+    broker.clock.machine.suspend(90_500)
+    watch.look()
+    found = scrape(broker, watch)
+    assert found.value("rmqlite_clock_steps_total", direction="forward") == 2
+    assert found.value("rmqlite_clock_steps_total", direction="back") == 1
+    assert found.value("rmqlite_clock_ahead_of_wall_seconds") == -2.5
+    assert found.value("rmqlite_suspends_total") == 1
+    assert found.value("rmqlite_suspended_seconds_total") == 90.5
 
 
 def test_a_disk_that_cannot_be_read_hides_no_other_figure(

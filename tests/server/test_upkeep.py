@@ -302,3 +302,21 @@ def test_what_keeps_old_files_is_said_once_an_hour(
     assert len(said) == 3
     assert f"bytes={2 * SEGMENT} level=18 due=20" in said[0]
     assert said[0].endswith("physical_offset=0")
+
+
+def test_the_clocks_are_looked_at_every_second(
+    broker: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A step is told while whoever made it is still at the keyboard."""
+
+    async def scenario(_: Upkeep) -> None:
+        broker.clock.machine.step_wall(-HOUR_MS)
+        await asyncio.sleep(LOOK_S + 0.1)
+        assert len(lines(caplog, "the wall clock stepped")) == 1
+        broker.clock.machine.suspend(HOUR_MS)
+        await asyncio.sleep(LOOK_S + 0.1)
+        assert len(lines(caplog, "the machine was suspended")) == 1
+        await asyncio.sleep(60)
+
+    run(broker, scenario)
+    assert len(lines(caplog, "the ")) == 2

@@ -1,6 +1,7 @@
 """An event loop whose time is a FakeClock's: what sleeps wakes when the clock is there.
 
 Nothing waits for real: when the loop has nothing to do but a timer, the clock moves to it.
+As with a real loop its time stands still while the machine is suspended.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class FakeTimeLoop(asyncio.SelectorEventLoop):
-    """Its time is the clock's."""
+    """Its time is that of the clock's machine."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(_JumpingSelector(clock))
@@ -54,7 +55,7 @@ class FakeTimeLoop(asyncio.SelectorEventLoop):
         self._clock_moved_by_hand = clock
 
     def time(self) -> float:
-        return self._clock_moved_by_hand.now_ms() / 1000
+        return self._clock_moved_by_hand.machine.awake_ns() / 1e9
 
 
 def run_with(clock: FakeClock, main: Coroutine[Any, Any, T]) -> T:
