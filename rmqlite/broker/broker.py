@@ -15,6 +15,7 @@ from rmqlite import __version__
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding import find_messages, message_at
 from rmqlite.broker.groups import GroupTable, Membership
+from rmqlite.broker.level_changes import LevelChanges
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pulling import offset_at, pull, queue_range
@@ -83,6 +84,7 @@ class Broker:
     ) -> None:
         self.store = store
         self.schedule = Schedule(store, clock)
+        self.levels = LevelChanges(store, self.schedule)
         self.retention = Retention(config, store, self.schedule)
         self.topics = TopicTable(store, config)
         self.groups = GroupTable(store, config)

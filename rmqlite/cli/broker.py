@@ -42,17 +42,20 @@ def broker(
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
-    """Run the broker until Ctrl-C or SIGTERM, then drain and close it."""
+    """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads the file's delay levels again."""
     from rmqlite.config import BrokerConfig, load_config
 
-    settings = load_config(config) if config else BrokerConfig()
     given: dict[str, object] = {}
     if listen_port is not None:
         given["listen_port"] = listen_port
     if store is not None:
         given["store_path"] = str(store)
-    if given:
-        settings = BrokerConfig.model_validate(settings.model_dump() | given)
+
+    def load() -> BrokerConfig:
+        read = load_config(config) if config else BrokerConfig()
+        return BrokerConfig.model_validate(read.model_dump() | given) if given else read
+
+    settings = load()
     # Only now: a wrong configuration is told without loading a server.
     from rmqlite.server.serve import serve
 
@@ -71,7 +74,7 @@ def broker(
         if ready_file:
             write_ready_file(ready_file, endpoint)
 
-    code = serve(settings, on_ready)
+    code = serve(settings, on_ready, load if config else None)
     if ready_file:
         remove_ready_file(ready_file)
     say("rmqlite stopped" if code == 0 else f"rmqlite stopped with exit code {code}")

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 from rmqlite import __version__
-from rmqlite.cli import broker, consume, group, message, send, status, topic
+from rmqlite.cli import broker, consume, group, levels, message, send, status, topic
 from rmqlite.cli.bench import command as bench
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
@@ -74,6 +74,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(schedule_app, name="schedule")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
+app.add_typer(levels.app, name="levels")
 app.add_typer(store_app, name="store")
 app.command("status")(status.status)
 app.command("bench")(bench.bench)

@@ -14,6 +14,7 @@ from rmqlite.requests import (
     MessageQuery,
     TopicInfo,
 )
+from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.server.calls import Context, service_handler
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
@@ -36,6 +37,8 @@ class AdminService:
                 rpcs.GET_BROKER_STATUS: self.get_broker_status,
                 rpcs.QUERY_MESSAGES: self.query_messages,
                 rpcs.GET_MESSAGE: self.get_message,
+                rpcs.GET_LEVELS: self.get_levels,
+                rpcs.CHANGE_LEVELS: self.change_levels,
             }
         )
 
@@ -59,3 +62,9 @@ class AdminService:
 
     async def get_message(self, offset_message_id: str, _: Context) -> FoundMessage:
         return self._broker.message_at(offset_message_id)
+
+    async def get_levels(self, _: None, __: Context) -> LevelsInForce:
+        return self._broker.levels.in_force()
+
+    async def change_levels(self, change: LevelsChange, _: Context) -> LevelsChanged:
+        return self._broker.levels.change(change)

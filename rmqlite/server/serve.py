@@ -30,6 +30,7 @@ from rmqlite.server.health import Health
 from rmqlite.server.http_port import HttpPort, Page
 from rmqlite.server.metrics import TEXT_TYPE, Metrics
 from rmqlite.server.native_service import NativeService
+from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.store.files import SystemFiles
@@ -45,23 +46,29 @@ EXIT_FAILED: Final = 1
 log = logging.getLogger(__name__)
 
 
-def serve(config: BrokerConfig, on_ready: Callable[[str], None] | None = None) -> int:
+def serve(
+    config: BrokerConfig,
+    on_ready: Callable[[str], None] | None = None,
+    reload: Callable[[], BrokerConfig] | None = None,
+) -> int:
     """Run a broker until SIGTERM or SIGINT; the exit code.
 
-    on_ready is told "address:port" when calls are accepted.  Raises StoreLocked,
+    on_ready is told "address:port" when calls are accepted.  reload gives the configuration
+    as it is at a SIGHUP; None where there is no file to read.  Raises StoreLocked,
     StoreDamaged, StoreUnavailable and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     # The thread that syncs must get its turn soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
-    return asyncio.run(_Server(config).run(on_ready or (lambda _endpoint: None)))
+    return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoint: None)))
 
 
 class _Server:
     """One broker process; as the broker's listener it carries news to those who wait."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, reload: Callable[[], BrokerConfig] | None) -> None:
         self._config = config
+        self._load = reload
         self._clock = SystemClock()
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
@@ -80,6 +87,8 @@ class _Server:
         self._delivery.due_sooner(level)
 
     async def run(self, on_ready: Callable[[str], None]) -> int:
+        # Before anything that takes long: until then this signal ends the process.
+        reload_asked = _event_of(signal.SIGHUP)
         server, port = _listening_server(self._config)
         if self._config.metrics_port:
             await self._http.bind(self._config.bind_address, self._config.metrics_port)
@@ -91,7 +100,7 @@ class _Server:
             store.end,
             store.recovered,
         )
-        stop = _stop_signal()
+        stop = _event_of(signal.SIGTERM, signal.SIGINT)
         try:
             broker = Broker(config, store, self._clock, self)
             broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
@@ -106,6 +115,8 @@ class _Server:
                     tasks.create_task(upkeep.persist(), name="persist"),
                     tasks.create_task(upkeep.look(), name="upkeep"),
                 ]
+                reload = Reload(self._config, self._load, broker.levels)
+                running.append(tasks.create_task(reload.run(reload_asked), name="reload"))
                 self._delivery = Delivery(broker, self._clock, tasks)
                 await self._open(server, config, broker)
                 # What is alive now lives as long as the broker, and what a call makes dies
@@ -163,13 +174,12 @@ class _Server:
         await server.stop(self._config.drain_ms_max / 1000)
 
 
-def _stop_signal() -> asyncio.Event:
-    """Set by SIGTERM and SIGINT."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, stop.set)
-    return stop
+def _event_of(*signals: signal.Signals) -> asyncio.Event:
+    """Set by each of these."""
+    event = asyncio.Event()
+    for signal_number in signals:
+        asyncio.get_running_loop().add_signal_handler(signal_number, event.set)
+    return event
 
 
 def _closed(broker: Broker) -> int:

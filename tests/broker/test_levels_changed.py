@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.levels import parse_levels
 from tests.broker.conftest import Make
-from tests.broker.words import bodies, delayed, level_status
+from tests.broker.words import arrival_times, bodies, delayed, level_status
 from tests.support.brokers import BrokerUnderTest
 
 HOUR_MS = 3_600_000
@@ -34,23 +34,6 @@ def change(broker: BrokerUnderTest, levels: str, how: str) -> None:
         for path in (root / "config").glob("storeProgress.json*"):
             path.unlink()
     broker.open(message_delay_level=levels)
-
-
-def arrival_times(broker: BrokerUnderTest, count: int) -> dict[str, int]:
-    """When each body arrives, stepping from due time to due time."""
-    arrived: dict[str, int] = {}
-    while len(arrived) < count:
-        schedule = broker.broker.schedule
-        due = [due_ms for n in schedule.levels() if (due_ms := schedule.next_due_ms(n))]
-        assert due, f"nothing is left, only {arrived} arrived"
-        broker.clock.forward(max(0, min(due) - 1 - broker.clock.now_ms()))
-        assert broker.deliver() == 0
-        broker.clock.forward(1)
-        broker.deliver()
-        for body in bodies(broker):
-            arrived.setdefault(body, broker.clock.now_ms())
-    assert len(bodies(broker)) == count
-    return arrived
 
 
 @pytest.mark.parametrize("how", HOW)

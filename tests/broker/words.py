@@ -56,6 +56,23 @@ def bodies(broker: BrokerUnderTest, topic: str = TOPIC, queue_id: int = 0) -> li
     return [message.body.decode() for message in broker.messages(topic, queue_id)]
 
 
+def arrival_times(broker: BrokerUnderTest, count: int) -> dict[str, int]:
+    """When each body arrives, stepping from due time to due time; never a moment earlier."""
+    arrived: dict[str, int] = {}
+    while len(arrived) < count:
+        schedule = broker.broker.schedule
+        due = [due_ms for n in schedule.levels() if (due_ms := schedule.next_due_ms(n))]
+        assert due, f"nothing is left, only {arrived} arrived"
+        broker.clock.forward(max(0, min(due) - 1 - broker.clock.now_ms()))
+        assert broker.deliver() == 0
+        broker.clock.forward(1)
+        broker.deliver()
+        for body in bodies(broker):
+            arrived.setdefault(body, broker.clock.now_ms())
+    assert len(bodies(broker)) == count
+    return arrived
+
+
 def physical_offset(result: SendResult) -> int:
     return int(result.offset_message_id[-16:], 16)
 

@@ -1,0 +1,197 @@
+"""rmqlite levels: which delay each level has, what waits there, and another table, at once.
+
+A change is shown before it is made: level by level what there is now, what there will be,
+and how many messages wait.  Those keep their times, so nothing but new sends is affected.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.terminal import note, print_json, print_table, printable, time_text, to_tree
+from rmqlite.levels import FIRST_RETRY_LEVEL, parse_delay, parse_levels
+from rmqlite.requests import BrokerStatus
+from rmqlite.schedule_requests import LevelChange, LevelsChanged, LevelsInForce
+
+app = typer.Typer(
+    no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."
+)
+
+NOT_CONFIRMED: Final = 1
+
+TableWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE",
+        show_default=False,
+        help="1 to 64 delays such as 10m, as in messageDelayLevel; quotes are not needed.",
+    ),
+]
+
+
+@app.command("show")
+def show(
+    history: Annotated[
+        bool, typer.Option("--history", help="Every table so far, the oldest first.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show each level's delay, what waits there, and where the table is from."""
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        levels = admin.levels()
+        status = admin.broker_status()
+    if as_json:
+        waiting = [
+            {"level": s.level, "delay": s.delay, "pending": s.pending, "next_due_ms": s.next_due_ms}
+            for s in status.levels
+        ]
+        print_json(to_tree(levels) | {"levels": waiting})
+        return
+    if history:
+        print_table(
+            ("IN FORCE FROM", "MESSAGE DELAY LEVEL"),
+            [
+                (_since_text(each.in_force_from_ms), each.message_delay_level)
+                for each in levels.tables
+            ],
+        )
+    else:
+        _print_waiting(status)
+    sys.stdout.write("\n" + printable(origin_line(levels)) + "\n")
+
+
+@app.command("set")
+def set_levels(
+    table: TableWords,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would change.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Put another table of delay levels in force at once; what waits keeps its time."""
+    from rmqlite.client import AdminClient
+
+    if not (dry_run or yes) and (as_json or not sys.stdin.isatty()):
+        note("error: nobody can be asked here: give --yes to change the levels, or --dry-run")
+        raise typer.Exit(WRONG_COMMAND_LINE)
+    text = " ".join(table)
+    with AdminClient(endpoint) as admin:
+        changed = admin.change_levels(text, dry_run=True)
+        is_change = changed.before != changed.after
+        if not as_json:
+            _print_change(changed)
+        if is_change and not dry_run:
+            if not yes and not typer.confirm("\nPut this table in force now?"):
+                note("nothing was changed")
+                raise typer.Exit(NOT_CONFIRMED)
+            changed = admin.change_levels(text)
+    applied = is_change and not dry_run
+    if as_json:
+        tree = to_tree(changed)
+        for row, each in zip(tree["levels"], changed.levels, strict=True):
+            row["change"] = word(each)
+        print_json(tree | {"applied": applied})
+    elif applied:
+        sys.stdout.write(
+            printable(f"\nin force now, and after a restart, too: {changed.after}") + "\n"
+        )
+
+
+def word(change: LevelChange) -> str:
+    """What becomes of a level: "new", "removed", "longer", "shorter", "same", or "gone"."""
+    before, after = change.delay_before, change.delay_after
+    if not before:
+        return "new" if after else "gone"
+    if not after:
+        return "removed"
+    before_ms, after_ms = parse_delay(before), parse_delay(after)
+    if before_ms == after_ms:
+        return "same"
+    return "longer" if after_ms > before_ms else "shorter"
+
+
+def origin_line(levels: LevelsInForce) -> str:
+    """Where the table in force is from."""
+    in_force = parse_levels(levels.message_delay_level)
+    since = _since_text(levels.tables[-1].in_force_from_ms)
+    if in_force.delays_ms == parse_levels(levels.configured).delays_ms:
+        return f"the table is broker.conf's messageDelayLevel, in force since {since}"
+    return (
+        f"the table was set while the broker ran, in force since {since};\n"
+        f"broker.conf says: {levels.configured}\n"
+        "it counts again when messageDelayLevel is edited there"
+    )
+
+
+def effect_lines(changed: LevelsChanged) -> list[str]:
+    """What a change means beyond its rows."""
+    waiting = sum(each.pending for each in changed.levels)
+    if waiting == 1:
+        lines = ["the 1 message that waits keeps its time; new ones get the new delays"]
+    elif waiting:
+        lines = [
+            f"the {waiting:,} messages that wait keep their times; new ones get the new delays"
+        ]
+    else:
+        lines = ["no message waits; new ones get the new delays"]
+    before, after = parse_levels(changed.before), parse_levels(changed.after)
+    if before.delays_ms[FIRST_RETRY_LEVEL - 1 :] != after.delays_ms[FIRST_RETRY_LEVEL - 1 :]:
+        last = after.max_level
+        used = f"levels {FIRST_RETRY_LEVEL} to {last}"
+        if last <= FIRST_RETRY_LEVEL:
+            used = f"level {last} only"
+        lines.append(f"retries of failed messages change, too: they use {used}")
+    if after.max_level < before.max_level:
+        lines.append(
+            f"who sends to a level above {after.max_level} gets level {after.max_level},"
+            f" {after.name(after.max_level)}"
+        )
+    return lines
+
+
+def _print_waiting(status: BrokerStatus) -> None:
+    print_table(
+        ("LEVEL", "DELAY", "PENDING", "NEXT DUE"),
+        [
+            (each.level, each.delay or "(removed)", each.pending, time_text(each.next_due_ms))
+            for each in status.levels
+            if each.delay or each.pending
+        ],
+    )
+
+
+def _print_change(changed: LevelsChanged) -> None:
+    if changed.before == changed.after:
+        sys.stdout.write(
+            printable(f"nothing to change, each level is that long already: {changed.before}")
+            + "\n"
+        )
+        return
+    print_table(
+        ("LEVEL", "NOW", "THEN", "", "PENDING", "NEXT DUE"),
+        [
+            (
+                each.level,
+                each.delay_before or "-",
+                each.delay_after or "-",
+                word(each),
+                each.pending,
+                time_text(each.next_due_ms),
+            )
+            for each in changed.levels
+        ],
+    )
+    sys.stdout.write("\n" + "".join([printable(line) + "\n" for line in effect_lines(changed)]))
+
+
+def _since_text(timestamp_ms: int) -> str:
+    return time_text(timestamp_ms) if timestamp_ms else "the beginning"
