@@ -7,6 +7,7 @@ and how many messages wait.  Those keep their times, so nothing but new sends is
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
@@ -58,13 +59,13 @@ def show(
         print_table(
             ("IN FORCE FROM", "MESSAGE DELAY LEVEL"),
             [
-                (_since_text(each.in_force_from_ms), each.message_delay_level)
+                (time_text(each.in_force_from_ms), each.message_delay_level)
                 for each in levels.tables
             ],
         )
     else:
         _print_waiting(status)
-    sys.stdout.write("\n" + printable(origin_line(levels)) + "\n")
+    _print_lines(origin_lines(levels))
 
 
 @app.command("set")
@@ -80,8 +81,8 @@ def set_levels(
     """Put another table of delay levels in force at once; what waits keeps its time."""
     from rmqlite.client import AdminClient
 
-    if not (dry_run or yes) and (as_json or not sys.stdin.isatty()):
-        note("error: nobody can be asked here: give --yes to change the levels, or --dry-run")
+    if not (dry_run or yes or sys.stdin.isatty()):
+        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
     text = " ".join(table)
     with AdminClient(endpoint) as admin:
@@ -90,7 +91,7 @@ def set_levels(
         if not as_json:
             _print_change(changed)
         if is_change and not dry_run:
-            if not yes and not typer.confirm("\nPut this table in force now?"):
+            if not yes and not typer.confirm("\nPut this table in force now?", err=True):
                 note("nothing was changed")
                 raise typer.Exit(NOT_CONFIRMED)
             changed = admin.change_levels(text)
@@ -101,16 +102,17 @@ def set_levels(
             row["change"] = word(each)
         print_json(tree | {"applied": applied})
     elif applied:
-        sys.stdout.write(
-            printable(f"\nin force now, and after a restart, too: {changed.after}") + "\n"
-        )
+        _print_lines([f"in force now, and after a restart, too: {changed.after}"])
 
 
 def word(change: LevelChange) -> str:
-    """What becomes of a level: "new", "removed", "longer", "shorter", "same", or "gone"."""
+    """What becomes of a level: "new", "removed", "longer", "shorter", "same".
+
+    "old" is one that neither table has, and where messages of an older one wait.
+    """
     before, after = change.delay_before, change.delay_after
     if not before:
-        return "new" if after else "gone"
+        return "new" if after else "old"
     if not after:
         return "removed"
     before_ms, after_ms = parse_delay(before), parse_delay(after)
@@ -119,17 +121,18 @@ def word(change: LevelChange) -> str:
     return "longer" if after_ms > before_ms else "shorter"
 
 
-def origin_line(levels: LevelsInForce) -> str:
+def origin_lines(levels: LevelsInForce) -> list[str]:
     """Where the table in force is from."""
     in_force = parse_levels(levels.message_delay_level)
-    since = _since_text(levels.tables[-1].in_force_from_ms)
+    since_ms = levels.tables[-1].in_force_from_ms
+    since = f"in force since {time_text(since_ms)}" if since_ms else "there was no other before"
     if in_force.delays_ms == parse_levels(levels.configured).delays_ms:
-        return f"the table is broker.conf's messageDelayLevel, in force since {since}"
-    return (
-        f"the table was set while the broker ran, in force since {since};\n"
-        f"broker.conf says: {levels.configured}\n"
-        "it counts again when messageDelayLevel is edited there"
-    )
+        return [f"the table is broker.conf's messageDelayLevel; {since}"]
+    return [
+        f"the table was set while the broker ran; {since}",
+        f"broker.conf says: {levels.configured}",
+        "that counts again when messageDelayLevel is edited there",
+    ]
 
 
 def effect_lines(changed: LevelsChanged) -> list[str]:
@@ -151,9 +154,9 @@ def effect_lines(changed: LevelsChanged) -> list[str]:
             used = f"level {last} only"
         lines.append(f"retries of failed messages change, too: they use {used}")
     if after.max_level < before.max_level:
+        last = after.max_level
         lines.append(
-            f"who sends to a level above {after.max_level} gets level {after.max_level},"
-            f" {after.name(after.max_level)}"
+            f"what is sent to a level above {last} goes to level {last} ({after.name(last)})"
         )
     return lines
 
@@ -171,10 +174,7 @@ def _print_waiting(status: BrokerStatus) -> None:
 
 def _print_change(changed: LevelsChanged) -> None:
     if changed.before == changed.after:
-        sys.stdout.write(
-            printable(f"nothing to change, each level is that long already: {changed.before}")
-            + "\n"
-        )
+        _print_lines([f"nothing to change, each level is that long already: {changed.before}"])
         return
     print_table(
         ("LEVEL", "NOW", "THEN", "", "PENDING", "NEXT DUE"),
@@ -190,8 +190,8 @@ def _print_change(changed: LevelsChanged) -> None:
             for each in changed.levels
         ],
     )
-    sys.stdout.write("\n" + "".join([printable(line) + "\n" for line in effect_lines(changed)]))
+    _print_lines(effect_lines(changed))
 
 
-def _since_text(timestamp_ms: int) -> str:
-    return time_text(timestamp_ms) if timestamp_ms else "the beginning"
+def _print_lines(lines: Sequence[str]) -> None:
+    sys.stdout.write("\n" + "".join([printable(line) + "\n" for line in lines]))

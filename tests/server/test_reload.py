@@ -1,0 +1,143 @@
+"""SIGHUP: what holds at once, what needs a start, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from rmqlite.config import BrokerConfig, load_config
+from rmqlite.schedule_requests import LevelsChange
+from rmqlite.server.reload import Reload
+from tests.broker.words import delayed
+from tests.support.brokers import BrokerUnderTest
+from tests.support.files import ForgetfulFiles
+
+
+class Started:
+    """A broker that was started with a file, and what it logs."""
+
+    def __init__(self, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        self._caplog = caplog
+        self.files = ForgetfulFiles()
+        self.broker = BrokerUnderTest(
+            folder / "store", files=self.files, message_delay_level="1s 5s"
+        )
+        self._conf = folder / "broker.conf"
+        self.write()
+        self.reload = Reload(self._load(), self._load, self.broker.broker.levels)
+
+    def _load(self) -> BrokerConfig:
+        return load_config(self._conf)
+
+    def write(self, **keys: str) -> None:
+        """The file with other values for these keys."""
+        lines = {"messageDelayLevel": "1s 5s"} | keys
+        self._conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+
+    def read(self) -> list[tuple[str, str]]:
+        """Read it; what is logged."""
+        self._caplog.clear()
+        self.reload.read()
+        return [(each.levelname, each.getMessage()) for each in self._caplog.records]
+
+    @property
+    def table(self) -> str:
+        return self.broker.store.levels.current.text
+
+
+@pytest.fixture
+def started(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Started:
+    return Started(tmp_path, caplog)
+
+
+def test_an_edited_table_is_in_force_at_once(started: Started) -> None:
+    """One line says what was and what is; what waits is not touched."""
+    started.broker.send(delayed("old", 2))
+    started.write(messageDelayLevel="1s 9s")
+    assert started.read() == [
+        ("INFO", "delay levels changed by=broker.conf before='1s 5s' after='1s 9s'")
+    ]
+    (new,) = started.broker.send(delayed("new", 2))
+    assert new.deliver_at_ms == started.broker.clock.now_ms() + 9_000
+    started.broker.clock.forward(5_000)
+    assert started.broker.deliver() == 1
+
+
+def test_a_file_that_says_nothing_new_changes_nothing(started: Started) -> None:
+    """Nor does it undo what an administrator has set since."""
+    assert started.read() == [
+        ("INFO", "configuration read again, delay levels stay levels='1s 5s'")
+    ]
+    started.broker.broker.levels.change(LevelsChange("1s 7s"))
+    assert started.read() == [
+        ("INFO", "configuration read again, delay levels stay levels='1s 7s'")
+    ]
+    assert started.table == "1s 7s"
+
+
+def test_other_keys_are_named_in_one_warning(started: Started) -> None:
+    """The operator learns which of the edits needs a start; the levels hold all the same."""
+    started.write(messageDelayLevel="2s", maxPullWait="5000", fileReservedTime="1")
+    assert started.read()[1:] == [
+        (
+            "WARNING",
+            "these keys take effect at the next start keys=fileReservedTime,maxPullWait",
+        )
+    ]
+    assert started.table == "2s"
+
+
+@pytest.mark.parametrize(
+    "keys", [{"messageDelayLevel": "1s  5s"}, {"fileReservedTime": "never"}, {"unknown": "1"}]
+)
+def test_a_file_that_cannot_be_used_changes_nothing(started: Started, keys: dict[str, str]) -> None:
+    """Not even its good lines: it is whole or it is not."""
+    started.write(**{"messageDelayLevel": "9s", **keys})
+    ((level, said),) = started.read()
+    assert level == "ERROR"
+    assert "broker.conf:" in said
+    assert started.table == "1s 5s"
+
+
+def test_a_table_that_cannot_be_written_down_is_told(started: Started) -> None:
+    """The next SIGHUP tries it again."""
+    started.write(messageDelayLevel="9s")
+    started.files.fail("replace")
+    ((level, said),) = started.read()
+    assert level == "ERROR"
+    assert "they stay" in said
+    assert started.table == "1s 5s"
+    started.read()
+    assert started.table == "9s"
+
+
+def test_without_a_file_there_is_nothing_to_read(
+    started: Started, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is said, instead of ending the process as a hangup would."""
+    caplog.clear()
+    Reload(BrokerConfig(), None, started.broker.broker.levels).read()
+    assert [each.getMessage() for each in caplog.records] == [
+        "told to read the configuration again, but started without a file"
+    ]
+
+
+def test_each_time_that_it_is_asked_it_reads(started: Started) -> None:
+    """A signal that comes while it reads is not lost."""
+
+    async def main() -> None:
+        asked = asyncio.Event()
+        running = asyncio.create_task(started.reload.run(asked))
+        for levels in ("3s", "4s"):
+            started.write(messageDelayLevel=levels)
+            asked.set()
+            while asked.is_set():
+                await asyncio.sleep(0)
+            assert started.table == levels
+        running.cancel()
+
+    asyncio.run(main())
