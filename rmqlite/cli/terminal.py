@@ -160,6 +160,21 @@ def note(sentence: str) -> None:
     sys.stderr.write(printable(sentence) + "\n")
 
 
+def can_ask() -> bool:
+    """Is there somebody who sees a question and can answer it?"""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask beside the output; only y or yes is a yes."""
+    sys.stderr.write(f"{printable(question)} [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        sys.stderr.write("\n")
+    return answer.strip().lower() in ("y", "yes")
+
+
 def error_line(error: RmqliteError) -> str:
     """An error on one line: what is wrong, then the rule where the sentence lacks it."""
     sentence = str(error)

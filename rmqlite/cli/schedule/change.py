@@ -1,4 +1,4 @@
-"""rmqlite schedule cancel, fire, reschedule: what becomes of pending messages instead.
+"""rmqlite schedule cancel, fire and reschedule: what becomes of pending messages instead.
 
 Message ids are changed at once, and each says what became of it.  Whatever takes messages by
 what they are is counted and asked about first, or needs --yes.
@@ -26,7 +26,7 @@ from rmqlite.cli.schedule.wanted import (
     Wanted,
     level_number,
 )
-from rmqlite.cli.terminal import note
+from rmqlite.cli.terminal import can_ask, note
 from rmqlite.schedule_requests import ScheduleAction
 
 NOT_ALL: Final = 1
@@ -149,7 +149,7 @@ def _check(change: Change, given: Sequence[str] | None, wanted: Wanted, everythi
         raise typer.BadParameter("--all is everything: it takes no other filter")
     if not everything and wanted == Wanted():
         raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
-    if not (change.dry_run or change.yes or sys.stdin.isatty()):
+    if not (change.dry_run or change.yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
 

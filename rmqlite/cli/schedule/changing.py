@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-import typer
-
 from rmqlite.cli.schedule.progress import counting
 from rmqlite.cli.schedule.wanted import Broker, filter_text
-from rmqlite.cli.terminal import note, print_json, printable, time_text
+from rmqlite.cli.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
 from rmqlite.requests import MessageQuery, MessageState
@@ -178,18 +176,11 @@ def _scheduled_before(broker: Broker, wanted: PendingFilter) -> list[str]:
 
 def change_by_filter(broker: Broker, change: Change, wanted: PendingFilter) -> bool:
     """Change all that fits, and print how many.  Was there any?"""
-    if not change.dry_run and not change.yes:
-        total = _count(broker, change, wanted)
-        if not total:
-            return _nothing(change, wanted, changed=0)
-        if not _confirmed(change, total, wanted):
-            return False
-    else:
-        total = None
-    if change.dry_run:
-        changed = _count(broker, change, wanted)
-    else:
-        changed = _change(broker, change, wanted, total)
+    # A dry run only counts; so does who may still say no.
+    total = _count(broker, change, wanted) if change.dry_run or not change.yes else None
+    if total and not _confirmed(change, total, wanted):
+        return False
+    changed = total if change.dry_run or total == 0 else _change(broker, change, wanted, total)
     if not changed:
         return _nothing(change, wanted, changed=0)
     if change.as_json:
@@ -240,10 +231,8 @@ def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
 def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
     if change.dry_run or change.yes:
         return True
-    question = printable(
-        f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
-    )
-    if typer.confirm(question, err=True):
+    what = f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
+    if is_confirmed(what):
         return True
     note("nothing was changed")
     return False

@@ -94,7 +94,7 @@ def _even_ms(over: str, buckets: int | None) -> tuple[int, ...]:
     lines = shutil.get_terminal_size().lines - _OTHER_LINES
     buckets_max = min(_BUCKETS_MAX, max(_BUCKETS_MIN, lines))
     fitting = (each for each in _ROUND.delays_ms if over_ms <= each * buckets_max)
-    step_ms = next(fitting, over_ms)
+    step_ms = next(fitting, -(-over_ms // buckets_max))
     return (*range(0, over_ms, step_ms), over_ms)
 
 
