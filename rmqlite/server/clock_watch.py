@@ -82,7 +82,7 @@ class ClockWatch:
         if abs(ahead_ms) <= AHEAD_MS_MIN:
             return
         if origin is Origin.STORE and ahead_ms > 0:
-            reason = "the newest record of its log lies in the wall clock's future"
+            reason = "the newest time its store has seen lies in the wall clock's future"
         else:
             reason = "the wall clock stepped since its last run, and messages are pending"
         log.warning(

@@ -141,7 +141,11 @@ def test_a_process_that_was_stopped_sees_no_step(caplog: pytest.LogCaptureFixtur
     [
         (1_000, Origin.STORE, ""),
         (-1_000, Origin.WALL_CLOCK, ""),
-        (YEAR_MS, Origin.STORE, "the newest record of its log lies in the wall clock's future"),
+        (
+            YEAR_MS,
+            Origin.STORE,
+            "the newest time its store has seen lies in the wall clock's future",
+        ),
         (1_001, Origin.WALL_CLOCK, "the wall clock stepped since its last run"),
         (-HOUR_MS, Origin.WALL_CLOCK, "the wall clock stepped since its last run"),
         (-HOUR_MS, Origin.STORE, "the wall clock stepped since its last run"),
