@@ -117,7 +117,8 @@ def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[s
     console = out()
     console.print(Text(_aligned(columns, widths), style="bold"))
     for row, below in rows:
-        console.print(Text(f"{_aligned(row, widths)}\n  {below}"))
+        console.print(Text(_aligned(row, widths)))
+        console.print(Text(f"  {below}", style="dim"))
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

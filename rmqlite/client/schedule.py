@@ -115,8 +115,8 @@ class ScheduleAdmin:
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:
         """What became of each message id, in the order in which they are given.
 
-        That one does not wait is an answer, not an error.  More than 1,000 ids go in several
-        calls, of which each is all or none.
+        That one does not wait is an answer, not an error.  More than IDS_MAX ids go in several
+        calls; after an error it is safe to ask again, but for a RESCHEDULE that starts anew.
         """
         ids = change.message_ids
         changed: list[ChangedId] = []

@@ -290,7 +290,7 @@ def test_an_interrupted_filter_says_how_far_it_came(run: Run, broker: FakeBroker
     failing_at(broker, "ChangeByFilter", 2)
     result = run("schedule", "cancel", "--topic", "orders", "--yes")
     assert (result.exit_code, result.stdout) == (3, "")
-    assert result.stderr.startswith("at least 10,000 messages cancelled before this:\nerror: ")
+    assert result.stderr.startswith("interrupted: at least 10,000 messages cancelled\nerror: ")
     assert len(asked_to_change(broker)) == 3
 
 

@@ -217,7 +217,7 @@ def _told_how_far(change: Change) -> Iterator[list[int]]:
         yield far
     except (RmqliteError, KeyboardInterrupt):
         if far[-1]:
-            note(f"at least {messages_text(far[-1])} {change.done} before this:")
+            note(f"interrupted: at least {messages_text(far[-1])} {change.done}")
         raise
 
 
