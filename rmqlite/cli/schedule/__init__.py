@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import typer
 
-from rmqlite.cli.schedule import change, count, listing, timeline
+from rmqlite.cli.schedule.change import cancel, fire, reschedule
+from rmqlite.cli.schedule.count import count
+from rmqlite.cli.schedule.listing import list_pending
+from rmqlite.cli.schedule.timeline import timeline
 
 app = typer.Typer(no_args_is_help=True, help="See what waits for its delivery, and change it.")
-app.command("list")(listing.list_pending)
-app.command("count")(count.count)
-app.command("timeline")(timeline.timeline)
-app.command("cancel")(change.cancel)
-app.command("fire")(change.fire)
-app.command("reschedule")(change.reschedule)
+app.command("list")(list_pending)
+app.command("count")(count)
+app.command("timeline")(timeline)
+app.command("cancel")(cancel)
+app.command("fire")(fire)
+app.command("reschedule")(reschedule)
