@@ -47,11 +47,13 @@ def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, by
     basis = clock.basis()
     if basis is None:
         return []
+    reached_ms = clock.now_ms()
     tree = {
         "bootId": basis.boot_id,
         "offsetNanos": basis.offset_ns,
         "origin": origin.value,
-        "reachedTimestamp": clock.now_ms(),
+        "reachedTimestamp": reached_ms,
+        "uptimeMillis": _uptime_ms(basis, reached_ms),
     }
     return [(root / "config" / CLOCK_TABLE, tables.encode(tree))]
 
@@ -98,6 +100,11 @@ def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
             log.warning("which clock is used cannot be written down error=%s", error)
 
 
+def _uptime_ms(basis: Basis, reached_ms: int) -> int:
+    """It follows from the other numbers, so that one changed digit shows."""
+    return reached_ms - basis.offset_ns // 1_000_000
+
+
 def _load(files: Files, root: Path) -> _Saved | None:
     path = root / "config" / CLOCK_TABLE
     try:
@@ -105,7 +112,10 @@ def _load(files: Files, root: Path) -> _Saved | None:
         if tree is None:
             return None
         basis = Basis(str(tree["bootId"]), int(tree["offsetNanos"]))
-        return _Saved(basis, Origin(tree["origin"]), int(tree["reachedTimestamp"]))
+        reached_ms = int(tree["reachedTimestamp"])
+        if int(tree["uptimeMillis"]) != _uptime_ms(basis, reached_ms):
+            raise ValueError("its numbers do not fit each other")
+        return _Saved(basis, Origin(tree["origin"]), reached_ms)
     except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError) as error:
         log.warning(
             "the last run's clock is not known, the wall clock is taken file=%s error=%r",

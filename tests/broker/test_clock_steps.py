@@ -362,6 +362,18 @@ def test_a_clock_from_the_future_is_given_up_when_nothing_is_pending_and_the_log
 # ---- the table
 
 
+def changed(field: str, value: object) -> bytes:
+    """A table that would be taken but for this."""
+    sound = {
+        "bootId": "the first boot",
+        "offsetNanos": 1,
+        "origin": "store",
+        "reachedTimestamp": 1,
+        "uptimeMillis": 1,
+    }
+    return json.dumps(sound | {field: value}).encode()
+
+
 def test_without_a_boot_id_nothing_is_kept(make: Make) -> None:
     """It works as if the machine were booted each time."""
     broker = make(clock=FakeClock(machine=FakeMachine(boot_id=None)))
@@ -394,9 +406,10 @@ def test_a_store_without_the_table_takes_the_wall_clock(broker: BrokerUnderTest)
     "content",
     [
         *(b"{", b"[]", b"\xff\x00", b"{}", b'{"bootId":"the first boot"}'),
-        b'{"bootId":"the first boot","offsetNanos":"soon","origin":"store","reachedTimestamp":1}',
-        b'{"bootId":"the first boot","offsetNanos":1,"origin":"moon","reachedTimestamp":1}',
-        b'{"bootId":"the first boot","offsetNanos":1,"origin":"store","reachedTimestamp":null}',
+        *(changed("offsetNanos", wrong) for wrong in ("soon", None, 1_000_000)),
+        *(changed("origin", wrong) for wrong in ("moon", 1)),
+        *(changed("reachedTimestamp", wrong) for wrong in (None, 2)),
+        *(changed("uptimeMillis", wrong) for wrong in ([], 0)),
     ],
 )
 def test_a_damaged_table_is_told_and_the_wall_clock_taken(
@@ -426,10 +439,32 @@ def test_the_table_tells_boot_and_basis(broker: BrokerUnderTest, machine: FakeMa
         "offsetNanos": START_MS * 1_000_000 - machine.boot_ns(),
         "origin": "wall-clock",
         "reachedTimestamp": START_MS,
+        "uptimeMillis": machine.boot_ns() // 1_000_000,
     }
     broker.clock.forward(5_000)
     broker.persist()
     assert clock_table(broker)["reachedTimestamp"] == START_MS + 5_000
+
+
+def test_a_changed_digit_makes_nothing_early(
+    broker: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whichever of its numbers it is in: below a millisecond it may pass, nobody would see it."""
+    broker.send(delayed("x", TWO_HOURS))
+    stop(broker)
+    path = broker.config.store_path / "config" / CLOCK
+    sound = path.read_bytes()
+    refused = 0
+    for at, byte in enumerate(sound):
+        if chr(byte).isdigit():
+            path.write_bytes(sound[:at] + b"%d" % ((byte - ord("0") + 1) % 10) + sound[at + 1 :])
+            caplog.clear()
+            start(broker)
+            assert broker.clock.now_ms() - START_MS in (0, 1)
+            refused += "the wall clock is taken" in caplog.text
+            kill(broker)
+    assert refused == 13 + 13 + 7
+    start(broker)
 
 
 class Refusing(ForgetfulFiles):
