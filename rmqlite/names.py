@@ -45,6 +45,7 @@ _NOT_SENDABLE: Final = frozenset(
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
+        CANCELLED_TOPIC,
     }
 )
 _NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"

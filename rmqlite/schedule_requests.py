@@ -20,7 +20,7 @@ PAGE_DEFAULT: Final = 100
 CHANGES_MAX: Final = 10_000
 """How many pending messages one call changes at most."""
 CHANGES_DEFAULT: Final = 5_000
-BOUNDS_MAX: Final = 1_000
+BOUNDS_MAX: Final = 200
 """How many instants one timeline may have."""
 
 
@@ -103,7 +103,7 @@ class PendingCount:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRequest:
-    """How many come due between these instants, ascending, at most 1,000 of them.
+    """How many come due between these instants, ascending, 1 to 200 of them.
 
     levels: none is all.
     """

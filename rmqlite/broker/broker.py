@@ -9,15 +9,17 @@ made on demand before the refusal stays, as with RocketMQ.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from rmqlite import __version__
+from rmqlite.broker.changing import Changes
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding import find_messages, message_at
 from rmqlite.broker.groups import GroupTable, Membership
 from rmqlite.broker.level_changes import LevelChanges
+from rmqlite.broker.listener import Listener
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
+from rmqlite.broker.pending import Pending
 from rmqlite.broker.pulling import offset_at, pull, queue_range
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
@@ -56,24 +58,13 @@ from rmqlite.requests import (
     TimeQuery,
     TopicInfo,
 )
+from rmqlite.schedule_requests import ScheduleAction
 from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import (
     NewRecord,
 )
 from rmqlite.store.tables import Tree
-
-
-class Listener(Protocol):
-    """Who is told what a call has changed."""
-
-    def appended(self, topic: str, queue_id: int) -> None:
-        """A queue has a new message; it may be read when the log is durable up to its end."""
-        ...
-
-    def due_sooner(self, level: int) -> None:
-        """A level's earliest message is due earlier than it was."""
-        ...
 
 
 class Broker:
@@ -83,15 +74,17 @@ class Broker:
         self, config: BrokerConfig, store: MessageStore, clock: Clock, listener: Listener
     ) -> None:
         self.store = store
-        self.schedule = Schedule(store, clock)
-        self.levels = LevelChanges(store, self.schedule)
-        self.retention = Retention(config, store, self.schedule)
         self.topics = TopicTable(store, config)
+        self.schedule = Schedule(config, store, clock, self.topics)
+        self.pending = Pending(store, self.schedule)
+        self.changes = Changes(store, self.schedule, self.topics, self.pending, listener)
+        self.retention = Retention(config, store, self.schedule)
         self.groups = GroupTable(store, config)
         self.offsets = ConsumerOffsets(store)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change = self.membership.topic_changed
         self._config = config
+        self.levels = LevelChanges(store, self.schedule)
         self._clock = clock
         self._listener = listener
         self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
@@ -172,9 +165,9 @@ class Broker:
             failure.topic, failure.reconsume_times, level, self._deliver_at_ms(record, at)
         )
 
-    def deliver(self, level: int) -> int | None:
-        """Deliver a slice of what is due at a level; when to come back, or None."""
-        return self.schedule.deliver(level, self._config.deliver_batch_max, self._listener.appended)
+    def deliver(self) -> int | None:
+        """Deliver a slice of what is due; when to come back, or None."""
+        return self.schedule.deliver(self._config.deliver_batch_max, self._listener.appended)
 
     # ---- pulling
 
@@ -318,6 +311,10 @@ class Broker:
             retention.used_ratio,
             retention.is_disk_full,
             *retention.pin,
+            cancelled=self.changes.counts[ScheduleAction.CANCEL],
+            fired=self.changes.counts[ScheduleAction.FIRE],
+            rescheduled=self.changes.counts[ScheduleAction.RESCHEDULE],
+            undeliverable=self.schedule.undeliverable,
         )
 
     # ---- upkeep
@@ -337,7 +334,7 @@ class Broker:
             if record.topic == SCHEDULE_TOPIC:
                 level = record.queue_id + 1
                 if self.schedule.notice(level, at.queue_offset, self._deliver_at_ms(record, at)):
-                    self._listener.due_sooner(level)
+                    self._listener.due_sooner()
             else:
                 fresh.add((record.topic, record.queue_id))
         for topic, queue_id in fresh:

@@ -14,13 +14,13 @@ from heapq import merge
 from itertools import groupby
 from typing import Final
 
-from rmqlite.broker.routing import unroute
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.message import KEYS, RETRY_TOPIC, UNIQ_KEY, StoredMessage, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC, is_dlq, is_retry
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import destination as destination_of
 
 MESSAGES_MAX: Final = 64
 """RocketMQ's maxMsgsNumBatch."""
@@ -132,7 +132,7 @@ def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
     topics: set[str | None] = {message.topic}
     if query.hops:
         if message.topic == SCHEDULE_TOPIC:
-            destination = unroute(encode_properties(message.properties))
+            destination = destination_of(encode_properties(message.properties))
             topics.add(destination[0] if destination else None)
         if message.topic == SCHEDULE_TOPIC or is_retry(message.topic) or is_dlq(message.topic):
             topics.add(message.properties.get(RETRY_TOPIC))

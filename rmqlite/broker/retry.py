@@ -19,11 +19,13 @@ from rmqlite.message import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    FIRED,
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
     ORIGIN_MESSAGE_ID,
     ORIGIN_QUEUE_ID,
     ORIGIN_QUEUE_OFFSET,
+    RESCHEDULED_FROM,
     RETRY_TOPIC,
     WAIT,
     StoredMessage,
@@ -86,7 +88,9 @@ def after_failure(
     properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
     properties[DELIVERY_ATTEMPTS] = str(message.reconsume_times + 1)
     properties[WAIT] = "false"
-    properties.pop(FAILURE_REASON, None)
+    for gone in (FAILURE_REASON, RESCHEDULED_FROM, FIRED):
+        # Said of the last delay; the next one has its own story.
+        properties.pop(gone, None)
     reason = _printable(request.reason)
     if reason:
         properties[FAILURE_REASON] = reason

@@ -1,8 +1,8 @@
 """Where a message is stored, which is not always where it is going.
 
 A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, and carries its
-destination in two properties.  route() hides it, unroute() gives it back; nothing else in
-the house writes or reads these properties.
+destination in two properties.  route() hides it, record.destination() reads it; nothing else
+in the house writes these properties.
 """
 
 from __future__ import annotations
@@ -10,11 +10,8 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from rmqlite.levels import LevelTable
-from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT, find_property, property_marker
+from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT
 from rmqlite.names import SCHEDULE_TOPIC
-
-_REAL_TOPIC = property_marker(REAL_TOPIC)
-_REAL_QID = property_marker(REAL_QID)
 
 
 def route(
@@ -30,12 +27,3 @@ def route(
     # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
     properties.setdefault(WAIT, "true")
     return SCHEDULE_TOPIC, level - 1
-
-
-def unroute(properties: bytes) -> tuple[str, int] | None:
-    """The destination in a scheduled record's property string; None if there is none."""
-    topic = find_property(properties, _REAL_TOPIC)
-    queue_id = find_property(properties, _REAL_QID)
-    if not topic or not queue_id or not queue_id.isdigit():
-        return None
-    return topic.decode("utf-8", "replace"), int(queue_id)

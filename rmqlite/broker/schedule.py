@@ -1,138 +1,80 @@
 """Deliver what is due, say when to come back.
 
-A level's queue is in due order except where the table of levels changed: it is a short
-list of runs, each sorted by deliver time.  Delivery keeps a cursor per run and takes the
-earliest head, so nothing waits behind a longer delay.  A delivered record points back to
-the end of the scheduled one, so after a crash the log itself says what was delivered.
+Whatever is due leaves in slices, the earliest first across all levels.  A delivered record
+points back to the end of the scheduled one, so after a crash the log itself says what was
+delivered.  A level whose files cannot be read rests for a while and holds up no other.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Final, NamedTuple
 
 from rmqlite.broker.histogram import Durations
 from rmqlite.broker.lateness import Lateness
-from rmqlite.broker.routing import unroute
+from rmqlite.broker.level_queue import LevelQueue, Place, Run
+from rmqlite.broker.pace import Pace
+from rmqlite.broker.topics import TopicTable
+from rmqlite.broker.undeliverable import UNREADABLE, dead_letter, why_undeliverable
 from rmqlite.clock import Clock, elapsed_s
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import StoreUnavailable
+from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests import LevelStatus
-from rmqlite.store.commit_log import Walked
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.commit_log import Walked, Written
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC, topic_ahead
+from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, tags_code
+from rmqlite.store.record import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    NewRecord,
+    destination,
+    tags_code,
+)
 
-SCAN_ENTRIES: Final = 8192
 DELIVER_BYTES_MAX: Final = 4 << 20
 """One slice of a delivery takes at most this much of the log, or one record."""
+REST_MS: Final = 1_000
+"""How long a level rests whose files cannot be read; twice as long each time."""
+REST_MS_MAX: Final = 8_000
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+_STORE_HOST: Final = pack_host("127.0.0.1:0")
+"""Of a dead letter whose record nobody can read."""
+Appended = Callable[[str, int], None]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Run:
-    """The queue offsets cursor <= n < end, sorted by deliver time; head_due_ms is cursor's."""
+class Ready(NamedTuple):
+    """A pending message and the record that completes it; reason: why it is a dead letter."""
 
-    cursor: int
-    end: int
-    head_due_ms: int
-    last_due_ms: int
-
-
-class _Level:
-    """One schedule queue: its runs, and up to where they were found."""
-
-    def __init__(self, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
-        self.queue = queue
-        self.completed = completed
-        self.lateness = Lateness()
-        self.runs: list[_Run] = []
-        self._seen = max(completed.below, queue.min_offset)
-        while self._seen < queue.max_offset:
-            self._notice_all(queue.tags_codes(self._seen, SCAN_ENTRIES))
-        for run in list(self.runs):
-            self.advance(run, run.cursor)
-
-    @property
-    def pending(self) -> int:
-        return self.queue.max_offset - self.completed.below - self.completed.count_above
-
-    def notice(self, queue_offset: int, due_ms: int) -> None:
-        """The queue's next entry is due then: it extends the last run or begins another."""
-        if queue_offset < self._seen:
-            # One of the batch with which the level began: the scan has found it already.
-            return
-        self._seen = queue_offset + 1
-        last = self.runs[-1] if self.runs else None
-        if last is not None and last.end == queue_offset and due_ms >= last.last_due_ms:
-            last.end = queue_offset + 1
-            last.last_due_ms = due_ms
-        else:
-            self.runs.append(_Run(queue_offset, queue_offset + 1, due_ms, due_ms))
-
-    def _notice_all(self, due_ms: list[int]) -> None:
-        """notice() for the entries from the last noticed one on; sorted ones at once."""
-        first = self._seen
-        self.notice(first, due_ms[0])
-        run = self.runs[-1]
-        # A sixth of the cost for each; a million pending messages are 0.2 s of a start.
-        if due_ms == sorted(due_ms):
-            self._seen = run.end = first + len(due_ms)
-            run.last_due_ms = due_ms[-1]
-        else:
-            for at in range(1, len(due_ms)):
-                self.notice(first + at, due_ms[at])
-
-    def next_run(self) -> _Run | None:
-        """The run with the earliest head."""
-        if len(self.runs) == 1:
-            return self.runs[0]
-        return min(self.runs, key=lambda run: run.head_due_ms, default=None)
-
-    def next_due_ms(self) -> int | None:
-        run = self.next_run()
-        return run.head_due_ms if run else None
-
-    def due_entries(self, run: _Run, now_ms: int, count: int) -> list[Entry]:
-        """Entries from the run's cursor on that are due and not later than another run's head."""
-        until_ms = min(
-            (other.head_due_ms for other in self.runs if other is not run), default=now_ms
-        )
-        end = self.completed.open_until(run.cursor, min(run.end, run.cursor + count))
-        taken: list[Entry] = []
-        size = 0
-        for entry in self.queue.read(run.cursor, end - run.cursor):
-            size += entry.size
-            if entry.tags_code > min(now_ms, until_ms) or (taken and size > DELIVER_BYTES_MAX):
-                break
-            taken.append(entry)
-        return taken
-
-    def advance(self, run: _Run, queue_offset: int) -> None:
-        """The run goes on at the first open queue offset at or after this one, or ends."""
-        # What somebody removed with its files is not waited for.
-        self.completed.add(0, self.queue.min_offset)
-        run.cursor = self.completed.next_open(queue_offset)
-        entry = self.queue.entry(run.cursor) if run.cursor < run.end else None
-        if entry is None:
-            self.runs.remove(run)
-        else:
-            run.head_due_ms = entry.tags_code
+    place: Place
+    topic: str
+    """Where it was to be delivered; "" if that is not known."""
+    record: NewRecord
+    reason: str
 
 
 class Schedule:
     """All levels of a store, those that only older tables had included."""
 
-    def __init__(self, store: MessageStore, clock: Clock) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, clock: Clock, topics: TopicTable
+    ) -> None:
+        self._config = config
         self._store = store
         self._clock = clock
-        self._levels: dict[int, _Level] = {}
+        self._topics = topics
+        self._levels: dict[int, LevelQueue] = {}
+        self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
+        """Messages that were due, since the start."""
         self.undeliverable = 0
         self.appends = Durations()
         for topic, queue_id in store.queue_keys():
@@ -143,10 +85,21 @@ class Schedule:
         """Every level that has or had messages, and every one of the current table."""
         return sorted({*self._levels, *range(1, self._store.levels.current.max_level + 1)})
 
-    def next_due_ms(self, level: int) -> int | None:
-        """When the level's earliest message is due; None when none waits."""
-        known = self._levels.get(level)
-        return known.next_due_ms() if known else None
+    def queues(self) -> list[LevelQueue]:
+        """Of every level that has or had messages."""
+        return [self._levels[level] for level in sorted(self._levels)]
+
+    def next_due_ms(self, level: int | None = None) -> int | None:
+        """When the earliest message is due, of a level or of all; None when none waits."""
+        if level is not None:
+            known = self._levels.get(level)
+            return known.next_due_ms() if known else None
+        times = []
+        for known in self._levels.values():
+            due_ms = known.next_due_ms()
+            if due_ms is not None:
+                times.append(max(due_ms, known.rests_until_ms))
+        return min(times, default=None)
 
     def notice(self, level: int, queue_offset: int, due_ms: int) -> bool:
         """A message was scheduled; True when it is the level's earliest."""
@@ -158,26 +111,43 @@ class Schedule:
         known.notice(queue_offset, due_ms)
         return earliest_ms is None or due_ms < earliest_ms
 
-    def deliver(
-        self, level: int, count_max: int, appended: Callable[[str, int], None]
-    ) -> int | None:
+    def deliver(self, count_max: int, appended: Appended) -> int | None:
         """Deliver up to count_max messages that are due; when the next one is, or None.
 
         appended is told each topic and queue id.  Raises StoreUnavailable: nothing of the
-        failed slice is delivered, and the next call begins with it.
+        slice is delivered, and the next call begins with it.
         """
-        known = self._levels.get(level)
-        run = known.next_run() if known else None
-        if known is None or run is None:
-            return None
+        for known in self._levels.values():
+            known.skip_removed()
         now_ms = self._clock.now_ms()
-        if run.head_due_ms > now_ms:
-            return run.head_due_ms
-        entries = known.due_entries(run, now_ms, count_max)
-        if entries:
-            self._append(known, level, run.cursor, entries, appended)
-        known.advance(run, run.cursor + len(entries))
-        return known.next_due_ms()
+        due_ms = self.next_due_ms()
+        if due_ms is None or due_ms > now_ms:
+            return due_ms
+        count = self._pace.free(now_ms, count_max)
+        if not count:
+            return self._pace.free_at_ms()
+        ready = self._ready(self._due(now_ms, count), now_ms)
+        if ready:
+            written = self.complete(ready, appended)
+            self._count(ready, written[0].store_timestamp_ms)
+            self._pace.take(now_ms, len(ready))
+        return self.next_due_ms()
+
+    def complete(self, ready: Sequence[Ready], appended: Appended) -> list[Written]:
+        """Append what ends the wait of pending messages, and let their levels go on.
+
+        Raises StoreUnavailable: then nothing has changed.
+        """
+        records = [each.record for each in ready]
+        # Append before the cursors move: a crash in between is found again in the log.
+        began_s = elapsed_s()
+        written = self._store.append(records)
+        self.appends.add(elapsed_s() - began_s)
+        self._note_completed(ready)
+        for topic, queue_id in {(record.topic, record.queue_id) for record in records}:
+            if topic != SCHEDULE_TOPIC:
+                appended(topic, queue_id)
+        return written
 
     def status(self) -> list[LevelStatus]:
         """What waits in every level, and how late each delivered."""
@@ -198,47 +168,126 @@ class Schedule:
                 pending.append((level, entry))
         return min(pending, key=lambda each: each[1].physical_offset, default=None)
 
-    def _append(
-        self,
-        known: _Level,
-        level: int,
-        queue_offset: int,
-        entries: Sequence[Entry],
-        appended: Callable[[str, int], None],
-    ) -> None:
-        restored = []
-        due_ms = []
-        # A body keeps its CRC, and who pulls it looks at it: a damaged one is no reason to stop.
-        records = self._store.read_records(entries, check_bodies=False)
-        for entry, walked in zip(entries, records, strict=True):
-            record = _restored(walked)
-            if record is None:
-                self.undeliverable += 1
-                log.error(
-                    "scheduled record cannot be delivered level=%d physical_offset=%d",
-                    level,
-                    entry.physical_offset,
-                )
-                continue
-            restored.append(record)
-            due_ms.append(entry.tags_code)
-        # Append before the cursor moves: a crash in between is found again in the log.
-        began_s = elapsed_s()
-        written = self._store.append(restored)
-        self.appends.add(elapsed_s() - began_s)
-        known.completed.add(queue_offset, queue_offset + len(entries))
-        self.delivered += len(restored)
-        for due, count in Counter(due_ms).items():
-            known.lateness.add(written[0].store_timestamp_ms - due, count)
-        for topic, queue_id in {(record.topic, record.queue_id) for record in restored}:
-            appended(topic, queue_id)
+    # ---- a slice
 
-    def _level(self, level: int) -> _Level:
+    def _due(self, now_ms: int, count: int) -> list[Place]:
+        """The first that are due, in due order."""
+        found: list[Place] = []
+        size = 0
+        for place in islice(self._all_due(now_ms), count):
+            size += place.entry.size
+            if found and size > DELIVER_BYTES_MAX:
+                break
+            found.append(place)
+        return found
+
+    def _all_due(self, now_ms: int) -> Iterable[Place]:
+        runs = [
+            self._due_in(known, run, now_ms)
+            for known in self._levels.values()
+            if known.rests_until_ms <= now_ms
+            for run in known.runs
+            if run.head_due_ms <= now_ms
+        ]
+        return runs[0] if len(runs) == 1 else merge(*runs)
+
+    def _due_in(self, known: LevelQueue, run: Run, now_ms: int) -> Iterator[Place]:
+        try:
+            for place in known.places(run, run.cursor):
+                if place.due_ms > now_ms:
+                    return
+                yield place
+        except StoreUnavailable as error:
+            self._rest(known, error, now_ms)
+
+    def _ready(self, places: Iterable[Place], now_ms: int) -> list[Ready]:
+        """The records that complete these, without those of levels that cannot be read."""
+        by_level = defaultdict[int, list[Place]](list)
+        for place in places:
+            by_level[place.level].append(place)
+        found: list[list[Ready]] = []
+        for level, mine in by_level.items():
+            known = self._levels[level]
+            try:
+                # A body keeps its CRC, and who pulls it looks at it: a damaged one is no reason
+                # to stop.
+                entries = [place.entry for place in mine]
+                records = self._store.read_records(entries, check_bodies=False)
+            except StoreUnavailable as error:
+                self._rest(known, error, now_ms)
+                continue
+            if known.failures:
+                known.failures = 0
+                log.info("level can be read again level=%d", level)
+            found.append(
+                [self._completing(*each, now_ms) for each in zip(mine, records, strict=True)]
+            )
+        return found[0] if len(found) == 1 else list(merge(*found))
+
+    def _completing(self, place: Place, walked: Walked | None, now_ms: int) -> Ready:
+        if walked is None:
+            reason, topic, host = UNREADABLE, "", _STORE_HOST
+        else:
+            reason = why_undeliverable(walked, self._topics, self._config)
+            if not reason:
+                record = restored(walked)
+                return Ready(place, record.topic, record, "")
+            topic, host = topic_ahead(walked.head.properties), walked.head.store_host
+        self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
+        record = dead_letter(place.level, place.entry, walked, reason, now_ms, host)
+        return Ready(place, topic, record, reason)
+
+    def _note_completed(self, ready: Sequence[Ready]) -> None:
+        progress = self._store.progress
+        by_level = defaultdict[int, list[Ready]](list)
+        for each in ready:
+            by_level[each.place.level].append(each)
+        for level, mine in by_level.items():
+            # Neighbours in the queue at once: nearly always that is all of them.
+            start, end, topics = mine[0].place.queue_offset, -1, Counter[str]()
+            for (_, _, queue_offset, _), topic, _, _ in mine:
+                if queue_offset != end and topics:
+                    progress.complete(level, start, end, topics)
+                    start, topics = queue_offset, Counter[str]()
+                end = queue_offset + 1
+                topics[topic] += 1
+            progress.complete(level, start, end, topics)
+            self._levels[level].advance()
+
+    def _count(self, ready: Sequence[Ready], written_ms: int) -> None:
+        late = Counter[tuple[int, int]]()
+        for place, _, _, reason in ready:
+            if not reason:
+                late[place.level, place.due_ms] += 1
+                continue
+            self.undeliverable += 1
+            log.error(
+                "scheduled message cannot be delivered, it is a dead letter in %s now level=%d"
+                " physical_offset=%d reason=%s",
+                UNDELIVERABLE_TOPIC,
+                place.level,
+                place.entry.physical_offset,
+                reason,
+            )
+        for (level, due_ms), count in late.items():
+            self.delivered += count
+            self._levels[level].lateness.add(written_ms - due_ms, count)
+
+    def _rest(self, known: LevelQueue, error: StoreUnavailable, now_ms: int) -> None:
+        known.failures += 1
+        rest_ms = min(REST_MS << (known.failures - 1), REST_MS_MAX)
+        known.rests_until_ms = now_ms + rest_ms
+        if known.failures == 1:
+            log.error(
+                "level cannot be read, will be tried again level=%d error=%s", known.level, error
+            )
+
+    def _level(self, level: int) -> LevelQueue:
         known = self._levels.get(level)
         if known is None:
             queue = self._store.queue(SCHEDULE_TOPIC, level - 1)
             assert queue is not None, "a level is made when its queue has its first message"
-            known = _Level(queue, self._store.progress.level(level))
+            known = LevelQueue(level, queue, self._store.progress.level(level))
             self._levels[level] = known
         return known
 
@@ -261,18 +310,13 @@ class Schedule:
         )
 
 
-def _restored(walked: Walked | None) -> NewRecord | None:
+def restored(walked: Walked) -> NewRecord:
     """A scheduled record as it goes to its destination: only header, topic, queue change."""
-    if walked is None:
-        return None
     head, data = walked
-    destination = unroute(head.properties)
-    if destination is None or destination[0] == SCHEDULE_TOPIC:
-        return None
-    topic, queue_id = destination
+    target = destination(head.properties)
+    assert target is not None, "asked only of what can be delivered"
     return NewRecord(
-        topic,
-        queue_id,
+        *target,
         head.properties,
         data[head.body_position : head.body_end],
         head.body_crc,

@@ -16,6 +16,8 @@ from rmqlite.requests import (
 )
 from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.server.calls import Context, service_handler
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.schedule_service import ScheduleService
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
 
@@ -23,8 +25,9 @@ from rmqlite.wire import rpcs
 class AdminService:
     """What administrators and tools call."""
 
-    def __init__(self, broker: Broker, pulls: Waiting) -> None:
+    def __init__(self, broker: Broker, pulls: Waiting, commit: GroupCommit) -> None:
         self._broker = broker
+        self._schedule = ScheduleService(broker, commit)
         self._pulls = pulls
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -34,11 +37,12 @@ class AdminService:
                 rpcs.CREATE_TOPIC: self.create_topic,
                 rpcs.LIST_GROUPS: self.list_groups,
                 rpcs.DESCRIBE_GROUP: self.describe_group,
+                rpcs.GET_LEVELS: self.get_levels,
+                rpcs.CHANGE_LEVELS: self.change_levels,
                 rpcs.GET_BROKER_STATUS: self.get_broker_status,
                 rpcs.QUERY_MESSAGES: self.query_messages,
                 rpcs.GET_MESSAGE: self.get_message,
-                rpcs.GET_LEVELS: self.get_levels,
-                rpcs.CHANGE_LEVELS: self.change_levels,
+                **self._schedule.methods(),
             }
         )
 

@@ -83,8 +83,8 @@ class _Server:
     def appended(self, topic: str, queue_id: int) -> None:
         self._commit.appended(topic, queue_id)
 
-    def due_sooner(self, level: int) -> None:
-        self._delivery.due_sooner(level)
+    def due_sooner(self) -> None:
+        self._delivery.due_sooner()
 
     async def run(self, on_ready: Callable[[str], None]) -> int:
         # Before anything that takes long: until then this signal ends the process.
@@ -146,7 +146,7 @@ class _Server:
     async def _open(self, server: grpc.aio.Server, config: BrokerConfig, broker: Broker) -> None:
         """Take calls, and requests for metrics."""
         service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
-        admin = AdminService(broker, self._pulls)
+        admin = AdminService(broker, self._pulls, self._commit)
         server.add_generic_rpc_handlers((service.handler(), admin.handler()))
         self._health.add_to(server)
         await server.start()

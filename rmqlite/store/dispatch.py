@@ -18,6 +18,8 @@ from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog, Walked, Written
+from rmqlite.store.completion import completed_level, topic_ahead, waited_for
+from rmqlite.store.completion import completes_scheduled as completes_scheduled
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
 from rmqlite.store.key_index import KeyIndex
@@ -104,19 +106,9 @@ class Dispatch:
             queue.advance(queue.max_offset + len(batch))
         add = self.index.add
         for new, at in zip(records, written, strict=True):
+            if new.topic == SCHEDULE_TOPIC:
+                self.progress.scheduled(new.queue_id + 1, topic_ahead(new.properties))
             add(new.topic, new.properties, at.physical_offset, at.store_timestamp_ms)
-
-
-def completes_scheduled(head: Head) -> bool:
-    """Does the record's pointer back mean a scheduled record, which it delivers?"""
-    if not head.completes or head.topic == SCHEDULE_TOPIC:
-        return False
-    transaction = head.sys_flag & record.TRANSACTION_TYPE
-    if transaction in (record.PREPARED, record.ROLLBACK):
-        return False
-    # What RocketMQ commits points to its half message; with a delay it is scheduled.
-    # A retry of a committed message, delivered, points to what it completes.
-    return not transaction or record.delay_level(head.properties) > 0
 
 
 class Redo:
@@ -143,7 +135,10 @@ class Redo:
             # RocketMQ gives prepared and rolled back records of its log no queue entry.
             if transaction not in (record.PREPARED, record.ROLLBACK):
                 self._enter(head)
-                if completes_scheduled(head):
+                if head.topic == SCHEDULE_TOPIC:
+                    level = head.queue_id + 1
+                    self._dispatch.progress.scheduled(level, topic_ahead(head.properties))
+                if head.completes:
                     self._complete(head)
             elif is_anonymous(head):
                 self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
@@ -229,15 +224,18 @@ class Redo:
         queue.advance(queue.max_offset + len(buffer))
 
     def _complete(self, head: Head) -> None:
-        level = record.delay_level(head.properties)
+        level = completed_level(head)
         if level < 1:
             return
         key = (SCHEDULE_TOPIC, level - 1)
         self._write(key)
         queue = self._dispatch.queue(*key)
-        completed = self._dispatch.progress.level(level)
+        progress = self._dispatch.progress
+        completed = progress.level(level)
         for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
             entry = queue.entry(queue_offset)
             if entry is not None and entry.physical_offset + entry.size == head.completes:
-                completed.add(queue_offset, queue_offset + 1)
+                if completed.next_open(queue_offset) == queue_offset:
+                    topic = waited_for(head.topic, head.properties)
+                    progress.complete(level, queue_offset, queue_offset + 1, {topic: 1})
                 return

@@ -15,8 +15,8 @@ The layout (reference §1.1), all integers big-endian; v4 addresses, 12 bytes mo
     56  store timestamp i64  ms
     64  store host     8
     72  reconsume times i32
-    76  prepared transaction offset i64: on a record delivered from the schedule, where the
-                             scheduled record that it completes ends
+    76  prepared transaction offset i64: on a record that completes a scheduled one (see
+                             completion.py), where that one ends
     84  body length    i32   then the body
         topic length   i8    then the topic
         properties length i16  then the property string
@@ -28,11 +28,14 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rmqlite.message import (
     DELAY,
+    REAL_QID,
+    REAL_TOPIC,
     TAGS,
     StoredMessage,
     decode_properties,
@@ -62,17 +65,20 @@ _HEADS: Final = {
     for born in (8, 20)
     for store in (8, 20)
 }
+_HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
 _NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
 _DELAY = property_marker(DELAY)
+_REAL_TOPIC = property_marker(REAL_TOPIC)
+_REAL_QID = property_marker(REAL_QID)
 
 
 class NewRecord(NamedTuple):
     """A record that has no place yet.
 
     tags_code: of its queue entry, unless it is scheduled.  born_host, store_host: 8 or 20
-    packed bytes.  completes: physical offset at which the
-    scheduled record ends that this one delivers; 0 for every other record.
+    packed bytes.  completes: physical offset at which the scheduled record ends that this
+    one delivers, cancels or replaces; 0 for every other record.
     """
 
     topic: str
@@ -171,15 +177,16 @@ def encode_blank(size: int) -> bytes:
     return BLANK.pack(size, BLANK_MAGIC)
 
 
-def read_head(data: bytes, position: int = 0) -> Head | None:
+def read_head(data: bytes, position: int = 0, skipped: int = 0) -> Head | None:
     """The record that begins at a position of data; None if those bytes are no whole record.
 
-    Everything but the body's CRC is checked; see has_sound_body.
+    Everything but the body's CRC is checked; see has_sound_body.  skipped: how many bytes of
+    its body data lacks, which are all or none.
     """
-    if len(data) - position < RECORD_BYTES_MIN:
+    if len(data) - position + skipped < RECORD_BYTES_MIN:
         return None
     size, magic = BLANK.unpack_from(data, position)
-    if magic != MAGIC or size < RECORD_BYTES_MIN or position + size > len(data):
+    if magic != MAGIC or size < RECORD_BYTES_MIN or position + size - skipped > len(data):
         return None
     head = HEAD
     sys_flag = int.from_bytes(data[position + 36 : position + 40], "big")
@@ -205,7 +212,8 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
         body_length,
     ) = head.unpack_from(data, position)
     body_position = position + head.size
-    tail = _read_tail(data, body_position + body_length, position + size)
+    body_end = body_position + body_length
+    tail = _read_tail(data, body_end - skipped, position + size - skipped)
     if tail is None or body_length < 0 or queue_id < 0:
         return None
     return Head(
@@ -223,9 +231,27 @@ def read_head(data: bytes, position: int = 0) -> Head | None:
         reconsume_times,
         completes,
         body_position,
-        body_position + body_length,
+        body_end,
         *tail,
     )
+
+
+def read_outline(
+    read: Callable[[int, int], bytes], physical_offset: int, size: int
+) -> Head | None:
+    """read_head() of a record whose body is not read; read: the log's, offset and size."""
+    front = read(physical_offset, min(size, _HEAD_BYTES_MAX))
+    if len(front) < HEAD.size:
+        return None
+    sys_flag = int.from_bytes(front[36:40], "big")
+    head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
+    body_length = int.from_bytes(front[head.size - 4 : head.size], "big")
+    tail_bytes = size - head.size - body_length
+    if len(front) < head.size or tail_bytes < 0:
+        return None
+    tail = read(physical_offset + head.size + body_length, tail_bytes)
+    found = read_head(front[: head.size] + tail, 0, body_length)
+    return found if found and found.physical_offset == physical_offset else None
 
 
 def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None:
@@ -282,8 +308,22 @@ def tags_code(properties: bytes) -> int:
 
 def delay_level(properties: bytes) -> int:
     """The DELAY property as a number; 0 without, or when it is none."""
-    level = find_property(properties, _DELAY)
+    return level_property(properties, _DELAY)
+
+
+def level_property(properties: bytes, marker: bytes) -> int:
+    """A property that names a level as a number; 0 without, or when it is none."""
+    level = find_property(properties, marker)
     return int(level) if level and level.isdigit() else 0
+
+
+def destination(properties: bytes) -> tuple[str, int] | None:
+    """Topic and queue id that a scheduled record is to be delivered to; None if it says none."""
+    topic = find_property(properties, _REAL_TOPIC)
+    queue_id = find_property(properties, _REAL_QID)
+    if not topic or not queue_id or not queue_id.isdigit():
+        return None
+    return topic.decode("utf-8", "replace"), int(queue_id)
 
 
 @lru_cache(maxsize=4096)

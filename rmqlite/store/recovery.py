@@ -24,6 +24,7 @@ from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo
 from rmqlite.store.files import Files
 from rmqlite.store.levels_table import LEVELS_TABLE as LEVELS_TABLE
+from rmqlite.store.pending_counts import count_pending
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.verification import verify
 
@@ -62,6 +63,7 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
         "index": dispatch.index.state(),
         "logFileBytes": log.segment_bytes,
         "newestTimestamp": log.newest_timestamp_ms,
+        "pending": dispatch.progress.pending_to_json(),
         "physicalOffset": log.end,
         "queues": queues,
     }
@@ -122,6 +124,7 @@ def recover(
         queue.drop_before(log.min_offset)
         queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
+    count_pending(log, dispatch)
     # The process before may have written all this and synced none of it.
     begin = max(begin, log.end - WRITE_AGAIN_BYTES_MAX)
     log.write_again(begin)
@@ -202,7 +205,7 @@ def _load(files: Files, path: Path) -> _Persisted | None:
             for topic, queues in tree["queues"].items()
             for queue_id, (low, high) in queues.items()
         }
-        progress = ScheduleProgress.from_json(tree["completed"])
+        progress = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
         return _Persisted(
             int(tree["physicalOffset"]),
             int(tree["checksum"]) if "checksum" in tree else None,

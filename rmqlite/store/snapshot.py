@@ -20,8 +20,9 @@ from rmqlite.store import record, tables
 from rmqlite.store.chain_view import ChainView
 from rmqlite.store.checksums import Checksums, Point
 from rmqlite.store.commit_log import CHECKSUMS
+from rmqlite.store.completion import completed_level
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
-from rmqlite.store.dispatch import QueueKey, completes_scheduled
+from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
 from rmqlite.store.index_view import vouched_index
 from rmqlite.store.key_index import KeyIndex
@@ -254,9 +255,9 @@ class Snapshot:
             level.enter(head, self.levels.deliver_at_ms(level.level, head.store_timestamp_ms))
             if is_repaired(head):
                 level.completed.add(head.queue_offset, head.queue_offset + 1)
-            return None
-        queue.enter(head)
-        if completes_scheduled(head) and (number := record.delay_level(head.properties)) > 0:
+        else:
+            queue.enter(head)
+        if number := completed_level(head):
             self._level(number).complete(head.completes)
         return None
 

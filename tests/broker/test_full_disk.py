@@ -338,7 +338,7 @@ def test_a_delivery_that_a_power_cut_can_undo_still_keeps_its_file(
     set_age(broker, 73)
     disk.percent = 80
     broker.clock.forward(1_000)
-    broker.broker.deliver(1)
+    broker.broker.deliver()
     assert broker.store.end > broker.store.durable_end
     assert broker.broker.retention.clean(NOW_MS) == 0
     broker.sync()

@@ -295,7 +295,7 @@ class CrashRun:
         self._broker.deliver()
 
     def _deliver_a_slice(self) -> None:
-        self._broker.broker.deliver(self._random.randint(1, 5))
+        self._broker.broker.deliver()
         self._maybe_sync()
 
     def _sync(self) -> None:
@@ -312,7 +312,7 @@ class CrashRun:
     def _edit_levels(self) -> None:
         """In the running broker; the next one starts with the same."""
         levels = self._random.choice(TABLES)
-        self._broker.store.change_levels(parse_levels(levels))
+        self._broker.store.change_levels(parse_levels(levels), is_configured=True)
         self._levels = levels
 
     def _retain(self) -> None:

@@ -23,13 +23,14 @@ class Heard:
     """A listener that remembers what it was told."""
 
     appended_to: list[tuple[str, int]] = field(default_factory=list)
-    sooner: list[int] = field(default_factory=list)
+    sooner: int = 0
+    """How often a message was due sooner than all others of its level."""
 
     def appended(self, topic: str, queue_id: int) -> None:
         self.appended_to.append((topic, queue_id))
 
-    def due_sooner(self, level: int) -> None:
-        self.sooner.append(level)
+    def due_sooner(self) -> None:
+        self.sooner += 1
 
 
 def small_config(folder: Path, **changes: Any) -> BrokerConfig:
@@ -101,11 +102,10 @@ class BrokerUnderTest:
     def deliver(self) -> int:
         """Deliver everything that is due now; how many messages."""
         before = self.broker.schedule.delivered
-        for level in self.broker.schedule.levels():
-            while True:
-                due_ms = self.broker.deliver(level)
-                if due_ms is None or due_ms > self._clock_of_broker.now_ms():
-                    break
+        while True:
+            due_ms = self.broker.deliver()
+            if due_ms is None or due_ms > self._clock_of_broker.now_ms():
+                break
         self.sync()
         return self.broker.schedule.delivered - before
 

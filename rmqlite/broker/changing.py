@@ -1,0 +1,249 @@
+"""Cancel, fire, reschedule: another end for the wait of pending messages.
+
+Each change is one record that completes the scheduled one (see store/completion.py), so it
+is as atomic and as safe from a crash as a delivery, and of a change and a delivery that race
+one comes first.  Changes are made in slices; whoever asks goes on at the cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import Final, TypeVar
+
+from rmqlite.broker.listener import Listener
+from rmqlite.broker.pending import Found, Pending
+from rmqlite.broker.schedule import Ready, Schedule, restored
+from rmqlite.broker.topics import TopicTable
+from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
+from rmqlite.message import (
+    DELAY,
+    FIRED,
+    REAL_QID,
+    REAL_TOPIC,
+    RESCHEDULED_FROM,
+    UNIQ_KEY,
+    decode_properties,
+    encode_properties,
+)
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.schedule_requests import (
+    CHANGES_DEFAULT,
+    CHANGES_MAX,
+    IDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    ChangedPage,
+    ChangeOutcome,
+    ScheduleAction,
+)
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, body_crc
+
+T = TypeVar("T")
+SLICE_MAX: Final = 500
+"""How many messages are changed at once, before others get their turn."""
+SLICE_BYTES_MAX: Final = 4 << 20
+"""How long the records of a slice are together, or one record."""
+SLICE_IDS_MAX: Final = 100
+CALL_SLICES_MAX: Final = 50
+"""After so many slices a call is answered, though more may fit: who asks sees progress."""
+_KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
+"""What a cancellation tells of the message."""
+
+Steps = Generator[None, None, T]
+"""Work that is done when it returns; at every yield others may get their turn."""
+
+
+class Changes:
+    """Changes pending messages; an answer is true when the log is durable up to its end."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        schedule: Schedule,
+        topics: TopicTable,
+        pending: Pending,
+        listener: Listener,
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._topics = topics
+        self._pending = pending
+        self._listener = listener
+        self.counts = dict.fromkeys(ScheduleAction, 0)
+        """Messages changed since the start, by what was done."""
+
+    def by_ids(self, request: ChangeByIds) -> Steps[tuple[ChangedId, ...]]:
+        """What became of each id, in the order of the request.
+
+        Raises InvalidValue, and StoreUnavailable or MessageTooLarge: then the changes of
+        earlier steps stay.
+        """
+        self._check_action(request.action, request.delay_level)
+        if not 1 <= len(request.message_ids) <= IDS_MAX:
+            rule = f"1 to {IDS_MAX} in one call"
+            raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
+        if "" in request.message_ids:
+            raise InvalidValue("message_ids", "", "the id of a message, as send answers it")
+        changed: dict[str, ChangedId] = {}
+        for number, message_id in enumerate(dict.fromkeys(request.message_ids), 1):
+            changed[message_id] = self._by_id(message_id, request)
+            if number % SLICE_IDS_MAX == 0:
+                yield
+        return tuple(changed[message_id] for message_id in request.message_ids)
+
+    def by_filter(self, request: ChangeByFilter) -> Steps[ChangedPage]:
+        """Change the next messages that fit.  Raises as by_ids()."""
+        self._check_action(request.action, request.delay_level)
+        limit = request.max_messages or CHANGES_DEFAULT
+        if not 1 <= limit <= CHANGES_MAX:
+            rule = f"0 for the default, {CHANGES_DEFAULT}, or 1 to {CHANGES_MAX}"
+            raise InvalidValue("max_messages", request.max_messages, rule)
+        changed, cursor = 0, request.cursor
+        for _ in range(CALL_SLICES_MAX):
+            count_max = min(SLICE_MAX, limit - changed)
+            found, cursor = self._pending.slice(request.filter, cursor, count_max)
+            for part in _by_size(found):
+                changed += self._change(request, part)[0]
+                if part is not found:
+                    yield
+            if not cursor or changed >= limit:
+                break
+            yield
+        return ChangedPage(changed, cursor)
+
+    # ---- inside
+
+    def _check_action(self, action: ScheduleAction, delay_level: int) -> None:
+        most = self._store.levels.current.max_level
+        if action is ScheduleAction.RESCHEDULE:
+            if not 1 <= delay_level <= most:
+                rule = f"a level of the table in force, 1 to {most}"
+                raise InvalidValue("delay_level", delay_level, rule)
+        elif delay_level:
+            raise InvalidValue("delay_level", delay_level, f"0, for {action.name} has no level")
+
+    def _by_id(self, message_id: str, request: ChangeByIds) -> ChangedId:
+        waiting, newest = self._pending.with_id(message_id, request.topic)
+        if waiting:
+            count, due_ms = self._change(request, waiting)
+            return ChangedId(message_id, ChangeOutcome.DONE, count, due_ms)
+        return ChangedId(message_id, self._outcome(newest, message_id))
+
+    def _outcome(self, scheduled: Head | None, message_id: str) -> ChangeOutcome:
+        """How the wait of a scheduled record ended that is not pending."""
+        if scheduled is None:
+            return ChangeOutcome.NOT_FOUND
+        end = scheduled.physical_offset + scheduled.size
+        for topic, outcome in (
+            (CANCELLED_TOPIC, ChangeOutcome.ALREADY_CANCELLED),
+            (UNDELIVERABLE_TOPIC, ChangeOutcome.UNDELIVERABLE),
+        ):
+            for head in self._pending.stored(topic, message_id):
+                if head.completes == end:
+                    return outcome
+        return ChangeOutcome.ALREADY_DELIVERED
+
+    def _change(
+        self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
+    ) -> tuple[int, int]:
+        """Change those that still wait; how many, and when they are due now, 0 for never."""
+        found = [each for each in found if self._pending.is_open(each.place)]
+        if request.dry_run or not found:
+            return len(found), 0
+        if request.action is ScheduleAction.CANCEL:
+            self._topics.ensure(CANCELLED_TOPIC, 1)
+            records = [_cancellation(each) for each in found]
+        else:
+            records = self._with_bodies(request, found)
+        ready = [
+            Ready(each.place, each.topic, record, "")
+            for each, record in zip(found, records, strict=True)
+        ]
+        written = self._schedule.complete(ready, self._listener.appended)
+        self.counts[request.action] += len(ready)
+        if request.action is not ScheduleAction.RESCHEDULE:
+            return len(ready), 0
+        due_ms = 0
+        for at in written:
+            due_ms = self._store.levels.deliver_at_ms(request.delay_level, at.store_timestamp_ms)
+            if self._schedule.notice(request.delay_level, at.queue_offset, due_ms):
+                self._listener.due_sooner()
+        return len(ready), due_ms
+
+    def _with_bodies(
+        self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
+    ) -> list[NewRecord]:
+        entries = [each.place.entry for each in found]
+        records = []
+        for each, walked in zip(
+            found, self._store.read_records(entries, check_bodies=False), strict=True
+        ):
+            if walked is None:
+                raise MessageNotFound(each.place.entry.physical_offset)
+            record = restored(walked)
+            if request.action is ScheduleAction.FIRE:
+                added = {FIRED: str(each.place.due_ms)}
+            else:
+                added = {
+                    DELAY: str(request.delay_level),
+                    RESCHEDULED_FROM: str(each.place.level),
+                }
+                level_queue = request.delay_level - 1
+                record = record._replace(topic=SCHEDULE_TOPIC, queue_id=level_queue, tags_code=0)
+            records.append(record._replace(properties=_with(each.head, added)))
+        return records
+
+
+def _cancellation(found: Found) -> NewRecord:
+    """What completes a cancelled message: a record without a body."""
+    head, place = found.head, found.place
+    own = decode_properties(head.properties)
+    properties = {name: own[name] for name in _KEPT if name in own}
+    properties[DELAY] = str(place.level)
+    return NewRecord(
+        CANCELLED_TOPIC,
+        0,
+        encode_properties(properties),
+        b"",
+        body_crc(b""),
+        head.flag,
+        0,
+        head.born_timestamp_ms,
+        head.born_host,
+        head.store_host,
+        head.reconsume_times,
+        place.entry.physical_offset + place.entry.size,
+        0,
+    )
+
+
+def _with(head: Head, added: dict[str, str]) -> bytes:
+    """A record's properties and some more.  Raises MessageTooLarge."""
+    encoded = encode_properties(decode_properties(head.properties) | added)
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        rule = (
+            f"at most {PROPERTIES_BYTES_MAX} bytes; those of the message at physical offset"
+            f" {head.physical_offset} leave no room for {', '.join(added)}"
+        )
+        raise MessageTooLarge("properties", len(encoded), rule)
+    return encoded
+
+
+def _by_size(found: list[Found]) -> Iterator[list[Found]]:
+    """The same in parts that are small enough to be changed at once."""
+    size = sum(each.place.entry.size for each in found)
+    if size <= SLICE_BYTES_MAX:
+        yield found
+        return
+    part: list[Found] = []
+    size = 0
+    for each in found:
+        size += each.place.entry.size
+        if part and size > SLICE_BYTES_MAX:
+            yield part
+            part, size = [], each.place.entry.size
+        part.append(each)
+    yield part

@@ -1,0 +1,330 @@
+"""What waits: found by time, level, destination, key or id, counted, and drawn up by time.
+
+The runs of all levels are merged in due order, and a cursor names a place in that order: so
+a page costs what it shows, not what waits, and nothing is kept between two pages.  Of a
+record only head and properties are read.  What has a key or an id is found by the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rmqlite.broker.level_queue import LevelQueue, Place
+from rmqlite.broker.schedule import Schedule
+from rmqlite.errors import InvalidValue
+from rmqlite.message import (
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    find_property,
+    property_marker,
+    unpack_host,
+)
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.schedule_requests import (
+    BOUNDS_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    LevelTimeline,
+    PendingCount,
+    PendingFilter,
+    PendingMessage,
+    PendingPage,
+    PendingQuery,
+    TimelineRequest,
+)
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.key_index import KEY_SEPARATOR
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, destination, read_outline
+
+WHOLE_BYTES_MAX: Final = 16 << 10
+"""Of a larger record the body is not read."""
+SCAN_MAX: Final = 1_000
+"""How many pending messages one slice looks at, 10 ms."""
+PAGE_SLICES_MAX: Final = 20
+"""After so many slices a page is answered, full or not."""
+CANDIDATES_MAX: Final = 1_000
+"""How many records one look at the key index takes: other keys may have the same hash."""
+_KEYS: Final = property_marker(KEYS)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+
+
+class Found(NamedTuple):
+    """A pending message, and its record without the body."""
+
+    place: Place
+    head: Head
+    topic: str
+    queue_id: int
+
+
+class Cursor(NamedTuple):
+    """Where a page ends: after a place, of messages whose records lie before log_end."""
+
+    due_ms: int
+    level: int
+    queue_offset: int
+    log_end: int
+
+    def text(self) -> str:
+        return ".".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str, log_end: int) -> Cursor:
+        """The inverse of text(); of an empty text the beginning.  Raises InvalidValue."""
+        if not text:
+            return cls(-1, 0, 0, log_end)
+        parts = text.split(".")
+        if len(parts) != len(cls._fields) or not all(
+            part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20 for part in parts
+        ):
+            raise InvalidValue("cursor", text, "what the page before said, or empty")
+        return cls(*map(int, parts))
+
+
+class Pending:
+    """Asks the schedule; changes nothing."""
+
+    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+
+    def pages(self, query: PendingQuery) -> Generator[None, None, PendingPage]:
+        """The next page, in steps: at every yield others may get their turn.
+
+        Raises InvalidValue, StoreUnavailable.
+        """
+        limit = query.max_messages or PAGE_DEFAULT
+        if not 1 <= limit <= PAGE_MAX:
+            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PAGE_MAX}"
+            raise InvalidValue("max_messages", query.max_messages, rule)
+        messages: list[PendingMessage] = []
+        cursor = query.cursor
+        for _ in range(PAGE_SLICES_MAX):
+            found, cursor = self.slice(query.filter, cursor, limit - len(messages))
+            messages += [_described(each) for each in found]
+            if not cursor or len(messages) >= limit:
+                break
+            yield
+        return PendingPage(tuple(messages), cursor)
+
+    def slice(self, wanted: PendingFilter, cursor: str, count_max: int) -> tuple[list[Found], str]:
+        """The next messages that fit, at most count_max, and the cursor behind them.
+
+        In due order, after looking at SCAN_MAX; an empty cursor: there are no more.  Those
+        with a key or an id come as they are stored, the newest first, and in due order only
+        within a slice.  Raises InvalidValue, StoreUnavailable.
+        """
+        check_filter(wanted)
+        at = Cursor.read(cursor, self._store.end)
+        if wanted.key or wanted.message_id:
+            return self._indexed(wanted, at, count_max)
+        places = list(islice(self._places(wanted, at), SCAN_MAX))
+        found: list[Found] = []
+        for place, head in zip(places, self._heads(places), strict=True):
+            at = at._replace(
+                due_ms=place.due_ms, level=place.level, queue_offset=place.queue_offset
+            )
+            each = _fitting(place, head, wanted, at.log_end)
+            if each:
+                found.append(each)
+                if len(found) == count_max:
+                    return found, at.text()
+        return found, at.text() if len(places) == SCAN_MAX else ""
+
+    def counts(self) -> tuple[PendingCount, ...]:
+        """How many wait, by level and topic."""
+        pending = self._store.progress.pending
+        return tuple(
+            PendingCount(level, topic, count)
+            for level in sorted(pending)
+            for topic, count in sorted(pending[level].items())
+            if count
+        )
+
+    def timeline(self, request: TimelineRequest) -> Iterator[LevelTimeline]:
+        """How many come due when, level by level.  Raises InvalidValue before the first."""
+        bounds = request.bounds_ms
+        if not 1 <= len(bounds) <= BOUNDS_MAX:
+            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
+        if list(bounds) != sorted(set(bounds)):
+            raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
+        return self._timeline(request)
+
+    def with_id(self, message_id: str, topic: str) -> tuple[list[Found], Head | None]:
+        """What waits with this message id, and the newest scheduled record that has it at all.
+
+        topic: only what goes there; empty is anywhere.
+        """
+        waiting: list[Found] = []
+        newest: Head | None = None
+        wanted = PendingFilter(topic=topic, message_id=message_id)
+        for head in islice(self.stored(SCHEDULE_TOPIC, message_id), CANDIDATES_MAX):
+            if not _fits(head, wanted):
+                continue
+            newest = newest or head
+            place = self._place_of(head)
+            if place is not None:
+                waiting.append(Found(place, head, *_target(head)))
+        return waiting, newest
+
+    def stored(self, topic: str, key: str, below: int | None = None) -> Iterator[Head]:
+        """The records of a topic that may have this key or message id, the newest first.
+
+        below: only records before this physical offset.
+        """
+        for physical_offset in self._store.index.find(topic, key):
+            if below is None or physical_offset < below:
+                size = int.from_bytes(self._store.read(physical_offset, 4), "big")
+                head = read_outline(self._store.read, physical_offset, size)
+                if head is not None and head.topic == topic:
+                    yield head
+
+    def is_open(self, place: Place) -> bool:
+        """Does it still wait?"""
+        completed = self._store.progress.level(place.level)
+        return completed.next_open(place.queue_offset) == place.queue_offset
+
+    # ---- inside
+
+    def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[Place]:
+        """All places behind a cursor that a filter's times and levels take, in due order."""
+        begin = max(at[:3], (wanted.due_from_ms, 0, -1))
+        places = [
+            known.places(run, known.first_after(run, *begin))
+            for known in self._levels(wanted.levels)
+            for run in known.runs
+        ]
+        until_ms = wanted.due_until_ms
+        for place in merge(*places):
+            if until_ms is not None and place.due_ms >= until_ms:
+                return
+            yield place
+
+    def _levels(self, levels: Sequence[int]) -> list[LevelQueue]:
+        return [known for known in self._schedule.queues() if not levels or known.level in levels]
+
+    def _heads(self, places: Sequence[Place]) -> Iterator[Head | None]:
+        """Their records, neighbours read at once where they are small."""
+        small: list[Entry] = []
+        for place in places:
+            if place.entry.size <= WHOLE_BYTES_MAX:
+                small.append(place.entry)
+                continue
+            yield from self._read(small)
+            small = []
+            yield read_outline(self._store.read, place.entry.physical_offset, place.entry.size)
+        yield from self._read(small)
+
+    def _read(self, entries: Sequence[Entry]) -> Iterator[Head | None]:
+        for walked in self._store.read_records(entries, check_bodies=False):
+            yield walked.head if walked else None
+
+    def _indexed(
+        self, wanted: PendingFilter, at: Cursor, count_max: int
+    ) -> tuple[list[Found], str]:
+        """A slice of what the key index knows; queue_offset of the cursor: the log below."""
+        below = at.queue_offset if at.level else at.log_end
+        key = wanted.message_id or wanted.key
+        found: list[Found] = []
+        for scanned, head in enumerate(self.stored(SCHEDULE_TOPIC, key, below), 1):
+            below = head.physical_offset
+            place = self._place_of(head)
+            each = _fitting(place, head, wanted, at.log_end) if place else None
+            if each and _is_due_between(each.place.due_ms, wanted):
+                found.append(each)
+            if len(found) == count_max or scanned >= CANDIDATES_MAX:
+                return sorted(found), Cursor(0, 1, below, at.log_end).text()
+        return sorted(found), ""
+
+    def _place_of(self, head: Head) -> Place | None:
+        """Where a scheduled record waits; None when it does not wait any more."""
+        queue = self._store.queue(SCHEDULE_TOPIC, head.queue_id)
+        entry = queue.entry(head.queue_offset) if queue else None
+        if entry is None or entry.physical_offset != head.physical_offset:
+            return None
+        place = Place(entry.tags_code, head.queue_id + 1, head.queue_offset, entry)
+        return place if self.is_open(place) else None
+
+    def _timeline(self, request: TimelineRequest) -> Iterator[LevelTimeline]:
+        for known in self._levels(request.levels):
+            sums = [0] * (len(request.bounds_ms) + 1)
+            for run in known.runs:
+                before = 0
+                for at, bound_ms in enumerate(request.bounds_ms):
+                    # The last place before the bound is of any level, at any queue offset.
+                    upto = known.pending_before(run, known.first_after(run, bound_ms, 0, -1))
+                    sums[at] += upto - before
+                    before = upto
+                sums[-1] += known.pending_before(run, run.end) - before
+            yield LevelTimeline(known.level, tuple(sums))
+
+
+def check_filter(wanted: PendingFilter) -> None:
+    """Raises InvalidValue for what no message can fit."""
+    for level in wanted.levels:
+        if level < 1:
+            raise InvalidValue("levels", level, "1 or more")
+    if KEY_SEPARATOR in wanted.key:
+        raise InvalidValue("key", wanted.key, "one key, without blanks")
+    until_ms = wanted.due_until_ms
+    if until_ms is not None and until_ms <= wanted.due_from_ms:
+        raise InvalidValue("due_until_ms", until_ms, f"later than due_from_ms={wanted.due_from_ms}")
+
+
+def _fitting(place: Place, head: Head | None, wanted: PendingFilter, log_end: int) -> Found | None:
+    if head is None or head.physical_offset >= log_end or not _fits(head, wanted):
+        return None
+    return Found(place, head, *_target(head))
+
+
+def _fits(head: Head, wanted: PendingFilter) -> bool:
+    """Has a scheduled record the level, topic, key and id that are asked for?"""
+    if wanted.levels and head.queue_id + 1 not in wanted.levels:
+        return False
+    if wanted.topic and _target(head)[0] != wanted.topic:
+        return False
+    if wanted.key:
+        tokens = (find_property(head.properties, _KEYS) or b"").split(KEY_SEPARATOR.encode())
+        if wanted.key.encode("utf-8", "replace") not in tokens:
+            return False
+    message_id = wanted.message_id.encode("utf-8", "replace")
+    return not message_id or find_property(head.properties, _UNIQ_KEY) == message_id
+
+
+def _target(head: Head) -> tuple[str, int]:
+    """Where a scheduled record goes; no topic and queue -1 if it does not say."""
+    return destination(head.properties) or ("", -1)
+
+
+def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
+    until_ms = wanted.due_until_ms
+    return due_ms >= wanted.due_from_ms and (until_ms is None or due_ms < until_ms)
+
+
+def _described(found: Found) -> PendingMessage:
+    """What people are shown of a pending message."""
+    place, head, topic, queue_id = found
+    properties = decode_properties(head.properties)
+    return PendingMessage(
+        place.level,
+        place.queue_offset,
+        place.due_ms,
+        topic,
+        queue_id,
+        properties.get(UNIQ_KEY, ""),
+        properties.get(TAGS, ""),
+        tuple(properties.get(KEYS, "").split()),
+        head.born_timestamp_ms,
+        head.store_timestamp_ms,
+        head.physical_offset,
+        head.size,
+        head.body_end - head.body_position,
+        head.reconsume_times,
+        unpack_host(head.store_host),
+    )

@@ -1,0 +1,111 @@
+"""What cannot be delivered from the schedule becomes a dead letter, with the reason.
+
+It lies in %DLQ%SCHEDULE_CONSUMER with its body, its properties, and where it should have
+gone; so no record ever blocks those behind it, and none is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.broker.topics import TopicTable
+from rmqlite.config import BrokerConfig
+from rmqlite.message import (
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    decode_properties,
+    encode_properties,
+    offset_message_id,
+    unpack_host,
+)
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, destination, tags_code
+
+UNREADABLE: Final = "the log has no sound record there"
+_SPARED_FIRST: Final = (
+    FAILURE_REASON,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    LAST_FAILURE_TIMESTAMP,
+)
+"""What is left out, in this order, of a record whose properties have no room for it."""
+
+
+def why_undeliverable(walked: Walked, topics: TopicTable, config: BrokerConfig) -> str:
+    """Why a scheduled record cannot be delivered; empty if it can."""
+    head = walked.head
+    target = destination(head.properties)
+    if target is None or target[0] == SCHEDULE_TOPIC:
+        return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
+    topic = topics.get(target[0])
+    if topic is None:
+        return f"there is no topic {target[0]} any more"
+    if target[1] >= max(topic.read_queues, topic.write_queues):
+        return f"topic {target[0]} has no queue {target[1]} any more"
+    size = head.body_end - head.body_position
+    if size > config.max_message_bytes:
+        return f"its body of {size} bytes is larger than maxMessageSize={config.max_message_bytes}"
+    return ""
+
+
+def dead_letter(
+    level: int, entry: Entry, walked: Walked | None, reason: str, now_ms: int, store_host: bytes
+) -> NewRecord:
+    """The record that completes an undeliverable one; walked is None: nobody can read it."""
+    completes = entry.physical_offset + entry.size
+    origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
+    properties = {} if walked is None else decode_properties(walked.head.properties)
+    own = dict(properties)
+    if RETRY_TOPIC in properties or REAL_TOPIC in properties:
+        properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC) or properties[REAL_TOPIC]
+    properties.setdefault(DLQ_ORIGIN_MESSAGE_ID, properties.get(ORIGIN_MESSAGE_ID, origin))
+    properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
+    properties.setdefault(DELIVERY_ATTEMPTS, "0")
+    properties[FAILURE_REASON] = reason
+    properties[DELAY] = str(level)
+    encoded = _fitted(properties, own)
+    if walked is None:
+        return NewRecord(
+            *(UNDELIVERABLE_TOPIC, 0, encoded, b"", body_crc(b""), 0, 0, now_ms),
+            *(store_host, store_host, 0, completes, 0),
+        )
+    head, data = walked
+    return NewRecord(
+        UNDELIVERABLE_TOPIC,
+        0,
+        encoded,
+        data[head.body_position : head.body_end],
+        head.body_crc,
+        head.flag,
+        head.sys_flag,
+        head.born_timestamp_ms,
+        head.born_host,
+        head.store_host,
+        head.reconsume_times,
+        completes,
+        tags_code(encoded),
+    )
+
+
+def _fitted(properties: dict[str, str], own: dict[str, str]) -> bytes:
+    """No more properties than a record can carry: at worst those that it had."""
+    encoded = encode_properties(properties)
+    for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
+        if len(encoded) <= PROPERTIES_BYTES_MAX:
+            return encoded
+        if name in own:
+            properties[name] = own[name]
+        else:
+            properties.pop(name, None)
+        encoded = encode_properties(properties)
+    return encoded[:PROPERTIES_BYTES_MAX]

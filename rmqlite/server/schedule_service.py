@@ -1,0 +1,81 @@
+"""The part of rmqlite.v1.Admin that sees and changes the schedule.
+
+What takes long is done in steps, and between two of them every other call gets its turn.  A
+change is answered when it is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Mapping
+from typing import Any, TypeVar
+
+from rmqlite.broker.broker import Broker
+from rmqlite.schedule_requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    ChangedPage,
+    LevelTimeline,
+    PendingCount,
+    PendingPage,
+    PendingQuery,
+    TimelineRequest,
+)
+from rmqlite.server.calls import Context, Method
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.wire import rpcs
+
+T = TypeVar("T")
+
+
+class ScheduleService:
+    """What waits, and what becomes of it."""
+
+    def __init__(self, broker: Broker, commit: GroupCommit) -> None:
+        self._broker = broker
+        self._commit = commit
+
+    def methods(self) -> Mapping[rpcs.Rpc[Any, Any], Method]:
+        return {
+            rpcs.LIST_PENDING: self.list_pending,
+            rpcs.COUNT_PENDING: self.count_pending,
+            rpcs.GET_TIMELINE: self.get_timeline,
+            rpcs.CHANGE_BY_IDS: self.change_by_ids,
+            rpcs.CHANGE_BY_FILTER: self.change_by_filter,
+        }
+
+    async def list_pending(self, query: PendingQuery, _: Context) -> PendingPage:
+        return await _done(self._broker.pending.pages(query))
+
+    async def count_pending(self, _: None, __: Context) -> tuple[PendingCount, ...]:
+        return self._broker.pending.counts()
+
+    async def get_timeline(self, request: TimelineRequest, _: Context) -> tuple[LevelTimeline, ...]:
+        levels = []
+        for level in self._broker.pending.timeline(request):
+            levels.append(level)
+            await asyncio.sleep(0)
+        return tuple(levels)
+
+    async def change_by_ids(self, request: ChangeByIds, _: Context) -> tuple[ChangedId, ...]:
+        return await self._durably(self._broker.changes.by_ids(request))
+
+    async def change_by_filter(self, request: ChangeByFilter, _: Context) -> ChangedPage:
+        return await self._durably(self._broker.changes.by_filter(request))
+
+    async def _durably(self, steps: Generator[None, None, T]) -> T:
+        answer = await _done(steps)
+        await self._commit.durable(self._broker.store.end)
+        return answer
+
+
+async def _done(steps: Generator[None, None, T]) -> T:
+    """Take all steps; the answer."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        await asyncio.sleep(0)

@@ -1,0 +1,91 @@
+"""What a record that points back to a scheduled one has done with it.
+
+Progress lives in the log: whatever ends the wait of a scheduled record is a later record
+whose prepared transaction offset is the physical offset at which the scheduled one ends.
+
+    where it lies                  bears                what it is
+    the real topic                                      the delivery
+    the real topic                 FIRED                the delivery, at once, at a user's wish
+    SCHEDULE_TOPIC_XXXX            RESCHEDULED_FROM     the same message, which waits anew
+    rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
+    %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
+
+The level of the scheduled record is in DELAY, of a rescheduled one in RESCHEDULED_FROM.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from rmqlite.message import FIRED, RESCHEDULED_FROM, find_property, property_marker
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.store import record
+from rmqlite.store.record import Head
+
+UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
+_FIRED: Final = property_marker(FIRED)
+_RESCHEDULED_FROM: Final = property_marker(RESCHEDULED_FROM)
+
+
+class Completion(enum.Enum):
+    """How the wait of a scheduled record ended."""
+
+    DELIVERED = "delivered"
+    FIRED = "fired"
+    RESCHEDULED = "rescheduled"
+    CANCELLED = "cancelled"
+    UNDELIVERABLE = "undeliverable"
+
+    @property
+    def may_be_early(self) -> bool:
+        """Is it as it should be before the deliver time?"""
+        return self is not Completion.DELIVERED
+
+
+def completed_level(head: Head) -> int:
+    """The level of the scheduled record that this one completes; 0 if it completes none."""
+    return level_of(head.topic, head.completes, head.sys_flag, head.properties)
+
+
+def completes_scheduled(head: Head) -> bool:
+    return completed_level(head) > 0
+
+
+def level_of(topic: str, completes: int, sys_flag: int, properties: bytes) -> int:
+    """completed_level() of a record whose head is not put together."""
+    if not completes:
+        return 0
+    if topic == SCHEDULE_TOPIC:
+        # What RocketMQ commits points to its half message; with a delay it is scheduled.
+        return record.level_property(properties, _RESCHEDULED_FROM)
+    if sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
+        return 0
+    # A committed message of RocketMQ's without a delay points to its half message, too.
+    return record.delay_level(properties)
+
+
+def waited_for(topic: str, properties: bytes) -> str:
+    """The topic to which the scheduled record was going that a record completes; "" if none."""
+    if completion_of(topic, properties) in (Completion.DELIVERED, Completion.FIRED):
+        return topic
+    return topic_ahead(properties)
+
+
+def topic_ahead(properties: bytes) -> str:
+    """The topic to which a scheduled record is going; "" if it does not say."""
+    destination = record.destination(properties)
+    return destination[0] if destination else ""
+
+
+def completion_of(topic: str, properties: bytes) -> Completion:
+    """What a record is that completes a scheduled one."""
+    if topic == SCHEDULE_TOPIC:
+        return Completion.RESCHEDULED
+    if topic == CANCELLED_TOPIC:
+        return Completion.CANCELLED
+    if topic == UNDELIVERABLE_TOPIC:
+        return Completion.UNDELIVERABLE
+    if find_property(properties, _FIRED) is not None:
+        return Completion.FIRED
+    return Completion.DELIVERED

@@ -1,0 +1,48 @@
+"""Counts what is pending per topic anew, for levels whose counts cannot be right.
+
+The counts are kept while the log is written and walked again after a crash.  They are not
+what waits when RocketMQ ran on the store since, when an older rmqlite wrote its tables, or
+when somebody took files away; then the records themselves are asked, once, at opening.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.completion import topic_ahead
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.dispatch import Dispatch
+from rmqlite.store.progress import CompletedOffsets
+
+_ENTRIES_AT_ONCE: Final = 8192
+
+logger = logging.getLogger(__name__)
+
+
+def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
+    """Make the counts of every level add up to what waits in it."""
+    pending = dispatch.progress.pending
+    for (topic, queue_id), queue in dispatch.queues.items():
+        if topic != SCHEDULE_TOPIC:
+            continue
+        level = queue_id + 1
+        completed = dispatch.progress.level(level)
+        waiting = queue.max_offset - completed.below - completed.count_above
+        if sum(pending.get(level, {}).values()) != waiting:
+            logger.info("pending messages are counted anew level=%d pending=%d", level, waiting)
+            pending[level] = _counted(log, queue, completed)
+
+
+def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
+    counts = Counter[str]()
+    for start in range(completed.below, queue.max_offset, _ENTRIES_AT_ONCE):
+        entries = queue.read(start, _ENTRIES_AT_ONCE)
+        for queue_offset in completed.open_between(start, start + len(entries)):
+            entry = entries[queue_offset - start]
+            found = log.read_head(entry.physical_offset, entry.size)
+            counts[topic_ahead(found.head.properties) if found else ""] += 1
+    return counts
