@@ -236,9 +236,7 @@ def read_head(data: bytes, position: int = 0, skipped: int = 0) -> Head | None:
     )
 
 
-def read_outline(
-    read: Callable[[int, int], bytes], physical_offset: int, size: int
-) -> Head | None:
+def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: int) -> Head | None:
     """read_head() of a record whose body is not read; read: the log's, offset and size."""
     front = read(physical_offset, min(size, _HEAD_BYTES_MAX))
     if len(front) < HEAD.size:
