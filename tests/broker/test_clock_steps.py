@@ -409,7 +409,7 @@ def test_a_store_without_the_table_takes_the_wall_clock(broker: BrokerUnderTest)
         *(changed("offsetNanos", wrong) for wrong in ("soon", None, 1_000_000)),
         *(changed("origin", wrong) for wrong in ("moon", 1)),
         *(changed("reachedTimestamp", wrong) for wrong in (None, 2)),
-        *(changed("uptimeMillis", wrong) for wrong in ([], 0)),
+        *(changed("uptimeMillis", wrong) for wrong in ("", 0)),
     ],
 )
 def test_a_damaged_table_is_told_and_the_wall_clock_taken(
