@@ -24,8 +24,9 @@ from rmqlite.store.check_folders import (
     queue_name,
     usual_size,
 )
-from rmqlite.store.check_log import LogCheck, Moment
-from rmqlite.store.check_queues import QueueChecks
+from rmqlite.store.check_index import IndexCheck
+from rmqlite.store.check_log import LogCheck
+from rmqlite.store.check_queues import Moment, QueueChecks
 from rmqlite.store.check_sums import SumsCheck
 from rmqlite.store.check_tables import check_tables, load_sound
 from rmqlite.store.checksums import Point
@@ -175,9 +176,17 @@ class StoreCheck:
             persisted_ends=_persisted_ends(persisted),
             is_live=self.is_live,
         )
+        index = IndexCheck(
+            self.files,
+            self._root / "index",
+            persisted.get("index") if persisted else None,
+            persisted_end=persisted_end,
+            log_begin=begin,
+            is_live=self.is_live,
+        )
         total = (trusted_end or log.min_offset) - log.min_offset
         walk = LogCheck(
-            *(log, sums, queues),
+            *(log, sums, queues, index),
             log_begin=begin,
             trusted_end=trusted_end,
             persisted_end=persisted_end,
@@ -191,6 +200,8 @@ class StoreCheck:
         for key in queue_keys(self.files, self._root):
             yield from queues.opened(key)[1]
         yield from queues.findings(walk.end)
+        changed = [(span.first.position, span.claim.position) for span, _ in walk.changed]
+        yield from index.finish(walk.end, changed)
         if persisted is not None:
             yield from self._check_progress(persisted, walk, queues)
         yield from self._check_delay_offsets(delay_offsets, queues)

@@ -11,18 +11,20 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import record
 from rmqlite.store.check_damage import Damage, Gap, what_is_wrong
 from rmqlite.store.check_deliveries import DeliveryCheck
-from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
+from rmqlite.store.check_index import IndexCheck
+from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, Moment, QueueCheck, QueueChecks
 from rmqlite.store.check_sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
-from rmqlite.store.dispatch import QueueKey, completes_scheduled
+from rmqlite.store.dispatch import completes_scheduled
 from rmqlite.store.finding import Finding
+from rmqlite.store.key_hashes import Keyed
 from rmqlite.store.record import BLANK_BYTES, Head
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
@@ -37,16 +39,6 @@ _HEAD: Final = struct.Struct(">iiii4xqqi16xq12xqi")
 _ENTRIES_AT_ONCE: Final = 8192 * ENTRY_BYTES
 
 
-class Moment(NamedTuple):
-    """What a walk had met at some point.
-
-    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
-    """
-
-    queues: dict[QueueKey, tuple[int, int]]
-    completed: dict[int, list[tuple[int, int]]]
-
-
 class LogCheck:
     """One walk; afterwards `end`, `records` and `at_persisted` say what it has met."""
 
@@ -55,6 +47,7 @@ class LogCheck:
         log: CommitLog,
         sums: SumsCheck,
         queues: QueueChecks,
+        index: IndexCheck,
         *,
         log_begin: Callable[[], int],
         trusted_end: int,
@@ -85,6 +78,7 @@ class LogCheck:
         self._log = log
         self._sums = sums
         self._queues = queues
+        self._index = index
         self._deliveries = DeliveryCheck(log, queues, log_begin)
         self.trusted_end = trusted_end
         self._persisted_end = persisted_end
@@ -202,7 +196,8 @@ class LogCheck:
         A fifth of what read_head and _check_record take for each.
         """
         known, queues = self._known, self._queues
-        upto, newest_ms, count = len(data), self.newest_timestamp_ms, 0
+        keyed: list[Keyed] = []
+        upto, newest_ms = len(data), self.newest_timestamp_ms
         if base + at < self._persisted_end < base + upto:
             upto = self._persisted_end - base
         while upto - at >= record.OVERHEAD_BYTES:
@@ -237,6 +232,7 @@ class LogCheck:
                 code = record.tags_code(properties)
             if completes and not queue.level:
                 self._found += self._deliveries.check(place, completes, properties, stored_ms)
+            keyed.append((queue.prefix, properties, place, stored_ms))
             queue.wanted += ENTRY.pack(place, size, code)
             queue.next += 1
             queue.last_offset = place
@@ -245,11 +241,11 @@ class LogCheck:
             if stored_ms > newest_ms:
                 newest_ms = stored_ms
             at = end
-            count += 1
-        if count:
+        if keyed:
             self.newest_timestamp_ms = newest_ms
             self.end = base + at
-            self._count(count)
+            self._count(len(keyed))
+            self._index.want(keyed)
         return at
 
     def _count(self, records: int) -> None:
@@ -264,6 +260,7 @@ class LogCheck:
         if is_anonymous(head):
             self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
             return
+        self._index.want_head(head)
         transaction = head.sys_flag & record.TRANSACTION_TYPE
         if transaction in (record.PREPARED, record.ROLLBACK) and not is_repaired(head):
             self.starts.append(head)
@@ -377,6 +374,8 @@ class LogCheck:
     def _note_damage(self, position: int, follows: int | None) -> None:
         was_on_disk = position < self.trusted_end
         self.damaged.append(Damage(position, follows, self.newest_timestamp_ms, was_on_disk))
+        if follows is not None:
+            self._index.skip(position, follows)
 
     def _tell(
         self,

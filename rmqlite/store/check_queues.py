@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
@@ -20,6 +20,7 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQu
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.finding import Finding, from_error
+from rmqlite.store.key_hashes import topic_prefix
 
 BLOCK_ENTRIES: Final = 8192
 WAITING_ENTRIES_MAX: Final = 1 << 20
@@ -34,13 +35,23 @@ NO_FILES: Final = "missing-queue"
 UNREADABLE: Final = "unreadable-queue"
 
 
+class Moment(NamedTuple):
+    """What a walk had met at some point.
+
+    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
+    """
+
+    queues: dict[QueueKey, tuple[int, int]]
+    completed: dict[int, list[tuple[int, int]]]
+
+
 class QueueCheck:
     """One queue; `next` is the queue offset that the log's next record of it should have."""
 
     __slots__ = (
         *("_compared", "_corrected", "_is_live", "_log_begin", "_looked_at", "_looked_from"),
         *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "missing"),
-        *("name", "next", "persisted_end", "wanted"),
+        *("name", "next", "persisted_end", "prefix", "wanted"),
     )
 
     def __init__(
@@ -55,6 +66,8 @@ class QueueCheck:
         """log_begin: the log's minimum now.  From persisted_end on opening makes entries anew."""
         self.key = key
         self.name = queue_name(key)
+        self.prefix = topic_prefix(key[0])
+        """With it the hashes of its messages' keys begin."""
         self.files = files
         self.level = key[1] + 1 if key[0] == SCHEDULE_TOPIC else 0
         self.first: int | None = None

@@ -81,6 +81,15 @@ def clear_entries(files: FileLayer, finding: Finding, file_bytes: int) -> Action
     return Action(*(ENTRIES, path, finding.position, finding.sentence, remedy, tuple(changes)))
 
 
+def forget_index(files: Files, finding: Finding) -> Action:
+    """Opening makes the key index again from the log."""
+    folder = finding.path.parent
+    names = [name for name in files.names(folder) if name.isascii() and name.isdigit()]
+    remedy = "the key index is moved aside, and made again from the log"
+    changes = tuple(Remove(folder / name) for name in names)
+    return Action(MOVED, finding.path, finding.position, finding.sentence, remedy, changes)
+
+
 def forget_progress(files: Files, root: Path, wrong: str) -> Iterator[Action]:
     """Opening begins at the log's first record again; nothing if it does so anyway."""
     folder = root / "config"

@@ -18,6 +18,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
 from rmqlite.store.check_deliveries import POINTER
 from rmqlite.store.check_folders import FOREIGN, GAP, LENGTH
+from rmqlite.store.check_index import INDEX_FAULTS
 from rmqlite.store.check_log import LOST_TAIL, LogCheck
 from rmqlite.store.check_queues import WRONG_ENTRIES
 from rmqlite.store.check_sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
@@ -29,7 +30,13 @@ from rmqlite.store.finding import Finding
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repair_changes import Overwrite, Zero, show
 from rmqlite.store.repair_entries import Interval, Pointers
-from rmqlite.store.repair_files import clear_entries, forget_progress, mend_file, mend_table
+from rmqlite.store.repair_files import (
+    clear_entries,
+    forget_index,
+    forget_progress,
+    mend_file,
+    mend_table,
+)
 from rmqlite.store.repair_gaps import Gaps
 from rmqlite.store.repair_headers import (
     look_at_span,
@@ -317,6 +324,9 @@ class Planning:
 
     def _mend_queues(self, files: FileLayer, found: Sequence[Finding]) -> Iterator[Action]:
         wrong = ""
+        fault = next((each for each in found if each.what in INDEX_FAULTS), None)
+        if fault is not None:
+            yield forget_index(files, fault)
         for each in found:
             if each.what in WRONG_ENTRIES and not each.opening_mends:
                 yield clear_entries(files, each, self._sizes[1] or 0)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.store.check import check
+from rmqlite.store.check import StoreCheck, check
+from rmqlite.store.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.record import NewRecord
@@ -20,6 +21,7 @@ from tests.support.stores import (
     findings,
     new_record,
     scheduled,
+    tagged,
 )
 
 QUEUE_FILE = f"{0:020d}"
@@ -300,3 +302,134 @@ def test_expired_records_are_no_finding(closed: StoreUnderTest) -> None:
     assert closed.findings() == []
     closed.log_files()[0].unlink()
     assert closed.findings() == []
+
+
+@pytest.fixture
+def blocks(tmp_path: Path) -> StoreUnderTest:
+    """A sound store of several blocks of 64 KiB, in two files."""
+    store = StoreUnderTest(tmp_path / "store", log_file_bytes=4 * BLOCK_BYTES)
+    for number in range(220):
+        store.append(tagged(f"{number}" * 600, "tag", queue_id=number % 3))
+    store.close()
+    assert store.findings() == []
+    return store
+
+
+def test_a_change_that_only_the_checksum_tells_is_found(blocks: StoreUnderTest) -> None:
+    """Born host of a record in the second block: file, range, both checksums."""
+    path = blocks.log_files()[0]
+    at = path.read_bytes().index(b"orders", BLOCK_BYTES + 5_000) + 200
+    begin = path.read_bytes().rindex(bytes.fromhex("daa320a7"), 0, at) - 4
+    overwrite(path, begin + 49, b"\x7f")
+    (finding,) = blocks.findings()
+    assert (finding.path, finding.position, finding.size) == (path, BLOCK_BYTES, BLOCK_BYTES)
+    assert finding.what == "checksum"
+    assert finding.expected != finding.found
+    assert "65536 bytes, up to byte 131072, have changed since they were written" in str(finding)
+
+
+def test_a_damaged_record_is_told_and_not_its_block(blocks: StoreUnderTest) -> None:
+    """The nearest that can be said, once; other blocks of the file are told on their own."""
+    path = blocks.log_files()[0]
+    data = path.read_bytes()
+    begin = data.index(bytes.fromhex("daa320a7"), BLOCK_BYTES) - 4
+    overwrite(path, begin + 100, b"!!")
+    other = data.index(bytes.fromhex("daa320a7"), 3 * BLOCK_BYTES) - 4
+    overwrite(path, other + 49, b"\x7f")
+    whats = [(each.what, each.position) for each in blocks.findings()]
+    assert whats[0] == ("damaged-record", begin)
+    assert ("checksum", 3 * BLOCK_BYTES) in whats
+    assert [what for what, _ in whats].count("checksum") == 1
+
+
+def test_what_has_no_checksum_is_counted(blocks: StoreUnderTest) -> None:
+    """Bodies are compared with their own CRC all the same."""
+    shutil.rmtree(blocks.root / "checksums")
+    for path in blocks.log_files():
+        overwrite(path, mark_position(4 * BLOCK_BYTES), bytes(MARK_BYTES))
+    for path in (blocks.root / "config").glob("storeProgress.json*"):
+        path.unlink()
+    checking = StoreCheck(blocks.root, queue_file_bytes=200)
+    assert list(checking.run()) == []
+    checking.close()
+    assert checking.messages == 220
+    first = blocks.log_files()[0].read_bytes()
+    blank = first.rindex(bytes.fromhex("cbd43194")) - 4
+    unused = 4 * BLOCK_BYTES - blank - 8
+    assert checking.bytes_without_checksum == checking.log_bytes - unused
+    overwrite(blocks.log_files()[0], 100, b"!!")
+    assert blocks.findings()[0].what == "damaged-record"
+
+
+def test_everything_has_a_checksum_here(blocks: StoreUnderTest) -> None:
+    """Nothing is left out in a store that only rmqlite wrote."""
+    checking = StoreCheck(blocks.root, queue_file_bytes=200)
+    assert list(checking.run()) == []
+    checking.close()
+    assert checking.bytes_without_checksum == 0
+
+
+def test_the_check_goes_on_past_a_foreign_and_a_missing_file(blocks: StoreUnderTest) -> None:
+    """All that is wrong, not only what an opening would stop at."""
+    blocks.open()
+    blocks.append(*[tagged("x" * 900, "tag")] * 600)
+    blocks.close()
+    first, second, *_ = blocks.log_files()
+    (first.parent / "NOTES").touch()
+    second.unlink()
+    overwrite(first, 100, b"!!")
+    overwrite(blocks.log_files()[2], 100, b"!!")
+    found = [(each.what, each.path.name) for each in blocks.findings() if each.path != second]
+    assert ("foreign-file", "NOTES") in found
+    assert ("missing-file", second.name) in [(e.what, e.path.name) for e in blocks.findings()]
+    damaged = [name for what, name in found if what == "damaged-record"]
+    assert damaged == [first.name, blocks.log_files()[2].name]
+
+
+def test_a_lost_tail_is_no_torn_one(closed: StoreUnderTest) -> None:
+    """Below the synced mark nothing may be missing."""
+    last = closed.log_files()[-1]
+    end = closed.store.end % LOG_FILE_BYTES
+    overwrite(last, end - 40, bytes(40))
+    found = closed.findings()[0]
+    assert (found.what, found.opening_mends) == ("lost-tail", False)
+    assert "nothing sound follows, though" in found.sentence
+
+
+TABLE_FAULTS = {
+    "topics.json": '{"topicConfigTable":{"a":{"topicName":7}}}',
+    "subscriptionGroup.json": '{"subscriptionGroupTable":{"g":{}}}',
+    "consumerOffset.json": '{"offsetTable":{"a@g":{"0":-1}}}',
+    "delayOffset.json": '{"offsetTable":[]}',
+    "delayLevels.json": '{"tables":[]}',
+    "storeProgress.json": '{"physicalOffset":1}',
+    "consumerFilter.json": "{",
+}
+
+
+@pytest.mark.parametrize("name", TABLE_FAULTS)
+def test_a_table_that_a_broker_would_stumble_over_is_found(
+    closed: StoreUnderTest, name: str
+) -> None:
+    """Both generations: a shape that its reader does not expect."""
+    for generation in (name, name + ".bak"):
+        (closed.root / "config" / generation).write_text(TABLE_FAULTS[name])
+    found = [each.path.name for each in closed.findings() if each.what == "unreadable-table"]
+    assert found == [name, name + ".bak"]
+
+
+def test_a_previous_generation_may_be_anything_while_there_is_a_current_one(
+    closed: StoreUnderTest,
+) -> None:
+    """Nobody reads it."""
+    (closed.root / "config" / "storeProgress.json.bak").write_text("{")
+    assert closed.findings() == []
+
+
+def test_progress_is_told_in_bytes(blocks: StoreUnderTest) -> None:
+    """For a bar: never more than all, and all at the end."""
+    told: list[tuple[int, int]] = []
+    assert list(check(blocks.root, progress=lambda done, total: told.append((done, total)))) == []
+    assert told == sorted(told)
+    assert all(done <= total for done, total in told)
+    assert told[-1][0] == told[-1][1] > 3 * BLOCK_BYTES

@@ -36,6 +36,7 @@ from tests.support.stores import (
     QUEUE_FILE_BYTES,
     StoreUnderTest,
     contents,
+    new_record,
 )
 
 QUEUE_FILE = f"{0:020d}"
@@ -851,3 +852,26 @@ def copy_of(store: StoreUnderTest, folder: Path) -> StoreUnderTest:
     copy.config = store.config.model_copy(update={"store_path": folder})
     copy.files = QuickFiles()
     return copy
+
+
+# ---- the key index
+
+
+def test_a_wrong_key_index_is_made_again(tmp_path: Path) -> None:
+    """Moved aside; what it has to say is in the log."""
+    store = StoreUnderTest(tmp_path / "store")
+    for number in range(12):
+        keys = {"UNIQ_KEY": f"7F{number:030d}", "KEYS": f"order-{number}"}
+        store.append(new_record(f"order {number}", properties=keys))
+    store.close()
+    original = contents(store.root / "index")
+    path = sorted((store.root / "index").iterdir())[1]
+    flip(path, 40 + 4 * 7 + 3 * 20 + 3)
+    broken = path.read_bytes()
+    (action,) = planned(store).actions
+    assert (action.what, action.path.parent.name) == ("moved-aside", "index")
+    assert action.remedy == "the key index is moved aside, and made again from the log"
+    side = repaired(store)
+    assert (side / "index" / path.name).read_bytes() == broken
+    store.close()
+    assert contents(store.root / "index") == original

@@ -1,0 +1,253 @@
+"""The key index as the last persist told of it: files, headers, entries, chains, slots.
+
+What storeProgress.json does not tell of is taken back by opening, whatever it is, and so is
+none of a check's business.  The entries that it tells of are read in their order, and the
+chains are made again on the way: each entry names the one before it in its slot.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from rmqlite.store.files import Files
+from rmqlite.store.finding import Finding
+from rmqlite.store.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
+
+CHAIN: Final = "index-chain"
+HEAD: Final = "index-header"
+UNREADABLE: Final = "unreadable-index"
+AHEAD: Final = "index-ahead"
+BLOCK_ENTRIES: Final = 8192
+_SLOTS_AT_ONCE: Final = 1 << 18
+_COUNT_AT: Final = 36
+_WORD: Final = "I"
+_ENTRY_WORDS: Final = ENTRY.size // SLOT.size
+"""Hash, two of the physical offset, seconds, entry before."""
+
+
+class Block(NamedTuple):
+    """Entries that follow one another in a file.
+
+    chain_fault: the last of them is chained wrongly.
+    """
+
+    file: ToldFile
+    first: int
+    data: bytes
+    chain_fault: Finding | None
+
+    @property
+    def entries(self) -> int:
+        return len(self.data) // ENTRY.size
+
+    @property
+    def first_hash(self) -> int:
+        return int(ENTRY.unpack_from(self.data)[0])
+
+    def holds(self, hashes: array[int], offsets: array[int], seconds: Sequence[int]) -> bool:
+        """Are its entries those, but for their chains?"""
+        words = _words(self.data)
+        halves = _words(_big_endian(offsets))
+        columns = (hashes, halves[::2], halves[1::2], array(_WORD, seconds))
+        return all(words[at::_ENTRY_WORDS] == each for at, each in enumerate(columns))
+
+
+class ToldFile:
+    """One file, up to where its told header counts; it may have grown since."""
+
+    def __init__(
+        self, files: Files, path: Path, shape: Shape, header: Header, *, counted: int
+    ) -> None:
+        """counted: the next entry's number by the file itself; 0: it cannot be read."""
+        self.path = path
+        self.header = header
+        self.counted = counted
+        self._files = files
+        self._shape = shape
+        self._slots = array(_WORD)
+        self._next = 1 if counted else 0
+
+    @property
+    def is_ahead(self) -> bool:
+        return self.counted > self.header.next_number
+
+    @property
+    def is_over(self) -> bool:
+        """Were all entries read?"""
+        return self._next == self.header.next_number
+
+    def position_of(self, number: int) -> int:
+        return self._shape.entries_at + ENTRY.size * number
+
+    def read(self) -> Block | None:
+        """The next entries; None behind the last, and when the file is gone."""
+        if not self._next:
+            return None
+        if not self._slots:
+            self._slots = array(_WORD, bytes(SLOT.size * self._shape.slots))
+        first = self._next
+        wanted = min(BLOCK_ENTRIES, self.header.next_number - first)
+        data = self._files.read(self.path, self.position_of(first), ENTRY.size * wanted)
+        data = data[: len(data) - len(data) % ENTRY.size]
+        if not data:
+            return None
+        words = _words(data)
+        found, right = words[4::_ENTRY_WORDS], self._chain(words[::_ENTRY_WORDS])
+        fault = None
+        if found != right:
+            at = next(at for at, each in enumerate(found) if each != right[at])
+            fault = self._chain_fault(first + at, right[at], found[at])
+            data = data[: ENTRY.size * (at + 1)]
+        self._next += len(data) // ENTRY.size
+        return Block(self, first, data, fault)
+
+    def close(self) -> None:
+        """Its slots take 20 MB of memory."""
+        self._slots = array(_WORD)
+
+    def wrong_slot(self, *, may_be_ahead: bool) -> Finding | None:
+        """A slot that does not name its newest entry, when all entries were read.
+
+        may_be_ahead: it may name one that was not told of.
+        """
+        for begin in range(0, self._shape.slots, _SLOTS_AT_ONCE):
+            wanted = self._slots[begin : begin + _SLOTS_AT_ONCE]
+            data = self._files.read(self.path, *self._slots_at(begin, len(wanted)))
+            there = _words(data)
+            # Shorter, or empty, when retention has just taken the file.
+            if there == wanted or len(there) < len(wanted):
+                continue
+            for slot, (right, wrong) in enumerate(zip(wanted, there, strict=True), begin):
+                if right != wrong and not (may_be_ahead and wrong >= self.header.next_number):
+                    said = f"slot {slot} begins with entry {wrong}, its newest one is {right}"
+                    position, _ = self._slots_at(slot, 1)
+                    return Finding(
+                        *(self.path, position, CHAIN, said, str(right), str(wrong)), SLOT.size
+                    )
+        return None
+
+    def _slots_at(self, slot: int, count: int) -> tuple[int, int]:
+        return HEADER.size + SLOT.size * slot, SLOT.size * count
+
+    def _chain(self, hashes: array[int]) -> array[int]:
+        """What each of the next entries should be chained to."""
+        slots, size, number = self._slots, self._shape.slots, self._next
+        previous = array(_WORD)
+        append = previous.append
+        for each in hashes:
+            slot = each % size
+            append(slots[slot])
+            slots[slot] = number
+            number += 1
+        return previous
+
+    def _chain_fault(self, number: int, right: int, wrong: int) -> Finding:
+        said = f"entry {number} is chained to entry {wrong}, in its slot before it is {right}"
+        position = self.position_of(number)
+        return Finding(*(self.path, position, CHAIN, said, str(right), str(wrong)), size=ENTRY.size)
+
+
+class ToldIndex:
+    """All files that the last persist told of, the oldest first."""
+
+    def __init__(
+        self,
+        files: Files,
+        folder: Path,
+        state: Mapping[str, Any] | None,
+        *,
+        log_begin: Callable[[], int],
+    ) -> None:
+        """state: KeyIndex.state() of then.  log_begin: the log's minimum now.
+
+        No file is told of when there is no state, and when none of its files is there.
+        """
+        self.found: list[Finding] = []
+        """What is wrong with whole files; opening makes the index again then."""
+        self.files: list[ToldFile] = []
+        self._files = files
+        told = _told(state)
+        if told is None:
+            return
+        shape, headers = told
+        there = set(files.names(folder))
+        if not there.isdisjoint(headers):
+            for name, header in headers.items():
+                # Retention takes the log first.
+                if name in there or header.end_offset >= log_begin():
+                    counted = self._look(folder / name, shape, header, max(headers))
+                    file = ToldFile(files, folder / name, shape, header, counted=counted)
+                    self.files.append(file)
+
+    def surplus(self) -> Finding | None:
+        """Entries that were not told of, when there is no record that they could be for."""
+        for file in self.files:
+            number, count = file.header.next_number, file.counted
+            if file.is_ahead and self._offset(file, number) != file.header.end_offset:
+                said = f"counts {count - 1} entries, the log's records have {number - 1}"
+                return _finding(file.path, _COUNT_AT, AHEAD, said, str(number), str(count))
+        return None
+
+    def _offset(self, file: ToldFile, number: int) -> int:
+        """An entry's; RocketMQ enters the last record before a crash once more."""
+        data = self._files.read(file.path, file.position_of(number), ENTRY.size)
+        return int(ENTRY.unpack(data)[1]) if len(data) == ENTRY.size else -1
+
+    def _look(self, path: Path, shape: Shape, header: Header, newest: str) -> int:
+        """The next entry's number as the file has it; 0 if it cannot be read."""
+        size = self._files.size(path)
+        if size != shape.file_bytes:
+            said = f"{size} bytes long, {shape.file_bytes} bytes are right"
+            wrong = _finding(path, 0, UNREADABLE, said, str(shape.file_bytes), str(size))
+            self.found.append(wrong)
+            return 0
+        found = read_header(self._files, path)
+        has_grown = path.name == newest and header.can_become(found)
+        if found == header or (has_grown and found.next_number > header.next_number):
+            return found.next_number
+        # Torn, or it has changed.
+        pairs = zip(HEADER.pack(*header), HEADER.pack(*found), strict=True)
+        position = next(at for at, (right, wrong) in enumerate(pairs) if right != wrong)
+        said = f"its header says {(*found,)}, it was {(*header,)} when it was persisted"
+        self.found.append(_finding(path, position, HEAD, said, str((*header,)), str((*found,))))
+        return found.next_number if has_grown else 0
+
+
+def _words(data: bytes) -> array[int]:
+    words = array(_WORD, data)
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words
+
+
+def _big_endian(numbers: array[int]) -> bytes:
+    turned = numbers[:]
+    if sys.byteorder == "little":
+        turned.byteswap()
+    return turned.tobytes()
+
+
+def _finding(path: Path, position: int, what: str, said: str, expected: str, found: str) -> Finding:
+    return Finding(path, position, what, said, expected, found, opening_mends=True)
+
+
+def _told(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | None:
+    """Shape and headers; None when opening would not take the state for one either."""
+    try:
+        if state is None:
+            return None
+        shape = Shape(int(state["slots"]), int(state["entries"]))
+        headers = {str(name): Header(*map(int, numbers)) for name, *numbers in state["files"]}
+        for header in headers.values():
+            HEADER.pack(*header)
+    except (KeyError, TypeError, ValueError, struct.error):
+        return None
+    counts = [each.next_number for each in headers.values()]
+    is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
+    is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
+    return (shape, headers) if is_sound else None

@@ -1,0 +1,115 @@
+"""The keys of many records, and their hashes, at once: a third of the cost of one by one.
+
+A check looks at every key of a store.  Nearly all records have a UNIQ_KEY and no KEYS, or
+both; then one search finds those of all.  The hashes are made as key_hash does it for one
+token, but with all of them in one number, each in 32 bytes of its own: no step carries from
+one to the next, because powers of 31 are taken modulo 2^32.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
+from rmqlite.store.key_hash import positive, text_hash, token_hash
+from rmqlite.store.key_index import KEY_SEPARATOR
+
+_SEPARATOR: Final = KEY_SEPARATOR.encode()
+_KEYS: Final = property_marker(KEYS)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+_VALUE: Final = rb"([^\x02\0]*)[^\0]*"
+"""Of a property; with it the rest of its record, so that there is one match at most in each."""
+_find_uniques: Final = re.compile(_UNIQ_KEY + _VALUE).findall
+_find_keys: Final = re.compile(_KEYS + _VALUE).findall
+_LANE_BYTES: Final = 32
+_ROUND: Final = 128
+_WIDTHS: Final = (1, 2, 4, 8, 16)
+_MASK: Final = 0xFFFF_FFFF
+_SIGN: Final = 0x8000_0000
+_POWERS: Final = tuple(pow(31, n, 1 << 32) for n in range(_LANE_BYTES + 1))
+
+Keyed = tuple[int, bytes, int, int]
+"""A record: topic_prefix(), properties, physical offset, time of storing."""
+
+
+class Keys(NamedTuple):
+    """Keys in the order of the index, in columns; each with what its record says."""
+
+    prefixes: Sequence[int]
+    tokens: Sequence[bytes]
+    places: Sequence[int]
+    times: Sequence[int]
+
+
+def topic_prefix(topic: str) -> int:
+    """The hash of what stands before every key of a topic."""
+    return text_hash(f"{topic}#")
+
+
+def keys_of(records: Sequence[Keyed]) -> Keys:
+    """Of each record its UNIQ_KEY, then each of its KEYS."""
+    if not records:
+        return Keys((), (), (), ())
+    prefixes, properties, places, times = zip(*records, strict=True)
+    count = len(records)
+    joined = b"\x02" + b"\0\x02".join(properties)
+    with_keys = joined.count(_KEYS)
+    uniques = _find_uniques(joined)
+    keys = _find_keys(joined) if with_keys else []
+    # One of each in each record: then the searches have found just these.
+    is_usual = len(uniques) == joined.count(_UNIQ_KEY) == count
+    is_usual = is_usual and len(keys) == with_keys and with_keys in (0, count)
+    if not is_usual or joined.count(b"\0") >= count or not all(uniques):
+        keys = [find_property(each, _KEYS) or b"" for each in properties]
+        uniques = [find_property(each, _UNIQ_KEY) or b"" for each in properties]
+    elif not keys:
+        return Keys(prefixes, uniques, places, times)
+    found = [
+        (prefix, token, place, time)
+        for prefix, unique, several, place, time in zip(
+            prefixes, uniques, keys, places, times, strict=True
+        )
+        for token in (unique, *several.split(_SEPARATOR))
+        if token
+    ]
+    return Keys(*zip(*found, strict=True)) if found else Keys((), (), (), ())
+
+
+def key_hashes(prefixes: Sequence[int], tokens: Sequence[bytes]) -> list[int]:
+    """What the index keeps for each token behind its prefix's hash; see key_hash.key_hash."""
+    lanes = b"".join([token.rjust(_LANE_BYTES, b"\0") for token in tokens])
+    if len(lanes) != _LANE_BYTES * len(tokens) or not lanes.isascii():
+        return [positive(token_hash(p, t)) for p, t in zip(prefixes, tokens, strict=True)]
+    # A few sizes only, whose steps are remembered.
+    count = -(-len(tokens) // _ROUND) * _ROUND
+    folded = int.from_bytes(lanes.ljust(count * _LANE_BYTES, b"\0"), "big")
+    for bits, low, power in _steps(count):
+        folded = (folded >> bits & low) * power + (folded & low)
+    sums = _lanes(count).unpack(folded.to_bytes(count * _LANE_BYTES, "big"))
+    return [
+        hashed
+        if (hashed := prefix * _POWERS[len(token)] + each & _MASK) < _SIGN
+        # As positive() does it.
+        else -hashed & (_SIGN - 1)
+        for prefix, token, each in zip(prefixes, tokens, sums, strict=False)
+    ]
+
+
+@lru_cache(maxsize=16)
+def _steps(count: int) -> list[tuple[int, int, int]]:
+    """For each width: its bits, a mask of lower neighbours, and 31**width modulo 2^32."""
+    steps = []
+    for width in _WIDTHS:
+        pair = b"\x00" * width + b"\xff" * width
+        low = int.from_bytes(pair * (_LANE_BYTES // len(pair) * count), "big")
+        steps.append((8 * width, low, _POWERS[width]))
+    return steps
+
+
+@lru_cache(maxsize=16)
+def _lanes(count: int) -> struct.Struct:
+    return struct.Struct(">" + "28xI" * count)
