@@ -1,19 +1,53 @@
-"""Completed queue offsets: ranges that behave as a set."""
+"""Completed queue offsets: ranges and a bitmap that behave as a set."""
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
+from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite.store import tables
-from rmqlite.store.progress import CompletedOffsets, ScheduleProgress
+from rmqlite.store.progress import (
+    CHUNK_OFFSETS,
+    RANGES_MAX,
+    CompletedOffsets,
+    ScheduleProgress,
+)
 
 RANGES = some.lists(
     some.tuples(some.integers(0, 40), some.integers(0, 6)).map(lambda each: (each[0], sum(each))),
     max_size=25,
 )
+
+END = 4 * CHUNK_OFFSETS
+"""Beyond all that the tests of chunks add."""
+NEAR_A_BORDER = some.builds(
+    lambda chunk, near: max(0, chunk * CHUNK_OFFSETS + near),
+    some.integers(0, 3),
+    some.integers(-3, 3),
+)
+LENGTHS = some.one_of(
+    some.integers(0, 5),
+    some.sampled_from([CHUNK_OFFSETS - 1, CHUNK_OFFSETS, CHUNK_OFFSETS + 1]),
+)
+LARGE_RANGES = some.lists(
+    some.tuples(NEAR_A_BORDER, LENGTHS).map(lambda each: (each[0], min(sum(each), END - 5))),
+    max_size=12,
+)
+
+
+def plain_set(ranges: list[tuple[int, int]]) -> set[int]:
+    return {n for start, end in ranges for n in range(start, end)}
+
+
+def stored(completed: CompletedOffsets) -> CompletedOffsets:
+    """Written to disk and read again."""
+    tree = tables.decode(tables.encode({"completed": completed.to_json()}))
+    return CompletedOffsets.from_json(tree["completed"])
 
 
 @given(RANGES)
@@ -71,3 +105,120 @@ def test_rocketmq_is_told_the_lowest_open_offset() -> None:
     progress.level(2).add(9, 10)
     progress.level(3).add(1, 2)
     assert progress.delay_offsets() == {2: 7}
+
+
+@given(LARGE_RANGES)
+@settings(deadline=None, max_examples=200)
+def test_the_borders_of_chunks_are_no_borders_of_the_set(added: list[tuple[int, int]]) -> None:
+    """After every addition, where off by one would hide: next to multiples of 8,192."""
+    completed = CompletedOffsets()
+    plain: set[int] = set()
+    for start, end in added:
+        completed.add(start, end)
+        plain |= set(range(start, end))
+        below = next(n for n in range(END) if n not in plain)
+        assert completed.below == below
+        assert completed.count_above == sum(n > below for n in plain)
+        assert plain_set(completed.ranges()) == plain
+
+
+@given(LARGE_RANGES, NEAR_A_BORDER, NEAR_A_BORDER)
+@settings(deadline=None, max_examples=200)
+def test_what_is_asked_of_a_span_is_what_a_set_says(
+    added: list[tuple[int, int]], start: int, end: int
+) -> None:
+    """Open ones and completed ones of a span make up all of it."""
+    completed = CompletedOffsets(added)
+    plain = plain_set(added)
+    assert list(completed.open_between(start, end)) == [
+        n for n in range(start, end) if n not in plain
+    ]
+    assert completed.count_between(start, end) == sum(n in plain for n in range(start, end))
+    following = next(n for n in range(start, END + 1) if n not in plain)
+    assert completed.next_open(start) == following
+    end = max(end, following)
+    until = next((n for n in range(following, end) if n in plain), end)
+    assert completed.open_until(following, end) == until
+
+
+@given(LARGE_RANGES, LARGE_RANGES, some.booleans())
+@settings(deadline=None, max_examples=100)
+def test_a_set_goes_on_after_the_way_to_disk_and_back(
+    added: list[tuple[int, int]], later: list[tuple[int, int]], has_many: bool
+) -> None:
+    """In both forms: few ranges, and the bitmap of very many."""
+    completed = CompletedOffsets(added)
+    plain = plain_set(added)
+    if has_many:
+        for n in range(1, 2 * RANGES_MAX + 4, 2):
+            completed.add(n, n + 1)
+            plain.add(n)
+    again = stored(completed)
+    assert isinstance(completed.to_json(), dict) == (len(completed.ranges()) > RANGES_MAX)
+    assert (again.below, again.count_above) == (completed.below, completed.count_above)
+    for start, end in later:
+        again.add(start, end)
+        plain |= set(range(start, end))
+    assert plain_set(again.ranges()) == plain
+    assert again.count_above == sum(n > again.below for n in plain)
+    assert plain_set(stored(again).ranges()) == plain
+
+
+@pytest.mark.parametrize(("count", "form"), [(RANGES_MAX, list), (RANGES_MAX + 1, dict)])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_of_more_ranges_than_the_limit_the_table_holds_the_bitmap(
+    count: int, form: type, begin: int
+) -> None:
+    """A million cancellations here and there must not make a table of megabytes."""
+    ranges = [(begin + 2 * n, begin + 2 * n + 1) for n in range(count)]
+    completed = CompletedOffsets(ranges)
+    assert isinstance(completed.to_json(), form)
+    assert stored(completed).ranges() == ranges
+
+
+def test_the_table_has_a_bound_whatever_is_completed() -> None:
+    """Every second one of a million: a bit for each, in hexadecimal digits."""
+    completed = CompletedOffsets()
+    for number in range(1, 1_000_000, 2):
+        completed.add(number, number + 1)
+    assert len(tables.encode({"completed": completed.to_json()})) < 1_000_000 / 4 + 10_000
+    completed.add(0, 1_000_000)
+    assert (completed.to_json(), completed.count_above) == ([(0, 1_000_000)], 0)
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"below": 0, "above": {"0": "z"}},
+        {"below": 0, "above": {"0": "-1"}},
+        {"below": 0, "above": {"0": "1" + "0" * (CHUNK_OFFSETS // 4)}},
+        {"below": 0, "above": {"first": "1"}},
+        {"below": "x", "above": {}},
+        {"below": 0},
+        {"above": {}},
+        [[1]],
+        ["ab"],
+        3,
+    ],
+)
+def test_what_is_no_set_is_refused(tree: Any) -> None:
+    """The log knows better than a table that was touched."""
+    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
+        CompletedOffsets.from_json(tree)
+
+
+def test_pending_counts_follow_what_is_scheduled_and_completed() -> None:
+    """By level and topic; a topic for which nothing waits is not in the table."""
+    progress = ScheduleProgress()
+    for topic in ("orders", "orders", "bills", ""):
+        progress.scheduled(2, topic)
+    progress.scheduled(3, "orders")
+    progress.complete(2, 1, 3, {"orders": 1, "bills": 1})
+    assert progress.pending == {2: Counter({"orders": 1, "": 1}), 3: Counter({"orders": 1})}
+    assert progress.level(2).ranges() == [(1, 3)]
+    tree = tables.decode(
+        tables.encode({"completed": progress.to_json(), "pending": progress.pending_to_json()})
+    )
+    again = ScheduleProgress.from_json(tree["completed"], tree["pending"])
+    assert again.pending == progress.pending
+    assert again.to_json() == progress.to_json()
