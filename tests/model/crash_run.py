@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,10 +31,11 @@ from rmqlite.requests import (
     SendRequest,
 )
 from rmqlite.store.check import check
+from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.files import SystemFiles
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
-from tests.support.clock import FakeClock
+from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
 
 STORE = ROOT / "store"
@@ -41,6 +43,7 @@ TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")
 GROUPS = ("shop", "audit")
 TOPICS = ("orders", "bills")
 QUEUE_FILE_BYTES = 200
+YEAR_MS = 365 * 86_400_000
 STEPS = 40
 CALLS_THAT_FAIL = ("", "pwrite", "fdatasync", "fsync", "open", "ftruncate", "replace", "unlink")
 
@@ -90,7 +93,7 @@ class CrashRun:
         self._folder = folder
         self._random = Random(seed)
         self._crashes = Random(f"crashes of {seed}")
-        self._clock = FakeClock()
+        self._clock = self._clock_before = FakeClock(machine=FakeMachine())
         self._disk = SimulatedDisk(seed)
         self._log_file_bytes = self._random.choice((2_048, 4_096, 8_192))
         self._configs = {text: self._config(text) for text in TABLES}
@@ -339,13 +342,14 @@ class CrashRun:
         self._disk.after_each = None
         self._disk = self._disk.fork_power_cut(self._random, loss)
         self._disk.after_each = self._crash
-        self._reopen()
+        self._reopen(is_booted=True)
 
-    def _reopen(self) -> None:
+    def _reopen(self, *, is_booted: bool = False) -> None:
         self._taking.clear()
-        self._clock = FakeClock(self._clock.now_ms() - self._random.choice((0, 0, 1, 5_000)))
+        self._clock = self._next_clock(self._random, is_booted=is_booted)
         self._levels = self._random.choice((self._levels, *TABLES))
         self._broker = self._opened()
+        self._clock_before = self._clock
         view = view_of(self._broker.store)
         self._promises.check(view)
         self._promises.expire(view)
@@ -373,7 +377,7 @@ class CrashRun:
         loss = random.choice((None, *LOSSES))
         fork = self._disk.fork_power_cut(random, loss) if loss else self._disk.fork_killed()
         try:
-            broker = self._check_fork(fork)
+            broker = self._check_fork(fork, is_booted=loss is not None)
             # A name that the process before has only made is a trap of its own.
             if random.random() < (0.5 if call == "mkdir" else 0.05):
                 self._crash_again(broker)
@@ -382,12 +386,18 @@ class CrashRun:
             self._found = self._failure(f"{how} after {call} {path}", error)
             self._found.__cause__ = error
 
-    def _check_fork(self, fork: SimulatedDisk) -> BrokerOnDisk:
+    def _check_fork(self, fork: SimulatedDisk, *, is_booted: bool) -> BrokerOnDisk:
         random = self._crashes
-        clock = FakeClock(self._clock.now_ms() - random.choice((0, 0, 0, 5_000)))
+        clock = self._next_clock(random, is_booted=is_booted)
+        goes_on = not is_booted and self._clock is self._clock_before and _has_clock(fork)
         levels = random.choice((self._levels, self._levels, *TABLES))
         broker = BrokerOnDisk(self._configs[levels], fork, clock)
         view = view_of(broker.store)
+        if view.waiting and goes_on:
+            moved_ms = clock.now_ms() - self._clock.now_ms()
+            # By one, if the newest record is of the millisecond of the crash; and an edit of
+            # the levels in that millisecond has moved a clock that stands still.
+            assert -5 <= moved_ms <= 1, f"who waits is {moved_ms} ms off"
         self._promises.check(view)
         self._check_tables(broker, view, levels)
         assert view.min_offset <= self._kept_from(), "retention took too much"
@@ -453,6 +463,20 @@ class CrashRun:
 
     # ---- inside
 
+    def _next_clock(self, random: Random, *, is_booted: bool) -> FakeClock:
+        """The next process's; in between somebody sets the wall clock."""
+        machine = copy(self._clock.machine)
+        if is_booted:
+            machine.reboot(str(random.random()))
+            # Not ahead of what was reached: after a boot that is trusted.
+            steps = [0, 0, -1, -5_000, -YEAR_MS]
+            reached_ms = self._clock_before.now_ms()
+            machine.step_wall(reached_ms - machine.wall_ns() // 1_000_000)
+        else:
+            steps = [0, 0, -5_000, 5_000, -YEAR_MS, YEAR_MS]
+        machine.step_wall(random.choice(steps))
+        return FakeClock(machine=machine)
+
     def _config(self, levels: str) -> BrokerConfig:
         config = small_config(
             STORE, message_delay_level=levels, deliver_batch_max=3, default_topic_queues=2
@@ -512,3 +536,12 @@ class CrashRun:
             f"seed {self.seed}, crash point {self._point}: {where}\n"
             f"again: pytest tests/model/test_crash_points.py --seed={self.seed}\n{steps}"
         )
+
+
+def _has_clock(disk: SimulatedDisk) -> bool:
+    """A disk without room may have none until the next persist."""
+    try:
+        disk.stat(STORE / "config" / CLOCK_TABLE)
+    except FileNotFoundError:
+        return False
+    return True
