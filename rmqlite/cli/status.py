@@ -121,4 +121,6 @@ def size_text(size: int) -> str:
         if amount < 1024:
             break
         amount, unit = amount / 1024, larger
-    return f"{size} {unit}" if unit == _UNITS[0] else f"{amount:.1f} {unit}"
+    if unit != _UNITS[0]:
+        return f"{amount:.1f} {unit}"
+    return "1 byte" if size == 1 else f"{size} {unit}"

@@ -49,14 +49,15 @@ class ScheduleAdmin:
     def list_pending(self, query: PendingQuery) -> PendingPage:
         """One page of what waits, in the order in which it comes due; it may be empty.
 
-        There are more while the page has a cursor, whatever else is on it.
+        There are more while the page has a cursor, whatever else is on it.  What has a key or
+        a message id comes with the newest stored first, and only within a page in due order.
         """
         return self._ask(rpcs.LIST_PENDING, query)
 
     def pending(
         self, filter: PendingFilter = EVERYTHING, *, page: int = 0
     ) -> Iterator[PendingMessage]:
-        """All that waits and fits, in due order, asked for page by page as it is needed.
+        """All that waits and fits, in the order of list_pending(), page by page as it is needed.
 
         page: messages a call, 1 to 1,000; 0 means 100.
         """

@@ -18,6 +18,7 @@ from rmqlite.clock import local_text
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.schedule_requests import (
     BOUNDS_MAX,
+    PAGE_MAX,
     LevelsInForce,
     LevelTimeline,
     PendingCount,
@@ -95,7 +96,7 @@ def test_every_option_reaches_the_broker(run: Run, broker: FakeBroker) -> None:
         *("--max", "1200", "--cursor", "C0"),
     )
     wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", "ID")
-    assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", 1_000)]
+    assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", PAGE_MAX)]
 
 
 def test_a_time_may_be_relative_to_the_brokers_clock(run: Run, broker: FakeBroker) -> None:
@@ -122,6 +123,8 @@ def test_a_time_may_be_relative_to_the_brokers_clock(run: Run, broker: FakeBroke
         ("--from", "+ten"),
         ("--from", "+10"),
         ("--until", ""),
+        ("--until", "0"),
+        ("--from", "6", "--until", "6"),
         ("--max", "0"),
         ("surplus",),
     ],
@@ -158,6 +161,17 @@ def test_pages_are_followed_until_there_are_enough(run: Run, broker: FakeBroker)
     ]
     result = run("schedule", "list", "--max", "2", "--cursor", "C4")
     assert (len(result.stdout.splitlines()), result.stderr) == (3, "")
+
+
+def test_what_has_a_key_is_put_in_due_order_as_a_whole(run: Run, broker: FakeBroker) -> None:
+    """The index knows the newest first; who asks what comes next wants the earliest."""
+    has_schedule(broker, [waiting(7), waiting(9)], [waiting(2), waiting(8)], [waiting(1)])
+    result = run("schedule", "list", "--key", "k", "--max", "2")
+    assert [line.split()[-1] for line in result.stdout.splitlines()[1::2]] == ["order-1", "order-2"]
+    assert result.stderr == "3 more: --max 5\n"
+    tree = json.loads(run("schedule", "list", "--id", "ID", "--max", "4", "--json").stdout)
+    assert [each["queue_offset"] for each in tree["messages"]] == [1, 2, 7, 8]
+    assert (tree["left_out"], tree["cursor"]) == (1, "")
 
 
 def test_that_nothing_waits_is_said_beside_the_output(run: Run, broker: FakeBroker) -> None:

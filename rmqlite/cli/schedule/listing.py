@@ -28,6 +28,9 @@ from rmqlite.cli.terminal import note, print_json, print_two_line_table, printab
 from rmqlite.schedule_requests import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
 
 ROWS_DEFAULT: Final = 50
+INDEXED_MAX: Final = 100_000
+"""What has a key or an id is found in the order of the index: so all of it is put in due order,
+up to so many."""
 _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 
 
@@ -42,7 +45,7 @@ def list_pending(
         str | None, typer.Option("--id", metavar="ID", help="This message id.")
     ] = None,
     count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=100_000, help="At most so many.")
+        int, typer.Option("--max", "-n", min=1, max=INDEXED_MAX, help="At most so many.")
     ] = ROWS_DEFAULT,
     cursor: Annotated[
         str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
@@ -53,22 +56,29 @@ def list_pending(
     """List pending messages in due order; below each its message id."""
     from rmqlite.client import AdminClient
 
-    wanted = Wanted(level or (), topic, group, due_from, due_until, key, message_id)
+    options = Wanted(level or (), topic, group, due_from, due_until, key, message_id)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = Broker(admin)
-        messages, more = _found(broker, wanted.filter(broker), cursor, count)
+        wanted = options.filter(broker)
+        is_indexed = bool(wanted.key or wanted.message_id)
+        found, more = _found(broker, wanted, cursor, INDEXED_MAX if is_indexed else count)
         now_ms = broker.now_ms
+    if is_indexed:
+        found = sorted(found, key=lambda each: (each.deliver_at_ms, each.level, each.queue_offset))
+    shown = found[:count]
+    left = len(found) - len(shown)
+    if left:
+        more = ""  # It would go on behind those that are not shown.
     if as_json:
-        print_json(
-            {"now_ms": now_ms, "messages": [_tree(each) for each in messages], "cursor": more}
-        )
+        trees = [_tree(each) for each in shown]
+        print_json({"now_ms": now_ms, "messages": trees, "left_out": left, "cursor": more})
         return
-    if messages:
-        print_two_line_table(
-            _COLUMNS, [(_row(each, now_ms), _second_line(each)) for each in messages]
-        )
+    if shown:
+        print_two_line_table(_COLUMNS, [(_row(each, now_ms), _second_line(each)) for each in shown])
     else:
-        note("nothing that waits fits" if wanted != Wanted() or cursor else "nothing waits")
+        note("nothing waits" if options == Wanted() and not cursor else "nothing that waits fits")
+    if left:
+        note(f"{left:,} more: --max {len(found)}")
     if more:
         note(f"more: --cursor {more}")
 

@@ -114,11 +114,15 @@ class Wanted:
         levels = [_level("--level", each) for each in self.levels]
         due_from = _due("--from", self.due_from)
         due_until = _due("--until", self.due_until)
+        from_ms = _instant_ms(due_from, broker) or 0
+        until_ms = _instant_ms(due_until, broker)
+        if until_ms is not None and until_ms <= from_ms:
+            refuse("--until", self.due_until, f"later than --from {self.due_from or 0!r}")
         return PendingFilter(
             tuple(sorted({_number(each, broker) for each in levels})),
             self.destination,
-            _instant_ms(due_from, broker) or 0,
-            _instant_ms(due_until, broker),
+            from_ms,
+            until_ms,
             self.key or "",
             self.message_id or "",
         )
