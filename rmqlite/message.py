@@ -66,8 +66,8 @@ class Message:
 
     keys: tokens to find the message by; a string is split at blanks, as RocketMQ does.
     delay_level: 0 is now; 1 is the first level of the broker's messageDelayLevel; a level
-    above the last one means the last one.  delay: the same as a length ("10m"), resolved
-    by the producer to the level that is exactly that long.  message_id: RocketMQ's
+    above the last one means the last one.  delay: the same as a length ("10m"), the level
+    that is exactly that long when the broker stores the message.  message_id: RocketMQ's
     UNIQ_KEY, chosen by the producer when empty.  Raises InvalidValue.
     """
 
@@ -114,6 +114,12 @@ class Message:
         copy_field(copied, "delay", self.delay)
         copy_field(copied, "flag", self.flag)
         copy_field(copied, "message_id", message_id)
+        return copied
+
+    def at_level(self, delay_level: int) -> Message:
+        """The same message with the level that its delay means by the table known here."""
+        copied = self.named(self.message_id)
+        object.__setattr__(copied, "delay_level", delay_level)
         return copied
 
 

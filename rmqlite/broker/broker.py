@@ -100,8 +100,8 @@ class Broker:
     def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
         """Store messages, all or none; they are durable when the store is, up to its end.
 
-        Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing, TopicUnknown,
-        QueueUnknown, DiskFull, StoreUnavailable.
+        Raises InvalidName, InvalidValue, DelayUnknown, MessageTooLarge, PermissionMissing,
+        TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
         """
         check_batch(request.messages, self._config)
         self.retention.check_room()

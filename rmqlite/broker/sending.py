@@ -46,7 +46,7 @@ def new_records(
 ) -> tuple[list[NewRecord], list[tuple[str, int, str]]]:
     """The records to append, and per message its topic, queue id and message id.
 
-    queues: the queue id for every topic.  Raises MessageTooLarge.
+    queues: the queue id for every topic.  Raises MessageTooLarge, DelayUnknown.
     """
     born_at_ms = request.born_at_ms or now_ms
     records = []
@@ -54,6 +54,9 @@ def new_records(
     for message in request.messages:
         topic, body = message.topic, message.body
         queue_id = queues[topic]
+        if message.delay is not None:
+            # Only now: the sender may know an older table.
+            message = message.at_level(table.level_lasting(message.delay))
         message_id = message.message_id or uuid.uuid4().hex.upper()
         properties = message_properties(message, message_id)
         properties[CLUSTER] = cluster

@@ -1,13 +1,14 @@
 """From delay="10m" to the level that is exactly that long, as this broker counts levels.
 
 The broker's table is kept for half a minute, and asked for once more before a delay is
-refused, so that a level that was just added is found.
+refused, so that a level that was just added is found.  The delay is sent, too: the broker
+goes by it, so that a table that was just changed delays nothing wrongly; the level is for
+a broker before 0.3.0, whose table changes only with a restart.
 """
 
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import Final
 
 from rmqlite.client.channel import Connection
@@ -33,7 +34,7 @@ class LevelLookup:
         self._asked_at_s = 0.0
 
     def resolve(self, message: Message) -> Message:
-        """The message with a delay_level in place of its delay.
+        """The message with the delay_level that its delay means by the table known here.
 
         Raises DelayUnknown, InvalidValue, and what asking the broker raises.
         """
@@ -49,7 +50,7 @@ class LevelLookup:
                 if fresh:
                     raise
                 level = self._ask(message.topic).level_lasting(message.delay)
-        return replace(message, delay_level=level, delay=None)
+        return message.at_level(level)
 
     def _ask(self, topic: str) -> LevelTable:
         # The table is the broker's, but it is told with a route; create: as the send would.

@@ -18,7 +18,7 @@ from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 
 def message_to_pb(message: Message) -> pb.OutgoingMessage:
-    return pb.OutgoingMessage(
+    sent = pb.OutgoingMessage(
         topic=message.topic,
         body=message.body,
         tags=message.tags,
@@ -28,18 +28,22 @@ def message_to_pb(message: Message) -> pb.OutgoingMessage:
         flag=message.flag,
         message_id=message.message_id,
     )
+    if message.delay is not None:
+        sent.delay = message.delay
+    return sent
 
 
 def message_from_pb(message: pb.OutgoingMessage) -> Message:
     properties = message.properties
+    delay = message.delay
     return Message(
         message.topic,
         message.body,
         message.tags,
         tuple(message.keys),
         dict(properties) if properties else {},
-        message.delay_level,
-        None,
+        0 if delay else message.delay_level,
+        delay or None,
         message.flag,
         message.message_id,
     )

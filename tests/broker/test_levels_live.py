@@ -15,18 +15,22 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import FlushFailed, InvalidValue, StoreUnavailable
+from rmqlite.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavailable
 from rmqlite.levels import LEVELS_MAX, parse_levels
+from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.schedule_requests import LevelChange, LevelsChange, LevelsChanged
 from tests.broker.conftest import Make
 from tests.broker.words import (
     GROUP,
+    TOPIC,
     arrival_times,
     bodies,
     delayed,
     level_status,
+    plain,
     received,
+    record,
     send_back,
     table,
 )
@@ -190,7 +194,7 @@ def test_who_sleeps_is_woken_for_a_level_that_became_shorter(make: Make) -> None
     """The level's task sleeps for two hours; the new message is due in a second."""
     broker = make(message_delay_level="2h")
     broker.send(delayed("long", 1))
-    broker.heard.sooner.clear()
+    broker.heard.sooner = 0
     change(broker, "1s")
     broker.send(delayed("short", 1))
     assert broker.heard.sooner
@@ -257,6 +261,22 @@ def test_any_tables_in_any_order(make: Make, seed: int) -> None:
             broker.clock.forward(chance.randint(0, 50))
         go_through(broker, chance.choice(AFTERWARDS))
     assert arrival_times(broker, len(promised)) == promised
+
+
+def test_a_delay_by_its_length_is_the_level_that_lasts_it_now(make: Make) -> None:
+    """The producer may know an older table; it said ten minutes, and ten minutes it gets."""
+    broker = make(message_delay_level="1s 10m")
+    change(broker, "10m 1s 1h")
+    # As a producer sends it that has asked for the levels before the change.
+    (sent,) = broker.send(Message(TOPIC, b"a", delay="10m").at_level(2))
+    assert sent.deliver_at_ms == broker.clock.now_ms() + 600_000
+    assert record(broker, sent).properties["DELAY"] == "1"
+    change(broker, "1s 1h")
+    with pytest.raises(DelayUnknown, match="the levels are 1s 1h"):
+        broker.send(plain("b"), Message(TOPIC, b"c", delay="10m").at_level(1))
+    assert bodies(broker) == []
+    with pytest.raises(InvalidValue, match="a whole number and a unit"):
+        broker.send(Message(TOPIC, b"c", delay="soon"))
 
 
 # ---- what is asked, and what is answered

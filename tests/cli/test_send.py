@@ -29,7 +29,7 @@ def test_a_message_is_sent_with_all_that_was_said(run: Run, broker: FakeBroker) 
 def test_a_delay_is_the_level_that_is_exactly_that_long(run: Run, broker: FakeBroker) -> None:
     """And is refused, with the levels there are, where none is."""
     assert run("send", "orders", "hello", "--delay", "10m").exit_code == 0
-    assert broker.asked["Send"][0].messages[0].delay_level == 14
+    assert broker.asked["Send"][0].messages[0].delay == "10m"
     result = run("send", "orders", "hello", "--delay", "11m")
     assert result.exit_code == 1
     assert "1s 5s 10s" in result.stderr

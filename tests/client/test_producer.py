@@ -141,12 +141,27 @@ def test_a_send_survives_a_restart_of_the_broker(broker: FakeBroker, make: Any) 
 # ---- delay
 
 
-def test_a_delay_becomes_the_level_that_is_exactly_that_long(broker: FakeBroker, make: Any) -> None:
-    """The broker's own table counts, whatever it is."""
+def test_a_delay_is_sent_as_it_is(broker: FakeBroker, make: Any) -> None:
+    """The broker finds its level, by the table that is in force when it stores the message."""
     broker.levels = "7s 10m 1h"
     make().send(message("a", delay="10m"))
     sent = broker.asked["Send"][0].messages[0]
-    assert (sent.delay_level, sent.delay) == (2, None)
+    assert sent.delay == "10m"
+
+
+def test_a_delay_that_a_new_table_lacks_is_refused_by_the_broker(
+    broker: FakeBroker, make: Any
+) -> None:
+    """The producer's table is up to half a minute old; the error names the one in force."""
+    producer = make()
+    producer.send(message("a", delay="10s"))
+
+    def refuse(_: SendRequest) -> Any:
+        raise DelayUnknown("10s", "1s 1h")
+
+    broker.answers["Send"] = refuse
+    with pytest.raises(DelayUnknown, match="1s 1h"):
+        producer.send(message("b", delay="10s"))
 
 
 def test_the_level_table_is_asked_for_once(broker: FakeBroker, make: Any) -> None:
@@ -170,7 +185,7 @@ def test_a_level_added_a_moment_ago_is_found(broker: FakeBroker, make: Any) -> N
     producer.send(message("a", delay="10s"))
     broker.levels = "10s 45s"
     producer.send(message("b", delay="45s"))
-    assert broker.asked["Send"][1].messages[0].delay_level == 2
+    assert broker.asked["Send"][1].messages[0].delay == "45s"
 
 
 # ---- send_batch
@@ -181,7 +196,8 @@ def test_a_batch_keeps_order_and_may_mix_topics_and_delays(broker: FakeBroker, m
     batch = [Message("a", b"0", delay="5s"), Message("b", b"1"), Message("a", b"2", delay_level=1)]
     results = make().send_batch(batch)
     assert [r.topic for r in results] == ["a", "b", "a"]
-    assert [m.delay_level for m in broker.asked["Send"][0].messages] == [2, 0, 1]
+    sent = broker.asked["Send"][0].messages
+    assert [(m.delay, m.delay_level) for m in sent] == [("5s", 0), (None, 0), (None, 1)]
 
 
 def test_a_batch_is_cut_at_its_limits(broker: FakeBroker, make: Any) -> None:

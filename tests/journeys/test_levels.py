@@ -6,9 +6,12 @@ import os
 import re
 import signal
 
+import pytest
+
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.clock import wall_ms
+from rmqlite.errors import DelayUnknown
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 
@@ -52,6 +55,15 @@ def test_levels_are_edited_refused_set_and_killed(start_broker: StartBroker) -> 
         (waiting,) = [each for each in admin.broker_status().levels if each.level == 2]
         assert (waiting.pending, waiting.next_due_ms) == (3, new.deliver_at_ms)
         assert old.deliver_at_ms - new.deliver_at_ms > HOUR_MS - 60_000
+
+        # The producer has the table, and it changes under its hands.
+        by_length = Message("orders", b"by length", delay="3h")
+        assert producer.send(by_length).deliver_at_ms > wall_ms() + 2 * HOUR_MS
+        admin.change_levels("3h 1s")
+        assert producer.send(by_length).deliver_at_ms > wall_ms() + 2 * HOUR_MS
+        admin.change_levels("1h 2h")
+        with pytest.raises(DelayUnknown, match="the levels are 1h 2h"):
+            producer.send(by_length)
 
         # Behind all of these in the same queue, and still in time.
         admin.change_levels("1h 1s")

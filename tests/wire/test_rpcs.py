@@ -115,8 +115,11 @@ def test_a_field_from_the_future_is_skipped() -> None:
     assert rpcs.GET_ROUTE.decode_request(data) == r.RouteRequest("orders")
 
 
-def test_a_message_with_a_delay_is_resolved_before_it_travels() -> None:
-    """ "10m" has no field on the wire: the producer picks the level."""
-    assert "delay" not in pb.OutgoingMessage.DESCRIPTOR.fields_by_name
-    sent = r.SendRequest((Message("t", b"", delay_level=14),))
-    assert rpcs.SEND.decode_request(rpcs.SEND.encode_request(sent)) == sent
+def test_a_delay_goes_with_its_level_for_an_older_broker() -> None:
+    """That one does not know the field of the delay; one that does goes by the delay alone."""
+    message = Message("orders", b"x", delay="10m").at_level(14)
+    data = rpcs.SEND.encode_request(r.SendRequest((message,)))
+    (sent,) = pb.SendRequest.FromString(data).messages
+    assert (sent.delay_level, sent.delay) == (14, "10m")
+    (arrived,) = rpcs.SEND.decode_request(data).messages
+    assert (arrived.delay_level, arrived.delay) == (0, "10m")

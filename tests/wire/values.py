@@ -24,14 +24,18 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 PROPERTIES = st.dictionaries(
     TOKEN.filter(lambda key: key not in RESERVED_PROPERTIES), TOKEN, max_size=3
 )
+DELAYS = st.one_of(
+    st.fixed_dictionaries({"delay_level": INT32}),
+    st.fixed_dictionaries({"delay": st.text(min_size=1, max_size=12)}),
+)
 MESSAGES = st.builds(
-    Message,
+    lambda delay, **fields: Message(**fields, **delay),
+    delay=DELAYS,
     topic=TEXT,
     body=st.binary(max_size=40),
     tags=st.one_of(st.just(""), TOKEN),
     keys=st.lists(TOKEN, max_size=3).map(tuple),
     properties=PROPERTIES,
-    delay_level=INT32,
     flag=INT32,
     message_id=st.one_of(st.just(""), TOKEN),
 )

@@ -70,7 +70,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., response_code: _Optional[int] = ..., sentence: _Optional[str] = ..., field: _Optional[str] = ..., value: _Optional[str] = ..., rule: _Optional[str] = ..., can_retry: bool = ...) -> None: ...
 
 class OutgoingMessage(_message.Message):
-    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id")
+    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -86,6 +86,7 @@ class OutgoingMessage(_message.Message):
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     FLAG_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
     topic: str
     body: bytes
     tags: str
@@ -94,7 +95,8 @@ class OutgoingMessage(_message.Message):
     delay_level: int
     flag: int
     message_id: str
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
+    delay: str
+    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ...) -> None: ...
 
 class SendRequest(_message.Message):
     __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms")
