@@ -126,7 +126,8 @@ class ScheduleAdmin:
             try:
                 answered = self._ask(rpcs.CHANGE_BY_IDS, part)
             except RmqliteError as error:
-                error.add_note(f"{start} of {len(ids)} message ids were answered before this")
+                if start:
+                    error.add_note(f"{start} of {len(ids)} message ids were answered before this")
                 raise
             changed.extend(answered)
         return tuple(changed)
@@ -155,7 +156,8 @@ class ScheduleAdmin:
             try:
                 page: ChangedPage = self._ask(rpcs.CHANGE_BY_FILTER, change)
             except RmqliteError as error:
-                error.add_note(f"{changed} messages were changed before this")
+                if changed and not dry_run:
+                    error.add_note(f"{changed} messages were changed before this")
                 raise
             changed += page.changed
             if progress:
