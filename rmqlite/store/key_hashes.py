@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
@@ -68,15 +69,19 @@ def keys_of(records: Sequence[Keyed]) -> Keys:
         uniques = [find_property(each, _UNIQ_KEY) or b"" for each in properties]
     elif not keys:
         return Keys(prefixes, uniques, places, times)
-    found = [
-        (prefix, token, place, time)
-        for prefix, unique, several, place, time in zip(
-            prefixes, uniques, keys, places, times, strict=True
-        )
-        for token in (unique, *several.split(_SEPARATOR))
-        if token
+    tokens = [
+        [unique, *several.split(_SEPARATOR)] for unique, several in zip(uniques, keys, strict=True)
     ]
-    return Keys(*zip(*found, strict=True)) if found else Keys((), (), (), ())
+    if not all(map(all, tokens)):
+        tokens = [[each for each in several if each] for several in tokens]
+    counts = [len(each) for each in tokens]
+    columns = [_repeated(each, counts) for each in (prefixes, places, times)]
+    return Keys(columns[0], list(chain.from_iterable(tokens)), columns[1], columns[2])
+
+
+def _repeated(column: Sequence[int], counts: Sequence[int]) -> list[int]:
+    """Each number as often as its count says."""
+    return list(chain.from_iterable(map(repeat, column, counts)))
 
 
 def key_hashes(prefixes: Sequence[int], tokens: Sequence[bytes]) -> list[int]:
