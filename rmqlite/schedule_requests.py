@@ -140,7 +140,7 @@ class ChangeOutcome(enum.IntEnum):
     ALREADY_DELIVERED = 2
     ALREADY_CANCELLED = 3
     UNDELIVERABLE = 4
-    """It could not be delivered, and is a dead letter now."""
+    """It cannot be delivered: it is a dead letter, or will be one when it is due."""
 
 
 @dataclass(frozen=True, slots=True)

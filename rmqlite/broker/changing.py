@@ -129,6 +129,8 @@ class Changes:
         waiting, newest = self._pending.with_id(message_id, request.topic)
         if waiting:
             count, due_ms = self._change(request, waiting)
+            if not count:
+                return ChangedId(message_id, ChangeOutcome.UNDELIVERABLE)
             return ChangedId(message_id, ChangeOutcome.DONE, count, due_ms)
         return ChangedId(message_id, self._outcome(newest, message_id))
 
@@ -149,8 +151,15 @@ class Changes:
     def _change(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
     ) -> tuple[int, int]:
-        """Change those that still wait; how many, and when they are due now, 0 for never."""
-        found = [each for each in found if self._pending.is_open(each.place)]
+        """Change those that still wait; how many, and when they are due now, 0 for never.
+
+        Who would be fired and cannot be delivered is left as it is, and not counted.
+        """
+        # Once each: an index of RocketMQ's may name a record again.
+        found = [each for each in dict.fromkeys(found) if self._pending.is_open(each.place)]
+        if request.action is ScheduleAction.FIRE:
+            # In a topic that is gone it would be lost.
+            found = [each for each in found if not self._schedule.why_not(each.head)]
         if request.dry_run or not found:
             return len(found), 0
         if request.action is ScheduleAction.CANCEL:
@@ -183,16 +192,15 @@ class Changes:
         ):
             if walked is None:
                 raise MessageNotFound(each.place.entry.physical_offset)
-            record = restored(walked)
             if request.action is ScheduleAction.FIRE:
+                record = restored(walked, each.topic, each.queue_id)
                 added = {FIRED: str(each.place.due_ms)}
             else:
+                record = restored(walked, SCHEDULE_TOPIC, request.delay_level - 1)
                 added = {
                     DELAY: str(request.delay_level),
                     RESCHEDULED_FROM: str(each.place.level),
                 }
-                level_queue = request.delay_level - 1
-                record = record._replace(topic=SCHEDULE_TOPIC, queue_id=level_queue, tags_code=0)
             records.append(record._replace(properties=_with(each.head, added)))
         return records
 

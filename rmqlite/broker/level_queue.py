@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rmqlite.broker.lateness import Lateness
+from rmqlite.errors import StoreUnavailable
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.progress import CompletedOffsets
 
@@ -119,7 +120,11 @@ class LevelQueue:
             if cursor == run.cursor:
                 continue
             run.cursor = cursor
-            entry = self.queue.entry(cursor) if cursor < run.end else None
+            try:
+                entry = self.queue.entry(cursor) if cursor < run.end else None
+            except StoreUnavailable:
+                # It stays as due as the one before, so that delivery meets the error, and rests.
+                continue
             if entry is None:
                 self.runs.remove(run)
             else:

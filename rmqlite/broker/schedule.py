@@ -33,6 +33,7 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import (
     BORN_HOST_V6,
     STORE_HOST_V6,
+    Head,
     NewRecord,
     destination,
     tags_code,
@@ -130,7 +131,8 @@ class Schedule:
         if ready:
             written = self.complete(ready, appended)
             self._count(ready, written[0].store_timestamp_ms)
-            self._pace.take(now_ms, len(ready))
+            # As of the append's end: the time it took must bring no two shares together.
+            self._pace.take(self._clock.now_ms(), len(ready))
         return self.next_due_ms()
 
     def complete(self, ready: Sequence[Ready], appended: Appended) -> list[Written]:
@@ -167,6 +169,10 @@ class Schedule:
             if entry is not None:
                 pending.append((level, entry))
         return min(pending, key=lambda each: each[1].physical_offset, default=None)
+
+    def why_not(self, head: Head) -> str:
+        """Why a scheduled record cannot be delivered; empty if it can."""
+        return why_undeliverable(head, self._topics, self._config)
 
     # ---- a slice
 
@@ -228,11 +234,12 @@ class Schedule:
         if walked is None:
             reason, topic, host = UNREADABLE, "", _STORE_HOST
         else:
-            reason = why_undeliverable(walked, self._topics, self._config)
-            if not reason:
-                record = restored(walked)
-                return Ready(place, record.topic, record, "")
-            topic, host = topic_ahead(walked.head.properties), walked.head.store_host
+            head = walked.head
+            target = destination(head.properties)
+            reason = self.why_not(head)
+            if target is not None and not reason:
+                return Ready(place, target[0], restored(walked, *target), "")
+            topic, host = topic_ahead(head.properties), head.store_host
         self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
         record = dead_letter(place.level, place.entry, walked, reason, now_ms, host)
         return Ready(place, topic, record, reason)
@@ -252,6 +259,7 @@ class Schedule:
                 end = queue_offset + 1
                 topics[topic] += 1
             progress.complete(level, start, end, topics)
+        for level in by_level:
             self._levels[level].advance()
 
     def _count(self, ready: Sequence[Ready], written_ms: int) -> None:
@@ -310,13 +318,12 @@ class Schedule:
         )
 
 
-def restored(walked: Walked) -> NewRecord:
-    """A scheduled record as it goes to its destination: only header, topic, queue change."""
+def restored(walked: Walked, topic: str, queue_id: int) -> NewRecord:
+    """A scheduled record as it goes on from there: only header, topic, queue change."""
     head, data = walked
-    target = destination(head.properties)
-    assert target is not None, "asked only of what can be delivered"
     return NewRecord(
-        *target,
+        topic,
+        queue_id,
         head.properties,
         data[head.body_position : head.body_end],
         head.body_crc,

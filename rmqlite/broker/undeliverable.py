@@ -29,7 +29,15 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, destination, tags_code
+from rmqlite.store.record import (
+    PROPERTIES_BYTES_MAX,
+    Head,
+    NewRecord,
+    body_crc,
+    delay_level,
+    destination,
+    tags_code,
+)
 
 UNREADABLE: Final = "the log has no sound record there"
 _SPARED_FIRST: Final = (
@@ -41,12 +49,15 @@ _SPARED_FIRST: Final = (
 """What is left out, in this order, of a record whose properties have no room for it."""
 
 
-def why_undeliverable(walked: Walked, topics: TopicTable, config: BrokerConfig) -> str:
+def why_undeliverable(head: Head, topics: TopicTable, config: BrokerConfig) -> str:
     """Why a scheduled record cannot be delivered; empty if it can."""
-    head = walked.head
     target = destination(head.properties)
     if target is None or target[0] == SCHEDULE_TOPIC:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
+    level = head.queue_id + 1
+    if delay_level(head.properties) != level:
+        # After a crash nobody would know from its delivery what that has completed.
+        return f"its properties do not say that it waits at level {level} (DELAY)"
     topic = topics.get(target[0])
     if topic is None:
         return f"there is no topic {target[0]} any more"
@@ -64,15 +75,16 @@ def dead_letter(
     """The record that completes an undeliverable one; walked is None: nobody can read it."""
     completes = entry.physical_offset + entry.size
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
-    properties = {} if walked is None else decode_properties(walked.head.properties)
-    own = dict(properties)
+    own = {} if walked is None else decode_properties(walked.head.properties)
+    # In front: it must not be what too long properties are cut off by.
+    own = {DELAY: str(level)} | {name: each for name, each in own.items() if name != DELAY}
+    properties = dict(own)
     if RETRY_TOPIC in properties or REAL_TOPIC in properties:
         properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC) or properties[REAL_TOPIC]
     properties.setdefault(DLQ_ORIGIN_MESSAGE_ID, properties.get(ORIGIN_MESSAGE_ID, origin))
     properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
     properties.setdefault(DELIVERY_ATTEMPTS, "0")
     properties[FAILURE_REASON] = reason
-    properties[DELAY] = str(level)
     encoded = _fitted(properties, own)
     if walked is None:
         return NewRecord(
