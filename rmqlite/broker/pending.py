@@ -116,9 +116,9 @@ class Pending:
     def slice(self, wanted: PendingFilter, cursor: str, count_max: int) -> tuple[list[Found], str]:
         """The next messages that fit, at most count_max, and the cursor behind them.
 
-        In due order, after looking at SCAN_MAX; an empty cursor: there are no more.  Those
-        with a key or an id come as they are stored, the newest first, and in due order only
-        within a slice.  Raises InvalidValue, StoreUnavailable.
+        In due order, after looking at SCAN_MAX; an empty cursor: there are no more.  Of very
+        many with one key or id, each CANDIDATES_MAX records are in due order, the newest of
+        them first.  Raises InvalidValue, StoreUnavailable.
         """
         check_filter(wanted)
         at = Cursor.read(cursor, self._store.end)
@@ -228,19 +228,29 @@ class Pending:
     def _indexed(
         self, wanted: PendingFilter, at: Cursor, count_max: int
     ) -> tuple[list[Found], str]:
-        """A slice of what the key index knows; queue_offset of the cursor: the log below."""
-        below = at.queue_offset if at.level else at.log_end
+        """A slice of what the key index knows, of as many of its records below log_end."""
         key = wanted.message_id or wanted.key
-        found: list[Found] = []
-        for scanned, head in enumerate(self.stored(SCHEDULE_TOPIC, key, below), 1):
-            below = head.physical_offset
+        candidates = self.stored(SCHEDULE_TOPIC, key, at.log_end)
+        heads = list(islice(candidates, CANDIDATES_MAX))
+        # Once each: an index of RocketMQ's may name a record again.
+        found = sorted(set(self._found_behind(at, heads, wanted)))
+        if len(found) > count_max:
+            found = found[:count_max]
+            return found, Cursor(*found[-1].place[:3], at.log_end).text()
+        if len(heads) < CANDIDATES_MAX:
+            return found, ""
+        return found, Cursor.read("", heads[-1].physical_offset).text()
+
+    def _found_behind(
+        self, at: Cursor, heads: Sequence[Head], wanted: PendingFilter
+    ) -> Iterator[Found]:
+        """Those of some scheduled records that wait behind a cursor, and fit."""
+        for head in heads:
             place = self._place_of(head)
-            each = _fitting(place, head, wanted, at.log_end) if place else None
-            if each and _is_due_between(each.place.due_ms, wanted):
-                found.append(each)
-            if len(found) == count_max or scanned >= CANDIDATES_MAX:
-                return sorted(found), Cursor(0, 1, below, at.log_end).text()
-        return sorted(found), ""
+            if place is not None and place[:3] > at[:3] and _is_due_between(place.due_ms, wanted):
+                each = _fitting(place, head, wanted, at.log_end)
+                if each is not None:
+                    yield each
 
     def _place_of(self, head: Head) -> Place | None:
         """Where a scheduled record waits; None when it does not wait any more."""
