@@ -206,7 +206,7 @@ class BrokerConfig(BaseModel):
     message_delay_level: Annotated[str, BeforeValidator(_level_string)] = _key(
         "messageDelayLevel", DEFAULT_LEVELS
     )
-    deliver_batch_max: Messages = _key("deliverBatchMessages", 500)
+    deliver_batch_max: Messages = _key("deliverBatchMessages", 200)
     deliver_rate_max: Annotated[int, _number("messages per second, 0 is no limit", 0)] = _key(
         "scheduleDeliverRateMax", 0
     )

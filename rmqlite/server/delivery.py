@@ -15,6 +15,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import WAKE_MS_MAX, Clock
 from rmqlite.errors import StoreUnavailable
 from rmqlite.server.outage import Outage
+from rmqlite.server.turns import let_others
 
 RETRY_S: Final = 1.0
 """How long delivery rests after messages could not be appended; twice as long each time."""
@@ -51,8 +52,7 @@ class Delivery:
             if wait_ms > 0:
                 await _either(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
             else:
-                # Others come between two slices.
-                await asyncio.sleep(0)
+                await let_others()
 
     async def _deliver(self) -> int | None:
         """One slice; when the next message is due.  Raises FlushFailed."""

@@ -6,7 +6,6 @@ change is answered when it is on disk.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Generator, Mapping
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from rmqlite.schedule_requests import (
 )
 from rmqlite.server.calls import Context, Method
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.turns import let_others
 from rmqlite.wire import rpcs
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class ScheduleService:
         levels = []
         for level in self._broker.pending.timeline(request):
             levels.append(level)
-            await asyncio.sleep(0)
+            await let_others()
         return tuple(levels)
 
     async def change_by_ids(self, request: ChangeByIds, _: Context) -> tuple[ChangedId, ...]:
@@ -78,4 +78,4 @@ async def _done(steps: Generator[None, None, T]) -> T:
         except StopIteration as end:
             answer: T = end.value
             return answer
-        await asyncio.sleep(0)
+        await let_others()

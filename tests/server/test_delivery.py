@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -14,6 +15,7 @@ from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests import SendRequest
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
+from rmqlite.server.turns import TURNS
 from rmqlite.store.commit_log import Written
 from rmqlite.store.record import NewRecord
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -99,6 +101,8 @@ def test_a_burst_leaves_in_slices_between_which_others_run(under_test: BrokerUnd
     steps = [later - earlier for earlier, later in pairwise(seen)]
     assert max(steps) <= under_test.config.deliver_batch_max
     assert len(set(seen)) >= 3_000 // under_test.config.deliver_batch_max - 1
+    # A call needs many turns of the loop; it should not need as many slices.
+    assert min(list(Counter(seen).values())[1:]) >= TURNS
 
 
 FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_full=True)
