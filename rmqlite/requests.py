@@ -154,7 +154,9 @@ class MessageState(enum.IntEnum):
     RETRY = 2
     """Failed, and given to its consumer group again."""
     DEAD = 3
-    """Failed too often."""
+    """Failed too often, or could not be delivered."""
+    CANCELLED = 4
+    """The word that a scheduled message is not to be delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,12 +179,17 @@ class MessageQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A record and what it is; the last two only of a scheduled one, else 0 and False."""
+    """A record and what it is; the last three only of a scheduled one, else 0 and nothing.
+
+    ended: of one that does not wait any more, how its wait ended: delivered, fired (at once,
+    at a user's wish), rescheduled, cancelled, or undeliverable.
+    """
 
     message: StoredMessage
     state: MessageState
     deliver_at_ms: int = 0
     is_pending: bool = False
+    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)

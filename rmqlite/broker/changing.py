@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from typing import Final, TypeVar
 
+from rmqlite.broker.ending import how_it_ended
 from rmqlite.broker.listener import Listener
 from rmqlite.broker.pending import Found, Pending
 from rmqlite.broker.schedule import Ready, Schedule, restored
@@ -37,7 +38,7 @@ from rmqlite.schedule_requests import (
     ChangeOutcome,
     ScheduleAction,
 )
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.completion import Completion, topic_ahead
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, body_crc
 
@@ -49,6 +50,14 @@ SLICE_BYTES_MAX: Final = 4 << 20
 SLICE_IDS_MAX: Final = 100
 CALL_SLICES_MAX: Final = 50
 """After so many slices a call is answered, though more may fit: who asks sees progress."""
+_OUTCOMES: Final = {
+    Completion.DELIVERED: ChangeOutcome.ALREADY_DELIVERED,
+    Completion.FIRED: ChangeOutcome.ALREADY_DELIVERED,
+    Completion.CANCELLED: ChangeOutcome.ALREADY_CANCELLED,
+    Completion.UNDELIVERABLE: ChangeOutcome.UNDELIVERABLE,
+    # The record that it became was the newest, and is not there any more.
+    Completion.RESCHEDULED: ChangeOutcome.NOT_FOUND,
+}
 _KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """What a cancellation tells of the message."""
 
@@ -139,14 +148,8 @@ class Changes:
         if scheduled is None:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
-        for topic, outcome in (
-            (CANCELLED_TOPIC, ChangeOutcome.ALREADY_CANCELLED),
-            (UNDELIVERABLE_TOPIC, ChangeOutcome.UNDELIVERABLE),
-        ):
-            for head in self._pending.stored(topic, message_id):
-                if head.completes == end:
-                    return outcome
-        return ChangeOutcome.ALREADY_DELIVERED
+        topic = topic_ahead(scheduled.properties)
+        return _OUTCOMES[how_it_ended(self._store, end, message_id, topic)]
 
     def _change(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]

@@ -14,13 +14,14 @@ from heapq import merge
 from itertools import groupby
 from typing import Final
 
+from rmqlite.broker.ending import how_it_ended
 from rmqlite.errors import InvalidValue, MessageNotFound
-from rmqlite.message import KEYS, RETRY_TOPIC, UNIQ_KEY, StoredMessage, encode_properties
-from rmqlite.names import SCHEDULE_TOPIC, is_dlq, is_retry
+from rmqlite.message import KEYS, REAL_TOPIC, RETRY_TOPIC, UNIQ_KEY, StoredMessage
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import destination as destination_of
 
 MESSAGES_MAX: Final = 64
 """RocketMQ's maxMsgsNumBatch."""
@@ -96,7 +97,7 @@ def _candidates(store: MessageStore, query: MessageQuery) -> Iterator[int]:
     """Physical offsets of what may be asked for, from every place, newest first."""
     places = {query.topic}
     if query.hops:
-        places.add(SCHEDULE_TOPIC)
+        places |= {SCHEDULE_TOPIC, CANCELLED_TOPIC}
         places.update(topic for topic, _ in store.queue_keys() if is_retry(topic) or is_dlq(topic))
     times = {"begin_ms": query.begin_ms}
     if query.end_ms is not None:
@@ -130,19 +131,24 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
 def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
     """The topics by which a message may be asked for, where it lies now."""
     topics: set[str | None] = {message.topic}
-    if query.hops:
-        if message.topic == SCHEDULE_TOPIC:
-            destination = destination_of(encode_properties(message.properties))
-            topics.add(destination[0] if destination else None)
-        if message.topic == SCHEDULE_TOPIC or is_retry(message.topic) or is_dlq(message.topic):
-            topics.add(message.properties.get(RETRY_TOPIC))
+    if query.hops and (_is_hop(message.topic) or is_retry(message.topic) or is_dlq(message.topic)):
+        topics.add(message.properties.get(RETRY_TOPIC))
+        if _is_hop(message.topic):
+            topics.add(message.properties.get(REAL_TOPIC))
     return topics
+
+
+def _is_hop(topic: str) -> bool:
+    """Do records of this topic say in REAL_TOPIC where the message is going?"""
+    return topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
 
 
 def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
     if message.topic != SCHEDULE_TOPIC:
         state = MessageState.STORED
-        if is_retry(message.topic):
+        if message.topic == CANCELLED_TOPIC:
+            state = MessageState.CANCELLED
+        elif is_retry(message.topic):
             state = MessageState.RETRY
         elif is_dlq(message.topic):
             state = MessageState.DEAD
@@ -155,4 +161,11 @@ def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
     else:
         deliver_at_ms = store.levels.deliver_at_ms(level, message.store_timestamp_ms)
     is_pending = entry is not None and store.progress.level(level).next_open(offset) == offset
-    return FoundMessage(message, MessageState.SCHEDULED, deliver_at_ms, is_pending)
+    ended = "" if is_pending else _ended(store, message)
+    return FoundMessage(message, MessageState.SCHEDULED, deliver_at_ms, is_pending, ended)
+
+
+def _ended(store: MessageStore, message: StoredMessage) -> str:
+    end = message.physical_offset + message.store_size
+    topic = message.properties.get(REAL_TOPIC, "")
+    return how_it_ended(store, end, message.message_id, topic).value

@@ -12,6 +12,7 @@ from heapq import merge
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite.broker.ending import outlines
 from rmqlite.broker.level_queue import LevelQueue, Place
 from rmqlite.broker.schedule import Schedule
 from rmqlite.errors import InvalidValue
@@ -164,7 +165,7 @@ class Pending:
         waiting: list[Found] = []
         newest: Head | None = None
         wanted = PendingFilter(topic=topic, message_id=message_id)
-        for head in islice(self.stored(SCHEDULE_TOPIC, message_id), CANDIDATES_MAX):
+        for head in islice(outlines(self._store, SCHEDULE_TOPIC, message_id), CANDIDATES_MAX):
             if not _fits(head, wanted):
                 continue
             newest = newest or head
@@ -172,18 +173,6 @@ class Pending:
             if place is not None:
                 waiting.append(Found(place, head, *_target(head)))
         return waiting, newest
-
-    def stored(self, topic: str, key: str, below: int | None = None) -> Iterator[Head]:
-        """The records of a topic that may have this key or message id, the newest first.
-
-        below: only records before this physical offset.
-        """
-        for physical_offset in self._store.index.find(topic, key):
-            if below is None or physical_offset < below:
-                size = int.from_bytes(self._store.read(physical_offset, 4), "big")
-                head = read_outline(self._store.read, physical_offset, size)
-                if head is not None and head.topic == topic:
-                    yield head
 
     def is_open(self, place: Place) -> bool:
         """Does it still wait?"""
@@ -230,7 +219,7 @@ class Pending:
     ) -> tuple[list[Found], str]:
         """A slice of what the key index knows, of as many of its records below log_end."""
         key = wanted.message_id or wanted.key
-        candidates = self.stored(SCHEDULE_TOPIC, key, at.log_end)
+        candidates = outlines(self._store, SCHEDULE_TOPIC, key, at.log_end)
         heads = list(islice(candidates, CANDIDATES_MAX))
         # Once each: an index of RocketMQ's may name a record again.
         found = sorted(set(self._found_behind(at, heads, wanted)))

@@ -118,7 +118,7 @@ def _row(found: FoundMessage) -> tuple[str, ...]:
 
 def _state(found: FoundMessage) -> str:
     if found.state is MessageState.SCHEDULED:
-        return "pending" if found.is_pending else "delivered"
+        return "pending" if found.is_pending else found.ended
     return found.state.name.lower()
 
 
@@ -142,4 +142,5 @@ def _waiting(found: FoundMessage) -> Waiting | None:
         return None
     from rmqlite.store.reader import Waiting
 
-    return Waiting(found.message.queue_id + 1, found.deliver_at_ms, found.is_pending)
+    level = found.message.queue_id + 1
+    return Waiting(level, found.deliver_at_ms, found.is_pending, found.ended)

@@ -27,8 +27,7 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
         message.message_id,
     ]
     if waiting is not None:
-        state = "pending" if waiting.is_pending else "delivered"
-        about.append(f"due={time_text(waiting.deliver_at_ms)} {state}")
+        about.append(f"due={time_text(waiting.deliver_at_ms)} {waiting.state}")
         about.append(f"to={message.properties.get(REAL_TOPIC, '?')}")
     about += [f"tags={message.tags}"] * bool(message.tags)
     about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
@@ -43,7 +42,7 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
 def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") -> str:
     """Every field on a line of its own, every property, all of the body as its producer had it."""
     if waiting is not None:
-        state = "pending" if waiting.is_pending else "delivered"
+        state = waiting.state
     fields = [("state", state)] if state else []
     if waiting is not None:
         fields.append(("due", f"{time_text(waiting.deliver_at_ms)}, level {waiting.level}"))

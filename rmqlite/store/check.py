@@ -8,9 +8,10 @@ store that a broker holds only what was on disk when the check began is looked a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
@@ -34,6 +35,7 @@ from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.finding import Finding, from_error
+from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 
 __all__ = ["Finding", "StoreCheck", "check", "is_store"]
@@ -203,7 +205,10 @@ class StoreCheck:
         changed = [(span.first.position, span.claim.position) for span, _ in walk.changed]
         yield from index.finish(walk.end, changed)
         if persisted is not None:
-            yield from self._check_progress(persisted, walk, queues)
+            found = list(self._check_progress(persisted, walk, queues))
+            yield from found
+            if not found and "pending" in persisted and walk.at_persisted is not None:
+                yield from self._check_pending(persisted, walk.at_persisted)
         yield from self._check_delay_offsets(delay_offsets, queues)
 
     def _tell(self, done: int, total: int) -> None:
@@ -227,9 +232,10 @@ class StoreCheck:
                 if high > low:
                     # Of an empty queue there may be no file to say how far it was.
                     yield from self._check_reach(path, queues, key, int(high), "reaches")
-        for level, completed in tree["completed"].items():
-            upto = max((int(end) for _, end in completed), default=0)
-            key = (SCHEDULE_TOPIC, int(level) - 1)
+        told = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
+        for level, completed in told.ranges().items():
+            upto = completed[-1][1] if completed else 0
+            key = (SCHEDULE_TOPIC, level - 1)
             yield from self._check_reach(path, queues, key, upto, "is completed up to")
         if moment is None:
             return
@@ -241,7 +247,22 @@ class StoreCheck:
                     f" the log has {following - first} from {first} on"
                 )
                 yield Finding(path, 0, BEHIND, said)
-        yield from _check_completed(path, tree["completed"], moment)
+        yield from _check_completed(path, told, moment)
+
+    def _check_pending(self, tree: tables.Tree, moment: Moment) -> Iterator[Finding]:
+        """Does storeProgress.json count what waits as the log does?"""
+        path = self._root / "config" / PROGRESS_TABLE
+        told = ScheduleProgress.from_json(tree["completed"], tree["pending"])
+        for level, known in moment.pending.items():
+            counts = told.pending.get(level, Counter())
+            _, end = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))
+            waiting = end - told.level(level).count_between(0, end)
+            if waiting != counts.total():
+                said = f"says that {counts.total()} messages of level {level} wait, not {waiting}"
+                yield Finding(path, 0, BEHIND, said)
+            elif counts.total() == sum(known.values()):
+                # Else RocketMQ has delivered what the log does not tell of.
+                yield from _differing(path, level, counts, known)
 
     def _check_delay_offsets(self, tree: tables.Tree, queues: QueueChecks) -> Iterator[Finding]:
         path = self._root / "config" / DELAY_OFFSET_TABLE
@@ -290,13 +311,25 @@ def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:
     }
 
 
-def _check_completed(path: Path, told: dict[str, Any], moment: Moment) -> Iterator[Finding]:
+def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iterator[Finding]:
     """Is every delivery that the log has told in the table?"""
     for level, ranges in moment.completed.items():
-        known = [(int(begin), int(end)) for begin, end in told.get(str(level), ())]
+        known = told.level(level)
         first, _ = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))
         for begin, end in ranges:
             begin = max(begin, first)
-            if begin < end and not any(low <= begin and end <= high for low, high in known):
+            if begin < end and known.count_between(begin, end) < end - begin:
                 said = f"does not say that level {level} has delivered {begin} to {end - 1}"
                 yield Finding(path, 0, BEHIND, said)
+
+
+def _differing(
+    path: Path, level: int, counts: Counter[str], known: dict[str, int]
+) -> Iterator[Finding]:
+    for topic in sorted({*counts, *known}):
+        if counts[topic] != known.get(topic, 0):
+            said = (
+                f"says that {counts[topic]} messages of level {level} wait for {topic},"
+                f" by the log there are {known.get(topic, 0)}"
+            )
+            yield Finding(path, 0, BEHIND, said)

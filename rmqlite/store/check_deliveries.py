@@ -1,4 +1,7 @@
-"""Every delivery of a log: of which scheduled record, for the first time, and not too early?"""
+"""Every end of a wait in a log: of which scheduled record, for the first time, not too early?
+
+A delivery may not be early; what somebody wanted at once, cancelled or delayed anew may.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import record
 from rmqlite.store.check_queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.completion import completion_of, level_of, topic_ahead, waited_for
 from rmqlite.store.finding import Finding
 from rmqlite.store.progress import ScheduleProgress
 
@@ -23,17 +26,21 @@ class DeliveryCheck:
     def __init__(self, log: CommitLog, queues: QueueChecks, log_begin: Callable[[], int]) -> None:
         """log_begin: the log's minimum now."""
         self.completed = ScheduleProgress()
-        """What the log has delivered so far."""
+        """What the log has completed so far, and what it has pending for which topic."""
         self._log = log
         self._queues = queues
         self._log_begin = log_begin
         self._guess: dict[int, int] = {}
 
+    def scheduled(self, level: int, properties: bytes) -> None:
+        """The walk met a scheduled record."""
+        self.completed.scheduled(level, topic_ahead(properties))
+
     def check(
-        self, physical_offset: int, completes: int, properties: bytes, stored_ms: int
+        self, physical_offset: int, topic: str, completes: int, properties: bytes, stored_ms: int
     ) -> Iterator[Finding]:
-        """What is wrong with the delivery that lies there."""
-        level = record.delay_level(properties)
+        """What is wrong with the record that lies there and completes a scheduled one."""
+        level = level_of(topic, properties)
         key = (SCHEDULE_TOPIC, level - 1)
         scheduled = self._queues.get(key)
         if completes <= self._log.min_offset or self._queues.is_unreadable(key):
@@ -48,14 +55,16 @@ class DeliveryCheck:
                 said = f"completes {completes}, where no record of level {level} ends"
                 yield self._at(physical_offset, POINTER, said)
             return
-        if stored_ms < entry.tags_code:
+        if stored_ms < entry.tags_code and not completion_of(topic, properties).may_be_early:
             said = f"delivered {entry.tags_code - stored_ms} ms early"
             yield self._at(physical_offset, EARLY, said)
         completed = self.completed.level(level)
         if completed.next_open(queue_offset) != queue_offset:
-            said = f"delivers queue offset {queue_offset} of level {level} again"
+            said = f"completes queue offset {queue_offset} of level {level} again"
             yield self._at(physical_offset, AGAIN, said)
-        completed.add(queue_offset, queue_offset + 1)
+        else:
+            topics = {waited_for(topic, properties): 1}
+            self.completed.complete(level, queue_offset, queue_offset + 1, topics)
         self._guess[level] = queue_offset + 1
 
     def _completed_by(self, level: int, completes: int, scheduled: QueueCheck | None) -> int | None:

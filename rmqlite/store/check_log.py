@@ -21,8 +21,8 @@ from rmqlite.store.check_index import IndexCheck
 from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, Moment, QueueCheck, QueueChecks
 from rmqlite.store.check_sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.completion import is_completing
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
-from rmqlite.store.dispatch import completes_scheduled
 from rmqlite.store.finding import Finding
 from rmqlite.store.key_hashes import Keyed
 from rmqlite.store.record import BLANK_BYTES, Head
@@ -228,10 +228,12 @@ class LogCheck:
                 break
             if queue.level:
                 code = queues.levels.deliver_at_ms(queue.level, stored_ms)
+                self._deliveries.scheduled(queue.level, properties)
             else:
                 code = record.tags_code(properties)
-            if completes and not queue.level:
-                self._found += self._deliveries.check(place, completes, properties, stored_ms)
+            if completes and is_completing(queue.key[0], 0, properties):
+                said = (queue.key[0], completes, properties, stored_ms)
+                self._found += self._deliveries.check(place, *said)
             keyed.append((queue.prefix, properties, place, stored_ms))
             queue.wanted += ENTRY.pack(place, size, code)
             queue.next += 1
@@ -266,12 +268,13 @@ class LogCheck:
             self.starts.append(head)
             return
         queue = self._queue(head)
-        if completes_scheduled(head):
-            self._found += self._deliveries.check(
-                head.physical_offset, head.completes, head.properties, head.store_timestamp_ms
-            )
+        if head.completes and is_completing(head.topic, head.sys_flag, head.properties):
+            said = (head.topic, head.completes, head.properties, head.store_timestamp_ms)
+            self._found += self._deliveries.check(head.physical_offset, *said)
         if queue is not None:
             self._check_place(queue, head)
+            if queue.level and not is_repaired(head):
+                self._deliveries.scheduled(queue.level, head.properties)
 
     def _queue(self, head: Head) -> QueueCheck | None:
         key = (head.topic, head.queue_id)
@@ -323,8 +326,8 @@ class LogCheck:
             queue.skip_to(head.queue_offset)
 
     def _note_persisted(self) -> None:
-        completed = self._deliveries.completed.to_json()
-        self.at_persisted = Moment(self._queues.ranges(), completed)
+        progress = self._deliveries.completed
+        self.at_persisted = Moment(self._queues.ranges(), progress.ranges(), progress.pending_now())
 
     # ---- damage
 

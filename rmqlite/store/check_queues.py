@@ -39,10 +39,12 @@ class Moment(NamedTuple):
     """What a walk had met at some point.
 
     queues: first and next queue offset.  completed: by level, ranges of queue offsets.
+    pending: by level and topic, how many messages wait.
     """
 
     queues: dict[QueueKey, tuple[int, int]]
     completed: dict[int, list[tuple[int, int]]]
+    pending: dict[int, dict[str, int]]
 
 
 class QueueCheck:

@@ -53,7 +53,7 @@ def _progress(tree: tables.Tree) -> None:
     for queues in tree["queues"].values():
         for queue_id, (low, high) in queues.items():
             _check_numbers(queue_id, low, high)
-    ScheduleProgress.from_json(tree["completed"])
+    ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
 
 
 def _check_name(value: Any) -> None:

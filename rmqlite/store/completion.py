@@ -40,28 +40,32 @@ class Completion(enum.Enum):
     @property
     def may_be_early(self) -> bool:
         """Is it as it should be before the deliver time?"""
-        return self is not Completion.DELIVERED
+        return self in (Completion.FIRED, Completion.RESCHEDULED, Completion.CANCELLED)
 
 
 def completed_level(head: Head) -> int:
     """The level of the scheduled record that this one completes; 0 if it completes none."""
-    return level_of(head.topic, head.completes, head.sys_flag, head.properties)
-
-
-def completes_scheduled(head: Head) -> bool:
-    return completed_level(head) > 0
-
-
-def level_of(topic: str, completes: int, sys_flag: int, properties: bytes) -> int:
-    """completed_level() of a record whose head is not put together."""
-    if not completes:
+    if not head.completes or not is_completing(head.topic, head.sys_flag, head.properties):
         return 0
+    return level_of(head.topic, head.properties)
+
+
+def is_completing(topic: str, sys_flag: int, properties: bytes) -> bool:
+    """Does the pointer back of such a record mean a scheduled record?"""
     if topic == SCHEDULE_TOPIC:
         # What RocketMQ commits points to its half message; with a delay it is scheduled.
+        return level_of(topic, properties) > 0
+    transaction = sys_flag & record.TRANSACTION_TYPE
+    if transaction in (record.PREPARED, record.ROLLBACK):
+        return False
+    # What RocketMQ commits without a delay points to its half message, too.
+    return not transaction or level_of(topic, properties) > 0
+
+
+def level_of(topic: str, properties: bytes) -> int:
+    """The level at which the scheduled record waited that a record completes; 0 if none is told."""
+    if topic == SCHEDULE_TOPIC:
         return record.level_property(properties, _RESCHEDULED_FROM)
-    if sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
-        return 0
-    # A committed message of RocketMQ's without a delay points to its half message, too.
     return record.delay_level(properties)
 
 

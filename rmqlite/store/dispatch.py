@@ -19,7 +19,6 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.completion import completed_level, topic_ahead, waited_for
-from rmqlite.store.completion import completes_scheduled as completes_scheduled
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
 from rmqlite.store.key_index import KeyIndex

@@ -129,11 +129,20 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Of a record of SCHEDULE_TOPIC_XXXX: when it is due, and whether that is still to come."""
+    """Of a record of SCHEDULE_TOPIC_XXXX: when it is due, and whether it still waits.
+
+    ended: of one that does not wait, how that ended, where it is known.
+    """
 
     level: int
     deliver_at_ms: int
     is_pending: bool
+    ended: str = "completed"
+
+    @property
+    def state(self) -> str:
+        """In one word."""
+        return "pending" if self.is_pending else self.ended
 
 
 class Overview:

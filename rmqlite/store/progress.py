@@ -199,18 +199,23 @@ class ScheduleProgress:
         """The content of RocketMQ's delayOffset.json: level -> next queue offset to deliver."""
         return {level: each.below for level, each in sorted(self._levels.items()) if each.below}
 
+    def ranges(self) -> dict[int, list[tuple[int, int]]]:
+        """Of every level what is completed, as ranges of queue offsets."""
+        return {level: each.ranges() for level, each in sorted(self._levels.items())}
+
     def to_json(self) -> dict[int, Any]:
         """Of every level what is completed; pending is beside it in the same table."""
         return {level: each.to_json() for level, each in sorted(self._levels.items())}
 
-    def pending_to_json(self) -> dict[int, dict[str, int]]:
+    def pending_now(self) -> dict[int, dict[str, int]]:
+        """A copy of pending, in order; as it stands in the table."""
         return {level: dict(sorted(each.items())) for level, each in sorted(self.pending.items())}
 
     @classmethod
     def from_json(
         cls, tree: Mapping[str, Any], pending: Mapping[str, Any] | None = None
     ) -> ScheduleProgress:
-        """The inverse of to_json and pending_to_json, keys being text.
+        """The inverse of to_json and pending_now, keys being text.
 
         Raises TypeError, ValueError, KeyError, AttributeError.
         """

@@ -63,7 +63,7 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
         "index": dispatch.index.state(),
         "logFileBytes": log.segment_bytes,
         "newestTimestamp": log.newest_timestamp_ms,
-        "pending": dispatch.progress.pending_to_json(),
+        "pending": dispatch.progress.pending_now(),
         "physicalOffset": log.end,
         "queues": queues,
     }

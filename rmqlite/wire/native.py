@@ -166,6 +166,7 @@ def found_to_pb(value: requests.FoundMessage) -> pb.FoundMessage:
         state=int(value.state),  # type: ignore[arg-type]
         deliver_at_ms=value.deliver_at_ms,
         is_pending=value.is_pending,
+        ended=value.ended,
     )
 
 
@@ -175,6 +176,7 @@ def found_from_pb(value: pb.FoundMessage) -> requests.FoundMessage:
         requests.MessageState(value.state),
         value.deliver_at_ms,
         value.is_pending,
+        value.ended,
     )
 
 

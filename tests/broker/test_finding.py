@@ -15,6 +15,7 @@ from rmqlite.levels import parse_levels
 from rmqlite.message import KEYS, UNIQ_KEY, Message
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState, SendRequest
+from rmqlite.schedule_requests import ChangeByIds, ScheduleAction
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain, received, send_back
 from tests.store.test_golden import ARCHIVE
@@ -92,7 +93,8 @@ def test_a_scheduled_message_is_pending_until_it_is_delivered(under_test: Broker
     under_test.clock.forward(10_000)
     under_test.deliver()
     delivered, stored = find(under_test, "k", hops=True).messages
-    assert delivered == FoundMessage(waiting.message, SCHEDULED, result.deliver_at_ms, False)
+    due_ms = result.deliver_at_ms
+    assert delivered == FoundMessage(waiting.message, SCHEDULED, due_ms, False, "delivered")
     assert (stored.message.topic, stored.state, stored.deliver_at_ms) == (TOPIC, STORED, 0)
     assert find(under_test, "k").messages == (stored,)
 
@@ -110,6 +112,28 @@ def test_messages_of_one_level_are_pending_each_for_itself(under_test: BrokerUnd
     assert [each.is_pending for each in found.messages] == [True, False, False]
     due_ms = [slow.deliver_at_ms, quick.deliver_at_ms, 0]
     assert [each.deliver_at_ms for each in found.messages] == due_ms
+
+
+def test_every_change_of_a_scheduled_message_is_told(under_test: BrokerUnderTest) -> None:
+    """Who asks what became of a message learns who ended its wait, and how."""
+    for name in ("cancelled", "fired", "moved"):
+        under_test.send(Message(TOPIC, b"order", message_id=name, delay_level=5))
+    for action, message_id, level in (
+        (ScheduleAction.CANCEL, "cancelled", 0),
+        (ScheduleAction.FIRE, "fired", 0),
+        (ScheduleAction.RESCHEDULE, "moved", 1),
+    ):
+        list(under_test.broker.changes.by_ids(ChangeByIds(action, (message_id,), "", level)))
+    under_test.sync()
+    told = {}
+    for name in ("cancelled", "fired", "moved"):
+        found = under_test.broker.find_messages(MessageQuery(TOPIC, name, True, hops=True))
+        told[name] = [(each.state, each.is_pending, each.ended) for each in found.messages]
+    assert told == {
+        "cancelled": [(SCHEDULED, False, "cancelled"), (MessageState.CANCELLED, False, "")],
+        "fired": [(SCHEDULED, False, "fired"), (STORED, False, "")],
+        "moved": [(SCHEDULED, False, "rescheduled"), (SCHEDULED, True, "")],
+    }
 
 
 def a_whole_life(broker: BrokerUnderTest) -> None:

@@ -50,7 +50,8 @@ def scheduled(*, is_pending: bool = True, **fields: Any) -> FoundMessage:
     message = stored(SCHEDULE_TOPIC, **fields)
     properties = {**message.properties, REAL_TOPIC: "orders", DELAY: "3"}
     message = replace(message, properties=properties)
-    return FoundMessage(message, MessageState.SCHEDULED, DUE_MS, is_pending)
+    ended = "" if is_pending else "delivered"
+    return FoundMessage(message, MessageState.SCHEDULED, DUE_MS, is_pending, ended)
 
 
 LIFE = (

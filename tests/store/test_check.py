@@ -197,7 +197,7 @@ def test_a_record_delivered_twice_is_found(closed: StoreUnderTest) -> None:
     closed.deliver(1, waiting)
     closed.close()
     assert sentences(closed.root) == [
-        f"delivers queue offset {waiting.queue_offset} of level 1 again"
+        f"completes queue offset {waiting.queue_offset} of level 1 again"
     ]
 
 
@@ -231,9 +231,9 @@ def test_a_retry_of_a_committed_message_is_checked_like_any_delivery(
         completes=waiting.physical_offset + waiting.size,
     )
     closed.append(retry, retry)
-    closed.store.progress.level(1).add(waiting.queue_offset, waiting.queue_offset + 1)
+    closed.complete(1, waiting.queue_offset)
     closed.close()
-    again = f"delivers queue offset {waiting.queue_offset} of level 1 again"
+    again = f"completes queue offset {waiting.queue_offset} of level 1 again"
     assert sentences(closed.root) == ["delivered 1 ms early", "delivered 1 ms early", again]
 
 

@@ -217,7 +217,7 @@ def test_pending_counts_follow_what_is_scheduled_and_completed() -> None:
     assert progress.pending == {2: Counter({"orders": 1, "": 1}), 3: Counter({"orders": 1})}
     assert progress.level(2).ranges() == [(1, 3)]
     tree = tables.decode(
-        tables.encode({"completed": progress.to_json(), "pending": progress.pending_to_json()})
+        tables.encode({"completed": progress.to_json(), "pending": progress.pending_now()})
     )
     again = ScheduleProgress.from_json(tree["completed"], tree["pending"])
     assert again.pending == progress.pending

@@ -680,7 +680,7 @@ def test_entries_of_no_record_are_blotted_out(closed: StoreUnderTest) -> None:
     """Before the first record of a queue, where opening looks at nothing."""
     closed.open()
     closed.send(*["x" * 900] * 30)
-    closed.store.drop_before(6 * LOG_FILE_BYTES)
+    closed.store.drop_before(7 * LOG_FILE_BYTES)
     closed.close()
     path = min((closed.root / "consumequeue" / "orders" / "0").iterdir())
     overwrite(path, 0, ENTRY.pack(closed.store.end - 1, 100, 0))

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rmqlite.message import DELAY, KEYS, TAGS, encode_properties, pack_host
+from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.check import Finding, check
@@ -39,8 +39,9 @@ def new_record(
 
 
 def scheduled(body: bytes | str, level: int) -> NewRecord:
-    """A record that waits at a level."""
-    return new_record(body, SCHEDULE_TOPIC, level - 1, properties={DELAY: str(level)})
+    """A record that waits at a level for its delivery to the first queue of orders."""
+    properties = {DELAY: str(level), REAL_TOPIC: "orders", REAL_QID: "0"}
+    return new_record(body, SCHEDULE_TOPIC, level - 1, properties=properties)
 
 
 def tagged(body: bytes | str, tags: str, topic: str = "orders", queue_id: int = 0) -> NewRecord:
@@ -105,8 +106,14 @@ class StoreUnderTest:
         ]
         delivered = self.append(*records)
         for each in written:
-            self.store.progress.level(level).add(each.queue_offset, each.queue_offset + 1)
+            self.complete(level, each.queue_offset, topic)
         return delivered
+
+    def complete(self, level: int, queue_offset: int, topic: str = "orders") -> None:
+        """Tell the store what a record that was appended has completed."""
+        progress = self.store.progress
+        is_open = progress.level(level).next_open(queue_offset) == queue_offset
+        progress.complete(level, queue_offset, queue_offset + 1, {topic: 1} if is_open else {})
 
     def fill(self) -> None:
         """A bit of everything: several files, tags, levels delivered out of order, progress."""

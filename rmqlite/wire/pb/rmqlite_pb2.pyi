@@ -20,6 +20,7 @@ class MessageState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SCHEDULED: _ClassVar[MessageState]
     RETRY: _ClassVar[MessageState]
     DEAD: _ClassVar[MessageState]
+    CANCELLED: _ClassVar[MessageState]
 
 class ScheduleAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -42,6 +43,7 @@ STORED: MessageState
 SCHEDULED: MessageState
 RETRY: MessageState
 DEAD: MessageState
+CANCELLED: MessageState
 CANCEL: ScheduleAction
 FIRE: ScheduleAction
 RESCHEDULE: ScheduleAction
@@ -354,16 +356,18 @@ class GetMessageResponse(_message.Message):
     def __init__(self, message: _Optional[_Union[FoundMessage, _Mapping]] = ...) -> None: ...
 
 class FoundMessage(_message.Message):
-    __slots__ = ("message", "state", "deliver_at_ms", "is_pending")
+    __slots__ = ("message", "state", "deliver_at_ms", "is_pending", "ended")
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     IS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     message: KeptMessage
     state: MessageState
     deliver_at_ms: int
     is_pending: bool
-    def __init__(self, message: _Optional[_Union[KeptMessage, _Mapping]] = ..., state: _Optional[_Union[MessageState, str]] = ..., deliver_at_ms: _Optional[int] = ..., is_pending: bool = ...) -> None: ...
+    ended: str
+    def __init__(self, message: _Optional[_Union[KeptMessage, _Mapping]] = ..., state: _Optional[_Union[MessageState, str]] = ..., deliver_at_ms: _Optional[int] = ..., is_pending: bool = ..., ended: _Optional[str] = ...) -> None: ...
 
 class GetRouteRequest(_message.Message):
     __slots__ = ("topic", "create")
