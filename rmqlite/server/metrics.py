@@ -56,9 +56,25 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: now.status.delivered,
     ),
     (
+        "messages_cancelled",
+        "Scheduled messages that were cancelled.",
+        lambda now: now.status.cancelled,
+    ),
+    (
+        "messages_fired",
+        "Scheduled messages that were delivered at once because somebody asked for it.",
+        lambda now: now.status.fired,
+    ),
+    (
+        "messages_rescheduled",
+        "Scheduled messages that were given another delay.",
+        lambda now: now.status.rescheduled,
+    ),
+    (
         "messages_undeliverable",
-        "Scheduled records that could not be delivered; the log names each.",
-        lambda now: now.broker.schedule.undeliverable,
+        "Scheduled messages that could not be delivered and became dead letters of"
+        " %DLQ%SCHEDULE_CONSUMER, each with its reason.",
+        lambda now: now.status.undeliverable,
     ),
     (
         "disk_full_sends_refused",
