@@ -49,8 +49,8 @@ class ScheduleAdmin:
     def list_pending(self, query: PendingQuery) -> PendingPage:
         """One page of what waits, in the order in which it comes due; it may be empty.
 
-        There are more while the page has a cursor, whatever else is on it.  What has a key or
-        a message id comes with the newest stored first, and only within a page in due order.
+        There are more while the page has a cursor, whatever else is on it.  Where thousands
+        have had the same key, only each thousand of them is in due order, the newest first.
         """
         return self._ask(rpcs.LIST_PENDING, query)
 

@@ -164,7 +164,7 @@ def test_pages_are_followed_until_there_are_enough(run: Run, broker: FakeBroker)
 
 
 def test_what_has_a_key_is_put_in_due_order_as_a_whole(run: Run, broker: FakeBroker) -> None:
-    """The index knows the newest first; who asks what comes next wants the earliest."""
+    """A broker orders only a thousand at a time; who asks what comes next wants the earliest."""
     has_schedule(broker, [waiting(7), waiting(9)], [waiting(2), waiting(8)], [waiting(1)])
     result = run("schedule", "list", "--key", "k", "--max", "2")
     assert [line.split()[-1] for line in result.stdout.splitlines()[1::2]] == ["order-1", "order-2"]

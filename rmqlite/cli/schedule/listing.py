@@ -29,8 +29,8 @@ from rmqlite.schedule_requests import PAGE_MAX, PendingFilter, PendingMessage, P
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
-"""What has a key or an id is found in the order of the index: so all of it is put in due order,
-up to so many."""
+"""Of very many with one key the broker puts only a thousand at a time in due order, the newest
+first: so all of them are looked at, up to so many."""
 _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 
 
