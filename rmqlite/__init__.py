@@ -2,9 +2,12 @@
 
 The map, from the ground up; each room imports only what stands above it in this list:
 
-    hall      errors, message, names, levels, config, clock, requests: words every room uses
-    store/    bytes on disk: commit log, consume queues, recovery
-    broker/   decisions: where a message is stored, when it is due, what a failure becomes
+    hall      errors, message, names, levels, config, clock, requests, schedule_requests:
+              words every room uses
+    store/    bytes on disk: commit log, consume queues, key index, recovery; reading, checking
+              and repairing them without a broker
+    broker/   decisions: where a message is stored, when it is due, what waits and what becomes
+              of it, what a failure becomes
     wire/     values <-> protobuf
     server/   joins broker and wire; the only room that waits
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient
