@@ -324,6 +324,16 @@ def test_of_a_key_each_message_says_what_became_of_it(run: Run, keyed: FakeBroke
     assert keyed.asked["ChangeByIds"] == [ChangeByIds(CANCEL, ("DELIVERED", "PENDING"), "orders")]
 
 
+def test_a_key_with_a_long_past_says_that_not_all_of_it_is_told(
+    run: Run, keyed: FakeBroker
+) -> None:
+    """What waits is complete; what was delivered before may be more than is named."""
+    keyed.answers["QueryMessages"] = lambda _: FoundMessages((), is_cut=True)
+    result = run("schedule", "cancel", "--key", "k", "--topic", "orders", "--yes")
+    assert (result.exit_code, result.stdout) == (0, "PENDING  done\n")
+    assert result.stderr.startswith("only the newest 64 records with this key")
+
+
 @pytest.mark.parametrize("place", [(), ("--group", "workers")])
 def test_of_a_key_alone_what_waits_is_changed(
     run: Run, keyed: FakeBroker, place: tuple[str, ...]

@@ -164,6 +164,8 @@ def _scheduled_before(broker: Broker, wanted: PendingFilter) -> list[str]:
         found = broker.admin.find_messages(query)
     except TopicUnknown:
         return []
+    if found.is_cut:
+        note(f"only the newest {_FOUND_MAX} records with this key are looked at for earlier ends")
     return [
         each.message.message_id
         for each in found.messages
