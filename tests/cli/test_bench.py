@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from rmqlite.cli.bench.figures import Figure, percentile, spread, table_rows, value_text
-from rmqlite.cli.bench.scenarios import NAMES
+from rmqlite.cli.bench.registry import NAMES
+from rmqlite.cli.bench.schedule_scenarios import most_in
 from rmqlite.cli.main import app
 
 
@@ -37,6 +38,20 @@ def test_a_case_is_one_row_with_all_its_figures() -> None:
         ("lateness", "stored", "-", 2.0, 2.0, 2.0),
     ]
     assert value_text(Figure("", "", "", 12.34, "ms")) == "12.3 ms"
+
+
+@given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 20))
+def test_the_fullest_span_is_the_fullest_wherever_one_begins(at_ms: list[int], span: int) -> None:
+    """A limit that only holds from one full second to the next is none."""
+    ordered = sorted(at_ms)
+    counts = [sum(first <= each < first + span for each in ordered) for first in ordered]
+    assert most_in(span, ordered) == max(counts)
+
+
+def test_the_help_names_every_scenario() -> None:
+    """It is written down apart from them, so that help does not load a broker's client."""
+    page = CliRunner().invoke(app, ["bench", "--help"], env={"COLUMNS": "200"}).stdout
+    assert [name for name in NAMES if name not in page] == []
 
 
 def test_a_tiny_bench_measures_every_scenario(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="SCENARIO...",
-            help="Of send, batch, delayed-send, parked, lateness, drain, start, memory, recovery, "
-            "check; all by default.",
+            help="Of send, batch, delayed-send, parked, lateness, rates, drain, burst, cancel, "
+            "pending, start, memory, recovery, check; all by default.",
         ),
     ] = None,
     json_file: Annotated[
@@ -45,7 +45,8 @@ def bench(
     ] = None,
 ) -> None:
     """Measure a broker started for it: rates, latencies, lateness, start and memory."""
-    from rmqlite.cli.bench.scenarios import NAMES, Bench, measure
+    from rmqlite.cli.bench.bench import Bench
+    from rmqlite.cli.bench.registry import NAMES, measure
 
     wanted = frozenset(scenarios or NAMES)
     unknown = sorted(wanted - set(NAMES))

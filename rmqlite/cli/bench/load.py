@@ -29,11 +29,16 @@ WARM_UP_CALLS: Final = 20
 BARRIER_SECONDS_MAX: Final = 120.0
 RECEIPT_SECONDS_MAX: Final = 30.0
 POLL_MS: Final = 60_000
+RARE_TOPIC: Final = "rare"
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Threads that send until `messages` are sent or `seconds` have passed."""
+    """Threads that send until `messages` are sent or `seconds` have passed.
+
+    interval_s: from one call of a thread to its next; 0: each follows the one before at once.
+    rare_every: one of so many messages of a thread goes to RARE_TOPIC; 0: none.
+    """
 
     endpoint: str
     topic: str
@@ -43,11 +48,17 @@ class Load:
     batch: int = 1
     body_bytes: int = 1024
     level: int = 0
+    interval_s: float = 0.0
+    rare_every: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """seconds: from the first send to the last answer.  calls_ms: how long each call took."""
+    """seconds: from the first send to the last answer.  calls_ms: how long each call took.
+
+    With an interval that is from when it was its turn: a call that came late because the one
+    before took long has waited, too.
+    """
 
     messages: int
     seconds: float
@@ -152,18 +163,28 @@ def _work(load: Load, barrier: Barrier, pipe: Connection) -> None:
 def _measured(load: Load, producer: Producer, pipe: Connection) -> _Answer:
     body = bytes(range(256)) * (load.body_bytes // 256) + bytes(load.body_bytes % 256)
     message = Message(load.topic, body, delay_level=load.level)
+    rare = replace(message, topic=RARE_TOPIC)
     began_s = elapsed_s()
 
     def send(thread: int) -> tuple[int, array[float], int]:
         left = _part(load.messages, load.threads, thread)
         calls_ms, deliver_at_ms, sent = array("d"), 0, 0
+        # So that they come one by one, not one of every thread together.
+        ahead = load.rare_every * thread // load.threads
         told_s = now_s = began_s
         while sent < left and now_s - began_s < load.seconds:
+            if load.interval_s:
+                turn_s = began_s + len(calls_ms) * load.interval_s
+                pause_s(max(0.0, turn_s - now_s))
+                now_s = turn_s
             size = min(load.batch, left - sent)
             if load.batch == 1:
                 result = producer.send(message)
             else:
-                result = producer.send_batch([message] * size)[-1]
+                together = [message] * size
+                if load.rare_every and (sent + ahead) % load.rare_every + size >= load.rare_every:
+                    together[0] = rare
+                result = producer.send_batch(together)[-1]
             after_s = elapsed_s()
             calls_ms.append((after_s - now_s) * 1000)
             now_s = after_s

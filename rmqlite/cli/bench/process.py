@@ -89,8 +89,15 @@ class BrokerProcess:
 
     def resident_mib(self) -> float:
         """Memory that the process has in RAM (VmRSS)."""
+        return self._status_mib("VmRSS:")
+
+    def peak_mib(self) -> float:
+        """The most that it ever had there (VmHWM)."""
+        return self._status_mib("VmHWM:")
+
+    def _status_mib(self, name: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
-        kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))
+        kib = next(line.split()[1] for line in status.splitlines() if line.startswith(name))
         return int(kib) / 1024
 
     def _last_line(self) -> str:

@@ -1,4 +1,4 @@
-"""What is measured, and between which two moments.
+"""What is measured of sends, of a backlog and of a start, and between which two moments.
 
 Every scenario starts its own broker on an empty store, and gives figures.  Sizes are for
 scale 1; a smaller scale makes a quick look, not a figure to publish.
@@ -6,85 +6,25 @@ scale 1; a smaller scale makes a quick look, not a figure to publish.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Final
 
-from rich.progress import Progress
-
+from rmqlite.cli.bench.bench import FAR_LEVEL, Bench, drained, fill, log_bytes, overdue
 from rmqlite.cli.bench.figures import Figure, spread
-from rmqlite.cli.bench.load import Load, LoadResult, lateness, parked_polls, run
-from rmqlite.cli.bench.process import BrokerProcess
-from rmqlite.clock import elapsed_s, pause_s, wall_ms
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests import PullStatus
+from rmqlite.cli.bench.load import Load, lateness, parked_polls
+from rmqlite.clock import elapsed_s
 from rmqlite.store.check import check
 
 SEND_SECONDS: Final = 5.0
 BATCH_MESSAGES: Final = 32
 PARKED_POLLS: Final = 5_000
 DRAIN_MESSAGES: Final = 200_000
-DRAIN_SENT_PER_S_MIN: Final = 10_000
-"""The drain's level is long enough to send everything at this rate before the first is due."""
 PENDING_MESSAGES: Final = 1_000_000
 STORED_MESSAGES: Final = 4_300_000
 """Of 1 KiB each: a commit log of 5 GB."""
-FILL_BATCH_MESSAGES: Final = 200
-FILL_THREADS: Final = 4
 LATENESS_SECONDS: Final = 20.0
 LATENESS_PER_S: Final = 50
 _ENDLESS: Final = 10**9
-_FILL_SECONDS_MAX: Final = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Bench:
-    """Where and how to measure."""
-
-    folder: Path
-    flush: str
-    scale: float
-    progress: Progress
-
-    def size(self, full: int) -> int:
-        """A number of messages at this scale."""
-        return max(1, round(full * self.scale))
-
-    @contextmanager
-    def broker(self, name: str, levels: str = "1s 5s 10s 30s 1m 2h") -> Iterator[BrokerProcess]:
-        """A running broker on an empty store, which is deleted in the end."""
-        folder = self.folder / name
-        settings = {"flushDiskType": self.flush, "messageDelayLevel": levels}
-        try:
-            with BrokerProcess(folder, settings) as broker:
-                yield broker
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-    def load(self, label: str, load: Load) -> LoadResult:
-        """Run a load with a progress bar."""
-        with self.phase(label) as on_tick:
-            return run(load, on_tick)
-
-    @contextmanager
-    def phase(self, label: str) -> Iterator[Callable[[float], None]]:
-        """A progress bar; the callback takes the share that is done, 0 to 1."""
-        task = self.progress.add_task(label, total=1.0)
-        try:
-            yield lambda share: self.progress.update(task, completed=share)
-        finally:
-            self.progress.remove_task(task)
-
-    def wait_until(self, label: str, at_ms: int) -> None:
-        """Wait for a moment of the wall clock."""
-        began_ms = wall_ms()
-        with self.phase(label) as on_tick:
-            while (now_ms := wall_ms()) < at_ms:
-                on_tick((now_ms - began_ms) / (at_ms - began_ms))
-                pause_s(min(0.2, (at_ms - now_ms) / 1000))
 
 
 def send(bench: Bench) -> Iterator[Figure]:
@@ -103,7 +43,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
 
 def delayed_send(bench: Bench) -> Iterator[Figure]:
     """Single sends of 1 KiB with a delay level; none is due while it is measured."""
-    yield from _timed_load(bench, "delayed-send", "32 threads", threads=32, level=6)
+    yield from _timed_load(bench, "delayed-send", "32 threads", threads=32, level=FAR_LEVEL)
 
 
 def parked(bench: Bench) -> Iterator[Figure]:
@@ -133,32 +73,25 @@ def late(bench: Bench) -> Iterator[Figure]:
 
 
 def drain(bench: Bench) -> Iterator[Figure]:
-    """How fast a backlog of one level goes out.
+    """How fast a backlog of one level goes out, all of it due when the broker starts.
 
-    Messages of one level are due in the order and at the pace in which they were sent, so a
-    running broker could only show the sender's rate.  So the broker is stopped before the
-    first is due and started after the last one is: then all are due at once.  The time is
-    taken from the records: from the first store timestamp in the topic to the last.
+    The time is taken from the records: from the first store timestamp in the topic to the last.
     """
     messages = bench.size(DRAIN_MESSAGES)
-    delay_s = max(5, -(-messages // DRAIN_SENT_PER_S_MIN))
     case = f"{messages:,} x 1 KiB"
-    with bench.broker("drain", f"{delay_s}s") as broker:
-        sent = bench.load("drain: send", _fill(broker, messages, level=1))
-        broker.stop()
-        bench.wait_until("drain: until all are due", sent.last_deliver_at_ms + 100)
+    with overdue(bench, "drain", messages) as broker:
         broker.start()
-        took_s = _drained(bench, broker, sent.messages)
-    yield Figure("drain", case, "rate", sent.messages / took_s, "msg/s")
+        took_s = drained(bench, "drain: deliver", broker, messages)
+    yield Figure("drain", case, "rate", messages / took_s, "msg/s")
 
 
-def pending(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
+def restarted(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
     """Time to ready and memory with messages pending; the store is filled once for both."""
     messages = bench.size(PENDING_MESSAGES)
     case = f"{messages:,} pending"
-    with bench.broker("pending") as broker:
+    with bench.broker("start") as broker:
         idle_mib = broker.resident_mib()
-        bench.load(f"{case}: send", _fill(broker, messages, level=6))
+        bench.load(f"{case}: send", fill(broker, messages, level=FAR_LEVEL))
         filled_mib = broker.resident_mib()
         broker.kill()
         with bench.phase("start after SIGKILL"):
@@ -182,7 +115,7 @@ def recovery(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
     with bench.broker("recovery") as broker:
         for share in (0.02, 0.98):
             part = max(1, round(messages * share))
-            bench.load(f"recovery: send {part:,}", _fill(broker, part, level=0))
+            bench.load(f"recovery: send {part:,}", fill(broker, part, level=0))
             broker.kill()
             case = f"{log_bytes(broker.store) / 1e9:.1f} GB after SIGKILL"
             with bench.phase(case):
@@ -202,35 +135,6 @@ def recovery(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
                 yield Figure("check", f"{messages:,} x 1 KiB", "inconsistencies", findings, "")
 
 
-SCENARIOS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
-    "send": send,
-    "batch": batch,
-    "delayed-send": delayed_send,
-    "parked": parked,
-    "lateness": late,
-    "drain": drain,
-}
-PENDING_SCENARIOS: Final = ("start", "memory")
-RECOVERY_SCENARIOS: Final = ("recovery", "check")
-NAMES: Final = (*SCENARIOS, *PENDING_SCENARIOS, *RECOVERY_SCENARIOS)
-
-
-def measure(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
-    """The figures of the wanted scenarios, in their own order."""
-    for name, scenario in SCENARIOS.items():
-        if name in wanted:
-            yield from scenario(bench)
-    if wanted & set(PENDING_SCENARIOS):
-        yield from pending(bench, wanted)
-    if wanted & set(RECOVERY_SCENARIOS):
-        yield from recovery(bench, wanted)
-
-
-def log_bytes(store: Path) -> int:
-    """What a store's commit log takes on disk; its last file is mostly a hole."""
-    return sum([path.stat().st_blocks * 512 for path in (store / "commitlog").iterdir()])
-
-
 def _timed_load(
     bench: Bench, scenario: str, case: str, *, threads: int, size: int = 1, level: int = 0
 ) -> Iterator[Figure]:
@@ -240,38 +144,3 @@ def _timed_load(
         result = bench.load(f"{scenario}: {case}", load)
     yield Figure(scenario, case, "rate", result.per_second, "msg/s")
     yield from spread(scenario, case, result.calls_ms)
-
-
-def _fill(broker: BrokerProcess, messages: int, *, level: int) -> Load:
-    return Load(
-        broker.endpoint,
-        "bench",
-        min(FILL_THREADS, messages),
-        messages,
-        _FILL_SECONDS_MAX,
-        FILL_BATCH_MESSAGES,
-        level=level,
-    )
-
-
-def _drained(bench: Bench, broker: BrokerProcess, messages: int) -> float:
-    """Wait until all are in the topic; the seconds between the first and the last record."""
-    from rmqlite.client import AdminClient, PullConsumer
-
-    with AdminClient(broker.endpoint) as admin, bench.phase("drain: deliver") as on_tick:
-        began_s = elapsed_s()
-        while (held := sum([r.max_offset for r in admin.ranges("bench")])) < messages:
-            on_tick(held / messages)
-            if elapsed_s() - began_s > _FILL_SECONDS_MAX:
-                raise BrokerUnreachable(f"only {held} of {messages} messages were delivered")
-            pause_s(0.05)
-        ranges = [each for each in admin.ranges("bench") if each.max_offset]
-    first_ms = []
-    with PullConsumer(broker.endpoint, "rmqlite-bench") as consumer:
-        for each in ranges:
-            queue = each.queue
-            pulled = consumer.pull(queue.topic, queue.queue_id, each.min_offset, max_messages=1)
-            if pulled.status is PullStatus.FOUND:
-                first_ms.append(pulled.messages[0].store_timestamp_ms)
-    last_ms = max([each.newest_timestamp_ms for each in ranges])
-    return max(1, last_ms - min(first_ms)) / 1000

@@ -1,0 +1,151 @@
+"""Where a scenario runs: brokers on empty stores, loads, waits, and their progress bars.
+
+It knows how to bring a broker into a state, not what is measured then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rich.progress import Progress
+
+from rmqlite.cli.bench.load import Load, LoadResult, run
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.clock import elapsed_s, pause_s, wall_ms
+from rmqlite.errors import BrokerUnreachable
+from rmqlite.requests import PullStatus
+
+LEVELS: Final = "1s 5s 10s 30s 1m 2h"
+FAR_LEVEL: Final = 6
+"""Of LEVELS: nothing is due while anything is measured."""
+FILL_BATCH_MESSAGES: Final = 200
+FILL_THREADS: Final = 4
+FILL_PER_S_MIN: Final = 10_000
+"""What should be due together waits long enough to be sent at this rate before."""
+SECONDS_MAX: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """Where and how to measure."""
+
+    folder: Path
+    flush: str
+    scale: float
+    progress: Progress
+
+    def size(self, full: int) -> int:
+        """A number of messages at this scale."""
+        return max(1, round(full * self.scale))
+
+    @contextmanager
+    def broker(self, name: str, levels: str = LEVELS, **more: int | str) -> Iterator[BrokerProcess]:
+        """A running broker on an empty store, which is deleted in the end.
+
+        more: other keys of broker.conf.
+        """
+        folder = self.folder / name
+        settings = {"flushDiskType": self.flush, "messageDelayLevel": levels}
+        settings |= {key: str(value) for key, value in more.items()}
+        try:
+            with BrokerProcess(folder, settings) as broker:
+                yield broker
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def load(self, label: str, load: Load) -> LoadResult:
+        """Run a load with a progress bar."""
+        with self.phase(label) as on_tick:
+            return run(load, on_tick)
+
+    @contextmanager
+    def phase(self, label: str) -> Iterator[Callable[[float], None]]:
+        """A progress bar; the callback takes the share that is done, 0 to 1."""
+        task = self.progress.add_task(label, total=1.0)
+        try:
+            yield lambda share: self.progress.update(task, completed=share)
+        finally:
+            self.progress.remove_task(task)
+
+    def wait_until(self, label: str, at_ms: int) -> None:
+        """Wait for a moment of the wall clock."""
+        began_ms = wall_ms()
+        with self.phase(label) as on_tick:
+            while (now_ms := wall_ms()) < at_ms:
+                on_tick((now_ms - began_ms) / (at_ms - began_ms))
+                pause_s(min(0.2, (at_ms - now_ms) / 1000))
+
+
+def fill(
+    broker: BrokerProcess,
+    messages: int,
+    *,
+    level: int,
+    topic: str = "bench",
+    body_bytes: int = 1024,
+    batch: int = FILL_BATCH_MESSAGES,
+    rare_every: int = 0,
+) -> Load:
+    """A load that sends so many messages as fast as it can."""
+    return Load(
+        broker.endpoint,
+        topic,
+        min(FILL_THREADS, messages),
+        messages,
+        SECONDS_MAX,
+        batch,
+        body_bytes,
+        level,
+        rare_every=rare_every,
+    )
+
+
+@contextmanager
+def overdue(
+    bench: Bench, name: str, messages: int, **settings: int | str
+) -> Iterator[BrokerProcess]:
+    """A broker that is stopped, and messages that are all due when it starts.
+
+    Messages of one level are due in the order and at the pace in which they were sent, so a
+    running broker could only show the sender's rate.  So it is stopped before the first is
+    due and started after the last one is, like a broker that was down for hours.
+    """
+    delay_s = max(2, -(-messages // FILL_PER_S_MIN))
+    with bench.broker(name, f"{delay_s}s", **settings) as broker:
+        sent = bench.load(f"{name}: send {messages:,}", fill(broker, messages, level=1))
+        broker.stop()
+        bench.wait_until(f"{name}: until all are due", sent.last_deliver_at_ms + 100)
+        yield broker
+
+
+def drained(bench: Bench, label: str, broker: BrokerProcess, messages: int) -> float:
+    """Wait until all are in the topic; the seconds between the first and the last record."""
+    from rmqlite.client import AdminClient, PullConsumer
+
+    with AdminClient(broker.endpoint) as admin, bench.phase(label) as on_tick:
+        began_s = elapsed_s()
+        while (held := sum([r.max_offset for r in admin.ranges("bench")])) < messages:
+            on_tick(held / messages)
+            if elapsed_s() - began_s > SECONDS_MAX:
+                raise BrokerUnreachable(f"only {held} of {messages} messages were delivered")
+            pause_s(0.05)
+        ranges = [each for each in admin.ranges("bench") if each.max_offset]
+    first_ms = []
+    with PullConsumer(broker.endpoint, "rmqlite-bench") as consumer:
+        for each in ranges:
+            queue = each.queue
+            pulled = consumer.pull(queue.topic, queue.queue_id, each.min_offset, max_messages=1)
+            if pulled.status is PullStatus.FOUND:
+                first_ms.append(pulled.messages[0].store_timestamp_ms)
+    last_ms = max([each.newest_timestamp_ms for each in ranges])
+    return max(1, last_ms - min(first_ms)) / 1000
+
+
+def log_bytes(store: Path) -> int:
+    """What a store's commit log takes on disk; its last file is mostly a hole."""
+    return sum([path.stat().st_blocks * 512 for path in (store / "commitlog").iterdir()])
