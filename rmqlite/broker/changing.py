@@ -43,7 +43,7 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, body_crc
 
 T = TypeVar("T")
-SLICE_MAX: Final = 500
+SLICE_MAX: Final = 200
 """How many messages are changed at once, before others get their turn."""
 SLICE_BYTES_MAX: Final = 4 << 20
 """How long the records of a slice are together, or one record."""

@@ -45,6 +45,7 @@ from rmqlite.store.record import Head, destination, read_outline
 
 WHOLE_BYTES_MAX: Final = 16 << 10
 """Of a larger record the body is not read."""
+SMALL_AT_ONCE: Final = 100
 SCAN_MAX: Final = 1_000
 """How many pending messages one slice looks at, 10 ms."""
 PAGE_SLICES_MAX: Final = 20
@@ -125,18 +126,18 @@ class Pending:
         at = Cursor.read(cursor, self._store.end)
         if wanted.key or wanted.message_id:
             return self._indexed(wanted, at, count_max)
-        places = list(islice(self._places(wanted, at), SCAN_MAX))
+        places = self._places(wanted, at)
         found: list[Found] = []
-        for place, head in zip(places, self._heads(places), strict=True):
-            at = at._replace(
-                due_ms=place.due_ms, level=place.level, queue_offset=place.queue_offset
-            )
+        for place, head in self._with_heads(islice(places, SCAN_MAX)):
             each = _fitting(place, head, wanted, at.log_end)
             if each:
                 found.append(each)
                 if len(found) == count_max:
-                    return found, at.text()
-        return found, at.text() if len(places) == SCAN_MAX else ""
+                    break
+        else:
+            if next(places, None) is None:
+                return found, ""
+        return found, Cursor(*place[:3], at.log_end).text()
 
     def counts(self) -> tuple[PendingCount, ...]:
         """How many wait, by level and topic."""
@@ -197,6 +198,14 @@ class Pending:
 
     def _levels(self, levels: Sequence[int]) -> list[LevelQueue]:
         return [known for known in self._schedule.queues() if not levels or known.level in levels]
+
+    def _with_heads(self, places: Iterator[Place]) -> Iterator[tuple[Place, Head | None]]:
+        """Each with its record, neighbours read at once where they are small.
+
+        No more than SMALL_AT_ONCE beyond the last one that is asked for.
+        """
+        while several := list(islice(places, SMALL_AT_ONCE)):
+            yield from zip(several, self._heads(several), strict=True)
 
     def _heads(self, places: Sequence[Place]) -> Iterator[Head | None]:
         """Their records, neighbours read at once where they are small."""
