@@ -22,7 +22,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
-from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests import (
     OffsetsCommit,
     PullRequest,
@@ -30,9 +30,16 @@ from rmqlite.requests import (
     SendBackRequest,
     SendRequest,
 )
+from rmqlite.schedule_requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    PendingFilter,
+    ScheduleAction,
+)
 from rmqlite.store.check import check
 from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.files import SystemFiles
+from tests.broker.waiting import done
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
@@ -130,6 +137,7 @@ class CrashRun:
             self._deliver: 6,
             self._deliver_a_slice: 5,
             self._send_back: 6,
+            self._change: 6,
             self._consume: 4,
             self._sync: 6,
             self._persist: 2,
@@ -196,7 +204,7 @@ class CrashRun:
             self._min_offset = view.min_offset
             self._promises.check(view)
             self._promises.expire(view)
-            present = {*view.keys_shown(), *view.waiting}
+            present = {*view.keys_shown(), *view.waiting, *view.cancelled}
             assert not present & self._doubtful, "what was refused is there"
             missing = {line.key for line in self._taking} - present
             assert not missing, f"taken and not there: {missing}"
@@ -232,13 +240,15 @@ class CrashRun:
         for level, topic, size in rows:
             key = self._key("m")
             body = f"{key} ".encode().ljust(size, b".")
-            messages.append(Message(topic, body, delay_level=level))
-            self._take(Line(key, Queue(topic, queue_id), body, *self._due(level)))
+            messages.append(Message(topic, body, delay_level=level, message_id=key))
+            level, due_ms = self._due(level)
+            line = Line(key, Queue(topic, queue_id), body, level, (due_ms,), message_id=key)
+            self._take(line)
         results = self._broker.broker.send(
             SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST
         )
         for line, result in zip(self._taking, results, strict=True):
-            assert result.deliver_at_ms == line.due_ms
+            assert (result.deliver_at_ms,) == line.dues_ms
         self._maybe_sync()
 
     def _send_back(self) -> None:
@@ -257,11 +267,46 @@ class CrashRun:
         topic = (dlq_topic if is_dead else retry_topic)(group)
         due = self._due(0 if is_dead else level or 3 + origin.attempts)
         key = self._key("f")
-        self._take(Line(key, Queue(topic, 0), origin.body, *due, origin.attempts + 1))
+        line = Line(key, Queue(topic, 0), origin.body, due[0], due[1:], origin.attempts + 1)
+        line.message_id = origin.message_id
+        self._take(line)
         request = SendBackRequest(group, origin.shown_at, level, key, 4)
         result = self._broker.broker.send_back(request)
         assert (result.is_dead, result.topic) == (is_dead, topic)
         assert (result.delay_level, result.deliver_at_ms) == due
+        self._maybe_sync()
+
+    def _change(self) -> None:
+        """Cancel, fire or reschedule some that wait, by their ids or all that go to a topic."""
+        random, changes = self._random, self._broker.broker.changes
+        waiting = [line for line in self._promises.lines.values() if line.is_waiting]
+        if not waiting:
+            return
+        action = random.choice(list(ScheduleAction))
+        is_moved = action is ScheduleAction.RESCHEDULE
+        level = random.randint(1, parse_levels(self._levels).max_level) if is_moved else 0
+        some = random.sample(waiting, min(len(waiting), random.randint(1, 3)))
+        ids = tuple(dict.fromkeys(line.message_id for line in some))
+        topic = some[0].queue.topic
+        is_by_ids = random.random() < 0.6
+        wanted = [
+            line
+            for line in waiting
+            if (line.message_id in ids if is_by_ids else line.queue.topic == topic)
+        ]
+        for line in wanted:
+            line.is_cancel_asked |= action is ScheduleAction.CANCEL
+            line.is_fire_asked |= action is ScheduleAction.FIRE
+            if is_moved:
+                line.dues_ms += self._due(level)[1:]
+        self._say(f"-> {action.name} {[line.key for line in wanted]} {level}")
+        if is_by_ids:
+            changed = done(changes.by_ids(ChangeByIds(action, ids, delay_level=level)))
+            count = sum(each.count for each in changed)
+        else:
+            request = ChangeByFilter(action, PendingFilter(topic=topic), level)
+            count = done(changes.by_filter(request)).changed
+        assert count == len(wanted), f"changed {count}"
         self._maybe_sync()
 
     def _consume(self) -> None:
@@ -408,6 +453,8 @@ class CrashRun:
         assert broker.store.levels.current.text == levels
         for key in (*view.keys_shown(), *view.waiting):
             assert broker.broker.topics.get(self._promises.lines[key].queue.topic), key
+        if view.cancelled:
+            assert broker.broker.topics.get(CANCELLED_TOPIC)
         ends = view.ends()
         for (group, queue), commit in self._promises.commits.items():
             known = broker.broker.offsets.of(group).get(queue)
@@ -419,7 +466,7 @@ class CrashRun:
         clock = broker.clock
         level = self._crashes.randint(0, 2)
         (sent,) = broker.send(Message(TOPICS[0], b"probe", delay_level=level))
-        due_ms = {key: self._promises.lines[key].due_ms for key in view.waiting}
+        due_ms = {key: seen.due_ms for key, seen in view.waiting.items()}
         if level:
             due_ms["probe"] = sent.deliver_at_ms
         wanted = {key for key, at in due_ms.items() if at <= clock.now_ms()}

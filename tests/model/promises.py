@@ -1,8 +1,9 @@
 """What was promised for every message, beside a broker that may crash at any moment.
 
 Nothing here knows files or recovery.  A line is durable once its send was answered, and
-shown once its record stands in its topic.  Whatever the disk looks like after a crash, a
-broker that opens on it must keep all this; of what was not answered it may keep any part.
+shown once its record stands in its topic; or it was cancelled, and is never shown.  Whatever
+the disk looks like after a crash, a broker that opens on it must keep all this; of what was
+not answered it may keep any part, but never two ends of one message.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqlite.message import FAILURE_REASON, find_property, property_marker
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.message import FAILURE_REASON, FIRED, find_property, property_marker
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests import Queue
+from rmqlite.store.completion import topic_ahead
 from rmqlite.store.message_store import MessageStore
 
 _REASON = property_marker(FAILURE_REASON)
+_FIRED = property_marker(FIRED)
 
 
 class Seen(NamedTuple):
@@ -26,7 +29,13 @@ class Seen(NamedTuple):
     key: str
     body: bytes
     physical_offset: int
+    end: int
     store_timestamp_ms: int
+    completes: int
+    """Where the scheduled record ends whose wait this one has ended."""
+    due_ms: int
+    """Of a scheduled record: what its entry says."""
+    is_fired: bool
 
 
 @dataclass(slots=True)
@@ -37,7 +46,11 @@ class View:
     """The queue offset of each queue's first record."""
     shown: dict[Queue, list[Seen]] = field(default_factory=dict)
     waiting: dict[str, Seen] = field(default_factory=dict)
-    completed: dict[str, Seen] = field(default_factory=dict)
+    completed: dict[str, list[Seen]] = field(default_factory=dict)
+    """As they lie in the log: a message that was rescheduled has several."""
+    cancelled: dict[str, Seen] = field(default_factory=dict)
+    """By whom they cancelled, as far as the store still has that."""
+    pending: Counter[tuple[int, str]] = field(default_factory=Counter)
     min_offset: int = 0
     """The physical offset from which on the store has records."""
 
@@ -51,14 +64,15 @@ class View:
 def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> View:
     """Everything, or what real topics have from these queue offsets on.
 
-    Every body is compared with its CRC, and every entry of a queue with its record.
+    Every body is compared with its CRC, every entry of a queue with its record, and what is
+    said to be pending with what is.
     """
     view = View(min_offset=store.min_offset)
+    cancellations: list[Seen] = []
     for topic, queue_id in store.queue_keys():
         stored = store.queue(topic, queue_id)
         assert stored is not None
-        is_schedule = topic == SCHEDULE_TOPIC
-        if is_schedule and since is not None:
+        if topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) and since is not None:
             continue
         queue = Queue(topic, queue_id)
         first = max(stored.min_offset, (since or {}).get(queue, 0))
@@ -72,17 +86,57 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
             assert (head.topic, head.queue_id, head.queue_offset) == (topic, queue_id, at)
             body = data[head.body_position : head.body_end]
             key = find_property(head.properties, _REASON) or body.split(b" ", 1)[0]
-            found.append(Seen(key.decode(), body, head.physical_offset, head.store_timestamp_ms))
-        if not is_schedule:
+            found.append(
+                Seen(
+                    key.decode(),
+                    body,
+                    head.physical_offset,
+                    head.physical_offset + head.size,
+                    head.store_timestamp_ms,
+                    head.completes,
+                    entries[at - first].tags_code,
+                    find_property(head.properties, _FIRED) is not None,
+                )
+            )
+            if topic == SCHEDULE_TOPIC and _is_open(store, queue_id + 1, at):
+                view.pending[queue_id + 1, topic_ahead(head.properties)] += 1
+        if topic == CANCELLED_TOPIC:
+            cancellations = found
+        elif topic != SCHEDULE_TOPIC:
             view.first[queue] = first
             view.shown[queue] = found
-            continue
-        completed = store.progress.level(queue_id + 1)
-        for at, seen in enumerate(found, first):
-            which = view.waiting if completed.next_open(at) == at else view.completed
-            assert seen.key not in which, f"{seen.key} is scheduled twice"
-            which[seen.key] = seen
+        else:
+            _sort_out(view, store, queue_id + 1, first, found)
+    if since is None:
+        _join(view, cancellations)
+        pending = store.progress.pending
+        said = {(level, topic): n for level in pending for topic, n in pending[level].items()}
+        assert said == view.pending, f"pending are {view.pending}, not {said}"
     return view
+
+
+def _is_open(store: MessageStore, level: int, queue_offset: int) -> bool:
+    return store.progress.level(level).next_open(queue_offset) == queue_offset
+
+
+def _sort_out(view: View, store: MessageStore, level: int, first: int, found: list[Seen]) -> None:
+    """Which records of a level wait?"""
+    for at, seen in enumerate(found, first):
+        if _is_open(store, level, at):
+            assert seen.key not in view.waiting, f"{seen.key} waits twice"
+            view.waiting[seen.key] = seen
+        else:
+            view.completed.setdefault(seen.key, []).append(seen)
+
+
+def _join(view: View, cancellations: list[Seen]) -> None:
+    for scheduled in view.completed.values():
+        scheduled.sort(key=lambda seen: seen.physical_offset)
+    keys = {seen.end: seen.key for found in view.completed.values() for seen in found}
+    for seen in cancellations:
+        if seen.completes in keys:
+            assert keys[seen.completes] not in view.cancelled, "cancelled twice"
+            view.cancelled[keys[seen.completes]] = seen
 
 
 @dataclass(slots=True)
@@ -93,10 +147,16 @@ class Line:
     queue: Queue
     body: bytes
     level: int = 0
-    due_ms: int = 0
+    dues_ms: tuple[int, ...] = (0,)
+    """When it may be due: the last one, or one that a crash may bring back."""
     attempts: int = 0
+    message_id: str = ""
     scheduled_at: int | None = None
     shown_at: int | None = None
+    is_waiting: bool = False
+    is_cancel_asked: bool = False
+    is_cancel_durable: bool = False
+    is_fire_asked: bool = False
     is_durable: bool = False
     is_shown_durable: bool = False
     is_expired: bool = False
@@ -129,25 +189,37 @@ class Promises:
     def check(self, view: View) -> None:
         """Nothing acknowledged is lost; nothing is there twice, early, changed or astray."""
         shown = view.keys_shown()
-        present = {*shown, *view.waiting}
+        present = {*shown, *view.waiting, *view.cancelled}
         assert len(set(shown)) == len(shown), f"delivered twice: {_twice(shown)}"
         assert not present & self.gone, f"came back: {sorted(present & self.gone)}"
         assert present <= self.lines.keys(), f"from nowhere: {present - self.lines.keys()}"
         again = view.waiting.keys() & set(shown)
         assert not again, f"will be delivered twice: {sorted(again)}"
-        both = view.waiting.keys() & view.completed.keys()
-        assert not both, f"scheduled twice: {sorted(both)}"
+        for key in view.waiting.keys() & view.completed.keys():
+            moved = view.waiting[key].completes == view.completed[key][-1].end
+            assert moved, f"scheduled twice: {key}"
         for queue, found in view.shown.items():
-            self._check_queue(queue, view.first[queue], found)
-        for key, seen in (view.waiting | view.completed).items():
-            assert seen.body == self.lines[key].body, f"{key} has another body"
-        for key in view.completed.keys() - set(shown):
+            self._check_queue(queue, found, view)
+        for seen in view.waiting.values():
+            line = self.lines[seen.key]
+            assert seen.body == line.body, f"{seen.key} has another body"
+            assert seen.due_ms in line.dues_ms, f"due at {seen.due_ms}: {line}"
+        self._check_cancelled(view, shown)
+        for key in view.completed.keys() - present:
             assert self._may_be_missing(self.lines[key], view), f"lost: {self.lines[key]}"
         for key in self.lines.keys() - set(shown):
             line = self.lines[key]
             if line.is_durable and not self._may_be_missing(line, view):
-                assert key in view.waiting, f"lost: {line}"
+                assert key in view.waiting or key in view.cancelled, f"lost: {line}"
                 assert not line.is_shown_durable, f"its delivery is lost: {line}"
+
+    def _check_cancelled(self, view: View, shown: Iterable[str]) -> None:
+        alive = {*shown, *view.waiting}
+        for key in view.cancelled:
+            assert self.lines[key].is_cancel_asked, f"nobody has cancelled {key}"
+            assert key not in alive, f"cancelled, and is or will be delivered: {key}"
+        for key in alive:
+            assert not self.lines[key].is_cancel_durable, f"its cancellation is lost: {key}"
 
     def learn(self, view: View, durable_end: int) -> None:
         """What the running broker has, once a call is over; up to an offset it is on disk."""
@@ -158,11 +230,21 @@ class Promises:
                 line = self.lines[seen.key]
                 line.shown_at = seen.physical_offset
                 line.is_shown_durable = seen.physical_offset < durable_end
-        for key, seen in (view.waiting | view.completed).items():
-            self.lines[key].scheduled_at = seen.physical_offset
         for line in self.lines.values():
-            first = line.scheduled_at if line.level else line.shown_at
-            line.is_durable = line.is_durable or (first is not None and first < durable_end)
+            scheduled = list(view.completed.get(line.key, ()))
+            line.is_waiting = line.key in view.waiting
+            if line.is_waiting:
+                scheduled.append(view.waiting[line.key])
+            if scheduled:
+                line.scheduled_at = scheduled[-1].physical_offset
+                durable = [seen for seen in scheduled if seen.physical_offset < durable_end]
+                line.dues_ms = tuple(seen.due_ms for seen in scheduled[len(durable[:-1]) :])
+                line.is_durable = line.is_durable or bool(durable)
+            elif not line.level and line.shown_at is not None:
+                line.is_durable = line.is_durable or line.shown_at < durable_end
+            cancelled = view.cancelled.get(line.key)
+            if cancelled is not None and cancelled.physical_offset < durable_end:
+                line.is_cancel_durable = True
 
     def drop(self, keys: Iterable[str]) -> None:
         """They were never answered and are not there: they must not come back."""
@@ -174,33 +256,39 @@ class Promises:
         """A broker has opened after a crash: what it has is on disk, what it has not is gone."""
         for queue in self.order:
             del self.order[queue][view.ends().get(queue, 0) :]
-        present = {*view.keys_shown(), *view.waiting}
+        present = {*view.keys_shown(), *view.waiting, *view.cancelled}
         for line in list(self.lines.values()):
-            if line.key not in present and not line.is_expired:
+            may_be_gone = line.is_expired or line.is_cancel_durable
+            if line.key not in present and not may_be_gone:
                 self.drop([line.key])
-            elif line.key in view.waiting:
+                continue
+            line.is_cancel_asked = line.is_cancel_durable or line.key in view.cancelled
+            if line.key in view.waiting:
                 line.shown_at = None
+                line.is_fire_asked = False
 
     def expire(self, view: View) -> None:
         """What the running broker has no more after a retention may be there or not."""
-        for key in self.lines.keys() - {*view.keys_shown(), *view.waiting}:
+        for key in self.lines.keys() - {*view.keys_shown(), *view.waiting, *view.cancelled}:
             line = self.lines[key]
-            line.is_expired = self._may_be_missing(line, view)
+            line.is_expired = not line.is_cancel_durable and self._may_be_missing(line, view)
 
     def oldest_waiting(self) -> int | None:
         """Where the first record lies that is still to be delivered."""
         waiting = [
             line.scheduled_at
             for line in self.lines.values()
-            if line.scheduled_at is not None and line.shown_at is None
+            if line.scheduled_at is not None and line.is_waiting
         ]
         return min(waiting, default=None)
 
     def _may_be_missing(self, line: Line, view: View) -> bool:
         is_before = line.shown_at is not None and line.shown_at < view.min_offset
-        return line.is_expired or (line.is_shown_durable and is_before)
+        is_gone = line.is_expired or line.is_cancel_durable
+        return is_gone or (line.is_shown_durable and is_before)
 
-    def _check_queue(self, queue: Queue, first: int, found: list[Seen]) -> None:
+    def _check_queue(self, queue: Queue, found: list[Seen], view: View) -> None:
+        first = view.first[queue]
         known = self.order.get(queue, [])
         keys = [seen.key for seen in found]
         length = min(len(known), first + len(keys))
@@ -212,7 +300,11 @@ class Promises:
             line = self.lines[seen.key]
             assert line.queue == queue, f"{seen.key} went astray, to {queue}"
             assert seen.body == line.body, f"{seen.key} has another body"
-            early_ms = line.due_ms - seen.store_timestamp_ms
+            if seen.is_fired:
+                assert line.is_fire_asked, f"nobody has fired {seen.key}"
+                continue
+            scheduled = {each.end: each.due_ms for each in view.completed.get(seen.key, ())}
+            early_ms = scheduled.get(seen.completes, min(line.dues_ms)) - seen.store_timestamp_ms
             assert early_ms <= 0, f"{seen.key} was delivered {early_ms} ms early"
 
 
