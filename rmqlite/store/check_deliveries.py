@@ -71,12 +71,12 @@ class DeliveryCheck:
         """The queue offset of the scheduled record that ends there."""
         if scheduled is None:
             return None
-        # Nearly always the one behind the last, or the first that is open.
-        for guess in (self._guess.get(level, -1), self.completed.level(level).below):
-            entry = scheduled.entry(guess)
-            if entry is not None and entry.physical_offset + entry.size == completes:
-                return guess
-        return scheduled.ending_at(completes)
+        # Nearly always the one behind the last.
+        guess = self._guess.get(level, 0)
+        entry = scheduled.entry(guess)
+        if entry is not None and entry.physical_offset + entry.size == completes:
+            return guess
+        return scheduled.ending_at(completes, guess)
 
     def _at(self, physical_offset: int, what: str, said: str) -> Finding:
         position = physical_offset % self._log.segment_bytes

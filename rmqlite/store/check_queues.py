@@ -23,6 +23,8 @@ from rmqlite.store.finding import Finding, from_error
 from rmqlite.store.key_hashes import topic_prefix
 
 BLOCK_ENTRIES: Final = 8192
+BLOCKS_MAX: Final = 128
+"""How many blocks of a queue are kept at hand: a million entries, 20 MB."""
 WAITING_ENTRIES_MAX: Final = 1 << 20
 """When so many wait in all queues together, all are compared."""
 CORRECTED_MAX: Final = 100_000
@@ -51,7 +53,7 @@ class QueueCheck:
     """One queue; `next` is the queue offset that the log's next record of it should have."""
 
     __slots__ = (
-        *("_compared", "_corrected", "_is_live", "_log_begin", "_looked_at", "_looked_from"),
+        *("_compared", "_corrected", "_is_live", "_log_begin", "_blocks"),
         *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "missing"),
         *("name", "next", "persisted_end", "prefix", "wanted"),
     )
@@ -88,15 +90,14 @@ class QueueCheck:
         self._wrong: list[_Run] = []
         self._corrected: dict[int, Entry] = {}
         self._compared = self.next
-        self._looked_at: list[tuple[int, int, int]] = []
-        self._looked_from = 0
+        self._blocks: dict[int, bytes] = {}
 
     def begin_at(self, queue_offset: int) -> None:
         """The log's next record of this queue is this one, whatever was before."""
         self.wanted.clear()
         self._wrong.clear()
         self._corrected.clear()
-        self._looked_at = []
+        self._blocks.clear()
         self.missing = 0
         self.is_settled = True
         self.first = self.next = self._compared = queue_offset
@@ -141,27 +142,42 @@ class QueueCheck:
         corrected = self._corrected.get(queue_offset)
         if corrected is not None:
             return corrected
-        at = queue_offset - self._looked_from
-        if not 0 <= at < len(self._looked_at):
-            count = min(BLOCK_ENTRIES, self._compared - queue_offset)
-            data = self.files.bytes_at(queue_offset, count)
-            data = data[: len(data) - len(data) % ENTRY_BYTES]
-            self._looked_at, self._looked_from, at = list(ENTRY.iter_unpack(data)), queue_offset, 0
-        return Entry(*self._looked_at[at]) if self._looked_at else None
+        number, at = divmod(queue_offset, BLOCK_ENTRIES)
+        block = self._blocks.get(number, b"")
+        if len(block) < (at + 1) * ENTRY_BYTES:
+            if len(self._blocks) >= BLOCKS_MAX:
+                self._blocks.clear()
+            block = self._blocks[number] = self._block(number)
+        return Entry(*ENTRY.unpack_from(block, at * ENTRY_BYTES)) if block else None
 
-    def ending_at(self, physical_offset: int) -> int | None:
-        """The queue offset of the record that ends there."""
-        low, high = self.first or 0, self.next
+    def _block(self, number: int) -> bytes:
+        """Entries as the files have them; what lies before the files reads as zeros."""
+        start = number * BLOCK_ENTRIES
+        before = max(0, self.files.files_begin - start)
+        count = min(BLOCK_ENTRIES, self._compared - start) - before
+        data = self.files.bytes_at(start + before, count)
+        return bytes(before * ENTRY_BYTES) + data.ljust(count * ENTRY_BYTES, b"\0")
+
+    def ending_at(self, physical_offset: int, near: int) -> int | None:
+        """The queue offset of the record that ends there, likely at or soon behind near."""
+        low, high, step = max(self.first or 0, near), self.next, 1
+        if low >= high or self._end_of(low) > physical_offset:
+            low, high = self.first or 0, min(low, high)
+        while low + step < high and self._end_of(low + step) < physical_offset:
+            low, step = low + step, 2 * step
+        high = min(high, low + step + 1)
         while low < high:
             middle = (low + high) // 2
-            entry = self.entry(middle)
-            if entry is None or entry.physical_offset + entry.size < physical_offset:
+            if self._end_of(middle) < physical_offset:
                 low = middle + 1
             else:
                 high = middle
-        entry = self.entry(low)
-        found = entry is not None and entry.physical_offset + entry.size == physical_offset
-        return low if found else None
+        return low if self._end_of(low) == physical_offset else None
+
+    def _end_of(self, queue_offset: int) -> int:
+        """Where an entry's record ends; -1 if there is none."""
+        entry = self.entry(queue_offset)
+        return entry.physical_offset + entry.size if entry else -1
 
     def findings(self, log_end: int) -> Iterator[Finding]:
         """All of this queue, once the log's end is reached."""
@@ -197,7 +213,7 @@ class QueueCheck:
             self._corrected[queue_offset] = wanted
         else:
             self.is_settled = False
-        self._looked_at = []
+        self._blocks.clear()
         at = wanted.physical_offset
         if found.size == 0:
             self.missing += 1
