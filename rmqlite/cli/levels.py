@@ -13,7 +13,16 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
-from rmqlite.cli.terminal import note, print_json, print_table, printable, time_text, to_tree
+from rmqlite.cli.terminal import (
+    can_ask,
+    is_confirmed,
+    note,
+    print_json,
+    print_table,
+    printable,
+    time_text,
+    to_tree,
+)
 from rmqlite.levels import FIRST_RETRY_LEVEL, parse_delay, parse_levels
 from rmqlite.requests import BrokerStatus
 from rmqlite.schedule_requests import LevelChange, LevelsChanged, LevelsInForce
@@ -81,7 +90,7 @@ def set_levels(
     """Put another table of delay levels in force at once; what waits keeps its time."""
     from rmqlite.client import AdminClient
 
-    if not (dry_run or yes or sys.stdin.isatty()):
+    if not (dry_run or yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
     text = " ".join(table)
@@ -91,7 +100,7 @@ def set_levels(
         if not as_json:
             _print_change(changed)
         if is_change and not dry_run:
-            if not yes and not typer.confirm("\nPut this table in force now?", err=True):
+            if not yes and not is_confirmed("put this table in force now?"):
                 note("nothing was changed")
                 raise typer.Exit(NOT_CONFIRMED)
             changed = admin.change_levels(text)

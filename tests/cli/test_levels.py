@@ -54,17 +54,20 @@ def broker(broker: FakeBroker) -> FakeBroker:
 
 
 def answering(broker: FakeBroker, typed: bytes, *args: str) -> subprocess.CompletedProcess[str]:
-    """Run with somebody at a terminal who types this."""
+    """Run with somebody at a terminal who types this, and sees what is on standard error."""
     keyboard, terminal = os.openpty()
     try:
         os.write(keyboard, typed)
-        return subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-m", "rmqlite", *args, "--endpoint", broker.endpoint],
             stdin=terminal,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=terminal,
             text=True,
             timeout=60,
         )
+        result.stderr = os.read(keyboard, 65_536).decode().replace("\r\n", "\n")
+        return result
     finally:
         os.close(keyboard)
         os.close(terminal)
@@ -155,7 +158,7 @@ def test_a_change_is_made_when_it_is_confirmed(broker: FakeBroker) -> None:
     """Shown, asked, then done."""
     result = answering(broker, b"y\n", "levels", "set", "2s 4s 1h")
     assert result.returncode == 0
-    assert "Put this table in force now?" in result.stderr
+    assert "put this table in force now? [y/N]" in result.stderr
     assert result.stdout.splitlines()[-1] == "in force now, and after a restart, too: 2s 4s 1h"
     assert applied(broker) == ["2s 4s 1h"]
 
@@ -181,7 +184,7 @@ def test_a_script_says_yes(run: Run, broker: FakeBroker) -> None:
     """Nobody is asked."""
     result = run("levels", "set", "2s 4s", "--yes")
     assert result.exit_code == 0
-    assert "Put this table" not in result.stdout
+    assert "put this table" not in result.stdout
     assert applied(broker) == ["2s 4s"]
 
 
