@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -66,7 +67,9 @@ def answering(broker: FakeBroker, typed: bytes, *args: str) -> subprocess.Comple
             text=True,
             timeout=60,
         )
-        result.stderr = os.read(keyboard, 65_536).decode().replace("\r\n", "\n")
+        os.set_blocking(keyboard, False)
+        with suppress(BlockingIOError):
+            result.stderr = os.read(keyboard, 65_536).decode().replace("\r\n", "\n")
         return result
     finally:
         os.close(keyboard)
