@@ -1,8 +1,8 @@
 """What a broker must hold: a plain list of messages, kept beside the real one.
 
 Nothing here knows files, queues of entries or recovery.  A message is hidden until it is
-shown, is shown once, and never before it is due; a power cut takes back what was written
-last, and of the ledger just that.
+shown, is shown once, and never before it is due unless it was fired; or it is cancelled, and
+never shown.  A power cut takes back what was written last, and of the ledger just that.
 """
 
 from __future__ import annotations
@@ -14,22 +14,46 @@ from typing import NamedTuple
 from rmqlite.requests import Queue
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """One scheduled record of a message; scheduled_at: where it begins.
+
+    table: which table of levels was in force; within one, a level keeps its order.
+    """
+
+    level: int
+    due_ms: int
+    table: int
+    scheduled_at: int
+    serial: int
+
+
 @dataclass(slots=True)
 class Line:
-    """One message on its way: where it goes, when it is due, and where its records begin.
+    """One message on its way: where it goes, how it waits, and where its records begin.
 
-    scheduled_at, shown_at: physical offsets; None where there is no such record.
+    waits: more than one, if it was rescheduled; none, if it never waited.  shown_at,
+    cancelled_at: physical offsets; None where there is no such record.
     """
 
     key: str
+    message_id: str
+    message_key: str
     queue: Queue
     attempts: int
-    due_ms: int = 0
-    level: int = 0
-    table: int = 0
-    """Which table of levels was in force; within one, a level keeps its order."""
-    scheduled_at: int | None = None
+    waits: list[Wait] = field(default_factory=list)
     shown_at: int | None = None
+    cancelled_at: int | None = None
+    is_fired: bool = False
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.shown_at is None and self.cancelled_at is None
+
+    @property
+    def wait(self) -> Wait:
+        """The one that counts."""
+        return self.waits[-1]
 
 
 class Shown(NamedTuple):
@@ -38,6 +62,7 @@ class Shown(NamedTuple):
     key: str
     physical_offset: int
     store_timestamp_ms: int
+    is_fired: bool
 
 
 @dataclass
@@ -47,24 +72,33 @@ class Ledger:
     lines: dict[str, Line] = field(default_factory=dict)
     commits: dict[tuple[str, Queue], int] = field(default_factory=dict)
     persisted_commits: dict[tuple[str, Queue], int] = field(default_factory=dict)
+    serial: int = 0
 
     def add(self, line: Line) -> None:
         assert line.key not in self.lines
         self.lines[line.key] = line
+
+    def wait(self, line: Line, level: int, due_ms: int, table: int, scheduled_at: int) -> None:
+        """The message waits, from now on like this."""
+        self.serial += 1
+        line.waits.append(Wait(level, due_ms, table, scheduled_at, self.serial))
+
+    def waiting(self) -> list[Line]:
+        """In the order in which they come due."""
+        found = [line for line in self.lines.values() if line.is_waiting]
+        return sorted(found, key=lambda each: (each.wait.due_ms, each.wait.level, each.wait.serial))
 
     def shown(self) -> list[Line]:
         return [line for line in self.lines.values() if line.shown_at is not None]
 
     def pending(self) -> Counter[int]:
         """How many wait, by level."""
-        hidden = [line for line in self.lines.values() if line.shown_at is None]
-        return Counter(line.level for line in hidden)
+        return Counter(line.wait.level for line in self.lines.values() if line.is_waiting)
 
     def next_due_ms(self, level: int) -> int:
         """0 when none waits, as in a level's status."""
-        lines = self.lines.values()
-        due = [line.due_ms for line in lines if line.shown_at is None and line.level == level]
-        return min(due, default=0)
+        waits = [line.wait for line in self.lines.values() if line.is_waiting]
+        return min((wait.due_ms for wait in waits if wait.level == level), default=0)
 
     def compare(self, queues: dict[Queue, list[Shown]]) -> None:
         """Nothing lost, nothing twice, nothing early, nothing astray; what is new is noted."""
@@ -73,25 +107,30 @@ class Ledger:
         assert not [key for key, count in seen.items() if count > 1], "delivered twice"
         for queue, found in queues.items():
             order: dict[tuple[int, int], int] = {}
-            serials = {key: serial for serial, key in enumerate(self.lines)}
             for shown in found:
                 line = self.lines[shown.key]
                 assert line.queue == queue
-                assert shown.store_timestamp_ms >= line.due_ms, "delivered early"
+                assert line.cancelled_at is None, "delivered, and was cancelled"
                 if line.shown_at is None:
                     line.shown_at = shown.physical_offset
                 assert line.shown_at == shown.physical_offset
-                if line.level:
-                    run = (line.level, line.table)
-                    assert order.get(run, -1) < serials[shown.key], "out of order"
-                    order[run] = serials[shown.key]
+                assert shown.is_fired == line.is_fired
+                if line.waits and not line.is_fired:
+                    wait = line.wait
+                    assert shown.store_timestamp_ms >= wait.due_ms, "delivered early"
+                    run = (wait.level, wait.table)
+                    assert order.get(run, -1) < wait.serial, "out of order"
+                    order[run] = wait.serial
         assert {line.key for line in self.shown()} == set(seen), "lost"
 
     def end_of_log(self, physical_offset: int) -> None:
         """A power cut: no record from here on is left."""
         for line in list(self.lines.values()):
             if line.shown_at is not None and line.shown_at >= physical_offset:
-                line.shown_at = None
-            first = line.scheduled_at if line.level else line.shown_at
-            if first is None or first >= physical_offset:
+                line.shown_at, line.is_fired = None, False
+            if line.cancelled_at is not None and line.cancelled_at >= physical_offset:
+                line.cancelled_at = None
+            while line.waits and line.wait.scheduled_at >= physical_offset:
+                line.waits.pop()
+            if not line.waits and line.shown_at is None:
                 del self.lines[line.key]

@@ -1,12 +1,14 @@
 """Random operations on a broker and on a plain ledger, compared after every step.
 
-Sends, deliveries, failures, commits, edits of the levels, full disks, crashes and power
-cuts come in any order.  A failing run is shrunk to its shortest form and printed.
+Sends, deliveries, failures, commits, changes of what waits, edits of the levels, full disks,
+crashes and power cuts come in any order.  A failing run is shrunk to its shortest form and
+printed.
 """
 
 from __future__ import annotations
 
 import errno
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +29,8 @@ from hypothesis.stateful import (
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import parse_levels
-from rmqlite.message import FAILURE_REASON, Message
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.message import FAILURE_REASON, FIRED, Message
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests import (
     OffsetsCommit,
     OffsetsQuery,
@@ -37,11 +39,19 @@ from rmqlite.requests import (
     SendRequest,
     SendResult,
 )
+from rmqlite.schedule_requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangeOutcome,
+    PendingFilter,
+    ScheduleAction,
+)
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
+from tests.broker.waiting import counts, done, waiting
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
-from tests.support.clock import FakeClock
+from tests.support.clock import START_MS, FakeClock
 from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
 
 STORE = ROOT / "store"
@@ -53,6 +63,14 @@ levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5])
 queues = st.builds(Queue, st.sampled_from(["orders", "bills"]), st.integers(0, 1))
 tables = st.sampled_from(TABLES)
 sizes = st.sampled_from([0, 10, 3_000])
+filters = st.builds(
+    PendingFilter,
+    levels=st.sampled_from([(), (), (1,), (2, 3)]),
+    topic=st.sampled_from(["", "", "orders", retry_topic("shop")]),
+    due_from_ms=st.sampled_from([0, 0, START_MS + 2_000]),
+    due_until_ms=st.sampled_from([None, None, START_MS + 5_000]),
+    key=st.sampled_from(["", "", "k1"]),
+)
 
 
 class BrokerBesideLedger(RuleBasedStateMachine):
@@ -106,18 +124,14 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         assert result.topic == (dlq_topic if is_dead else retry_topic)(group)
         assert result.deliver_at_ms == self._due_ms(0 if is_dead else level or 3 + line.attempts)
         at = self._begin_of_last(at)
-        self.ledger.add(
-            Line(
-                key,
-                Queue(result.topic, 0),
-                line.attempts + 1,
-                result.deliver_at_ms,
-                result.delay_level,
-                self.table,
-                None if is_dead else at,
-                at if is_dead else None,
-            )
-        )
+        queue, attempts = Queue(result.topic, 0), line.attempts + 1
+        failed = Line(key, line.message_id, line.message_key, queue, attempts)
+        if is_dead:
+            failed.shown_at = at
+        else:
+            due_ms = result.deliver_at_ms
+            self.ledger.wait(failed, result.delay_level, due_ms, self.table, at)
+        self.ledger.add(failed)
         if is_synced:
             self.under_test.sync()
 
@@ -131,6 +145,86 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         offset = int(stored.max_offset * share)
         self.under_test.broker.commit_offsets(OffsetsCommit(group, {queue: offset}))
         self.ledger.commits[group, queue] = offset
+
+    @precondition(lambda self: self.ledger.waiting())
+    @rule(
+        picks=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
+        action=st.sampled_from(ScheduleAction),
+        level=st.integers(1, 5),
+        with_topic=st.booleans(),
+        is_synced=st.booleans(),
+    )
+    def change_by_ids(
+        self,
+        picks: list[int],
+        action: ScheduleAction,
+        level: int,
+        with_topic: bool,
+        is_synced: bool,
+    ) -> None:
+        """Those that wait, some that do not, and one that nobody has sent."""
+        lines = [*self.ledger.waiting(), *self.ledger.lines.values()]
+        some = [lines[pick % len(lines)] for pick in picks]
+        ids = (*dict.fromkeys(line.message_id for line in some), "nobody")
+        topic = some[0].queue.topic if with_topic else ""
+        wanted = {
+            message_id: [
+                line
+                for line in self.ledger.waiting()
+                if line.message_id == message_id and topic in ("", line.queue.topic)
+            ]
+            for message_id in ids
+        }
+        level = self._level_for(action, level)
+        unchanged = {
+            message_id: self._outcome(message_id, topic)
+            for message_id, found in wanted.items()
+            if not found
+        }
+        request = ChangeByIds(action, ids, topic, level)
+        answered = done(self.under_test.broker.changes.by_ids(request))
+        for each, (message_id, found) in zip(answered, wanted.items(), strict=True):
+            assert (each.message_id, each.count) == (message_id, len(found))
+            assert each.outcome == unchanged.get(message_id, ChangeOutcome.DONE)
+        self._note_changes(action, level, [line for found in wanted.values() for line in found])
+        if is_synced:
+            self.under_test.sync()
+
+    @precondition(lambda self: self.ledger.waiting())
+    @rule(
+        wanted=filters,
+        action=st.sampled_from(ScheduleAction),
+        level=st.integers(1, 5),
+        page=st.integers(1, 4),
+        is_dry=st.booleans(),
+    )
+    def change_by_filter(
+        self, wanted: PendingFilter, action: ScheduleAction, level: int, page: int, is_dry: bool
+    ) -> None:
+        """Page by page; what it has rescheduled itself comes in none of them."""
+        expected = self._fitting(wanted)
+        end, level = self.under_test.store.end, self._level_for(action, level)
+        changed, cursor = 0, ""
+        while True:
+            request = ChangeByFilter(action, wanted, level, is_dry, cursor, page)
+            answered = done(self.under_test.broker.changes.by_filter(request))
+            changed, cursor = changed + answered.changed, answered.cursor
+            if not cursor:
+                break
+        assert changed == len(expected)
+        if is_dry:
+            assert self.under_test.store.end == end
+        else:
+            self._note_changes(action, level, expected)
+
+    @rule(wanted=filters, page=st.integers(1, 5))
+    def list_what_waits(self, wanted: PendingFilter, page: int) -> None:
+        expected = self._fitting(wanted)
+        found = waiting(self.under_test, wanted, page)
+        assert [(each.deliver_at_ms, each.level, each.physical_offset) for each in found] == [
+            (each.wait.due_ms, each.wait.level, each.wait.scheduled_at) for each in expected
+        ]
+        assert [each.message_id for each in found] == [each.message_id for each in expected]
 
     # ---- what the server does
 
@@ -187,6 +281,26 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         with self._full_disk(after, kept_bytes):
             self.under_test.broker.deliver()
 
+    @precondition(lambda self: self.ledger.waiting())
+    @rule(
+        pick=st.integers(0, 10**6),
+        action=st.sampled_from(ScheduleAction),
+        after=st.integers(0, 3),
+        kept_bytes=st.integers(0, 300),
+    )
+    def change_on_a_full_disk(
+        self, pick: int, action: ScheduleAction, after: int, kept_bytes: int
+    ) -> None:
+        """All that wait with one id are changed, or none."""
+        lines = self.ledger.waiting()
+        message_id = lines[pick % len(lines)].message_id
+        wanted = [line for line in lines if line.message_id == message_id]
+        level = self._level_for(action, 1)
+        with self._full_disk(after, kept_bytes):
+            request = ChangeByIds(action, (message_id,), "", level)
+            done(self.under_test.broker.changes.by_ids(request))
+            self._note_changes(action, level, wanted)
+
     @rule(table=tables)
     def edit_the_levels(self, table: str) -> None:
         """In the running broker; the next one starts with the same."""
@@ -240,6 +354,8 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         for level, status in statuses.items():
             assert status.pending == pending[level]
             assert status.next_due_ms == self.ledger.next_due_ms(level)
+        by_topic = Counter((line.wait.level, line.queue.topic) for line in self.ledger.waiting())
+        assert counts(self.under_test) == by_topic
 
     @invariant()
     def commits_are_kept(self) -> None:
@@ -298,6 +414,64 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             end = stored.max_offset if stored else 0
             self.ledger.commits[group, queue] = min(offset, end)
 
+    def _level_for(self, action: ScheduleAction, level: int) -> int:
+        table = parse_levels(self.levels)
+        return table.clamp(level) if action is ScheduleAction.RESCHEDULE else 0
+
+    def _outcome(self, message_id: str, topic: str) -> ChangeOutcome:
+        """What is true of an id that does not wait: the end of its newest wait."""
+        lines = [
+            line
+            for line in self.ledger.lines.values()
+            if line.message_id == message_id and line.waits and topic in ("", line.queue.topic)
+        ]
+        if not lines:
+            return ChangeOutcome.NOT_FOUND
+        newest = max(lines, key=lambda line: line.wait.scheduled_at)
+        if newest.cancelled_at is not None:
+            return ChangeOutcome.ALREADY_CANCELLED
+        return ChangeOutcome.ALREADY_DELIVERED
+
+    def _fitting(self, wanted: PendingFilter) -> list[Line]:
+        until_ms = wanted.due_until_ms
+        return [
+            line
+            for line in self.ledger.waiting()
+            if (not wanted.levels or line.wait.level in wanted.levels)
+            and wanted.topic in ("", line.queue.topic)
+            and wanted.key in ("", line.message_key)
+            and wanted.due_from_ms <= line.wait.due_ms
+            and (until_ms is None or line.wait.due_ms < until_ms)
+        ]
+
+    def _note_changes(self, action: ScheduleAction, level: int, lines: list[Line]) -> None:
+        """Where the records are that have ended these waits; each must have one."""
+        if action is ScheduleAction.FIRE:
+            for line in lines:
+                line.is_fired = True
+            self._compare()
+            return
+        cancels = action is ScheduleAction.CANCEL
+        store = self.under_test.store
+        queue = store.queue(*((CANCELLED_TOPIC, 0) if cancels else (SCHEDULE_TOPIC, level - 1)))
+        if not lines:
+            return
+        assert queue is not None
+        ends = {}
+        for line in lines:
+            old = store.read_message(line.wait.scheduled_at)
+            ends[old.physical_offset + old.store_size] = line
+        for entry in queue.read(queue.max_offset - len(lines), len(lines)):
+            message = store.read_message(entry.physical_offset, entry.size)
+            line = ends.pop(message.prepared_transaction_offset)
+            if cancels:
+                line.cancelled_at = entry.physical_offset
+            else:
+                due_ms = self._due_ms(level)
+                assert entry.tags_code == due_ms
+                self.ledger.wait(line, level, due_ms, self.table, entry.physical_offset)
+        assert not ends
+
     def _key(self, kind: str) -> str:
         self.serial += 1
         return f"{kind}{self.serial}"
@@ -322,7 +496,13 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             by_queue.setdefault(queue.queue_id, []).append((key, level, queue, size))
         for queue_id, rows in by_queue.items():
             messages = [
-                Message(queue.topic, (key + " " * size).encode(), delay_level=level)
+                Message(
+                    queue.topic,
+                    (key + " " * size).encode(),
+                    keys=(_message_key(key),),
+                    delay_level=level,
+                    message_id=key,
+                )
                 for key, level, queue, size in rows
             ]
             request = SendRequest(tuple(messages), queue_id=queue_id)
@@ -335,23 +515,32 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         assert (result.topic, result.queue_id) == (queue.topic, queue.queue_id)
         at = int(result.offset_message_id[-16:], 16)
         level = parse_levels(self.levels).clamp(level)
-        scheduled_at, shown_at = (at, None) if level else (None, at)
-        due_ms = result.deliver_at_ms
-        self.ledger.add(Line(key, queue, 0, due_ms, level, self.table, scheduled_at, shown_at))
+        line = Line(key, key, _message_key(key), queue, 0)
+        if level:
+            self.ledger.wait(line, level, result.deliver_at_ms, self.table, at)
+        else:
+            line.shown_at = at
+        self.ledger.add(line)
 
     def _compare(self) -> None:
         store = self.under_test.store
         found: dict[Queue, list[Shown]] = {}
         for topic, queue_id in store.queue_keys():
             queue = store.queue(topic, queue_id)
-            if topic == SCHEDULE_TOPIC or queue is None:
+            if topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) or queue is None:
                 continue
             shown = found.setdefault(Queue(topic, queue_id), [])
             for entry in queue.read(0, queue.max_offset):
                 message = store.read_message(entry.physical_offset, entry.size)
                 key = message.properties.get(FAILURE_REASON) or message.body.decode().strip()
-                shown.append(Shown(key, message.physical_offset, message.store_timestamp_ms))
+                at, stored_ms = message.physical_offset, message.store_timestamp_ms
+                shown.append(Shown(key, at, stored_ms, FIRED in message.properties))
         self.ledger.compare(found)
+
+
+def _message_key(key: str) -> str:
+    """Some messages share one."""
+    return f"k{int(key[1:]) % 3}"
 
 
 # Seconds when all is well; shrinking a failure may take hypothesis its five minutes.
