@@ -22,6 +22,7 @@ from rmqlite.requests import PullStatus
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2h"
 FAR_LEVEL: Final = 6
+FAR_LEVEL_MS: Final = 7_200_000
 """Of LEVELS: nothing is due while anything is measured."""
 FILL_BATCH_MESSAGES: Final = 200
 FILL_THREADS: Final = 4

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from rmqlite.cli.bench.bench import FAR_LEVEL, SECONDS_MAX, Bench, drained, fill, overdue
+from rmqlite.cli.bench.bench import (
+    FAR_LEVEL,
+    FAR_LEVEL_MS,
+    SECONDS_MAX,
+    Bench,
+    drained,
+    fill,
+    overdue,
+)
 from rmqlite.cli.bench.beside import Beside
 from rmqlite.cli.bench.figures import Figure, spread
 from rmqlite.cli.bench.load import RARE_TOPIC, Load
@@ -209,8 +217,8 @@ def _share_of(messages: int, on_tick: Callable[[float], None]) -> Callable[[int]
 def _questions(admin: AdminClient) -> dict[str, Callable[[], object]]:
     schedule = admin.schedule
     now_ms = admin.broker_status().now_ms
-    # Over an hour and a half before the last is due, and half an hour behind it.
-    bounds = tuple([now_ms + n * 3 * 60_000 for n in range(1, TIMELINE_BOUNDS + 1)])
+    # Over the two hours of the level: most lie before all messages, the last among them.
+    bounds = tuple([now_ms + n * FAR_LEVEL_MS // TIMELINE_BOUNDS for n in range(TIMELINE_BOUNDS)])
     rare = PendingFilter(topic=RARE_TOPIC)
     return {
         "count": schedule.count_pending,
