@@ -193,6 +193,8 @@ class CrashRun:
             self._doubtful.update(keys)
         else:
             self._promises.drop(keys)
+            for line in self._promises.lines.values():
+                line.doubtful_ms = ()
         self._taking.clear()
 
     def _look(self) -> None:
@@ -298,7 +300,7 @@ class CrashRun:
             line.is_cancel_asked |= action is ScheduleAction.CANCEL
             line.is_fire_asked |= action is ScheduleAction.FIRE
             if is_moved:
-                line.dues_ms += self._due(level)[1:]
+                line.doubtful_ms += self._due(level)[1:]
         self._say(f"-> {action.name} {[line.key for line in wanted]} {level}")
         if is_by_ids:
             changed = done(changes.by_ids(ChangeByIds(action, ids, delay_level=level)))
@@ -307,6 +309,9 @@ class CrashRun:
             request = ChangeByFilter(action, PendingFilter(topic=topic), level)
             count = done(changes.by_filter(request)).changed
         assert count == len(wanted), f"changed {count}"
+        for line in wanted:
+            line.dues_ms += line.doubtful_ms
+            line.doubtful_ms = ()
         self._maybe_sync()
 
     def _consume(self) -> None:

@@ -157,6 +157,8 @@ class Line:
     is_cancel_asked: bool = False
     is_cancel_durable: bool = False
     is_fire_asked: bool = False
+    doubtful_ms: tuple[int, ...] = ()
+    """Also when it may be due after a crash: it was refused, and could not be taken back."""
     is_durable: bool = False
     is_shown_durable: bool = False
     is_expired: bool = False
@@ -203,7 +205,7 @@ class Promises:
         for seen in view.waiting.values():
             line = self.lines[seen.key]
             assert seen.body == line.body, f"{seen.key} has another body"
-            assert seen.due_ms in line.dues_ms, f"due at {seen.due_ms}: {line}"
+            assert seen.due_ms in line.dues_ms + line.doubtful_ms, f"due at {seen.due_ms}: {line}"
         self._check_cancelled(view, shown)
         for key in view.completed.keys() - present:
             assert self._may_be_missing(self.lines[key], view), f"lost: {self.lines[key]}"
@@ -262,6 +264,7 @@ class Promises:
             if line.key not in present and not may_be_gone:
                 self.drop([line.key])
                 continue
+            line.doubtful_ms = ()
             line.is_cancel_asked = line.is_cancel_durable or line.key in view.cancelled
             if line.key in view.waiting:
                 line.shown_at = None
