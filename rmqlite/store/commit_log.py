@@ -64,12 +64,16 @@ class CommitLog:
         self._marked = -1
         self._closed: list[Point] = []
         """The ends of full files, until they are on disk and their marks can say so."""
+        self._remarked: set[int] = set()
+        """Where full files begin whose last mark no persist has covered."""
         self.end = self._segments.first_position
         """One past the last record: where the next one begins."""
         self.persisted_end = 0
         """An end that the log had when it was last persisted; it can have grown since."""
         self.synced_end = 0
         """Up to where everything is known to be on disk."""
+        self.marked_end = 0
+        """Full files that end before have their last mark; a persist makes it durable."""
         self.newest_timestamp_ms = 0
         """Store timestamp of the last record; appends never go below it."""
         self._is_cut_due = False
@@ -173,11 +177,15 @@ class CommitLog:
     def mark_synced(self, point: Point) -> None:
         """Everything up to a former `point` is on disk: the next sync says so there."""
         self.synced_end = max(self.synced_end, point.position)
-        while self._closed and self._closed[0].position <= self.synced_end:
-            closed = self._closed.pop(0)
-            with suppress(StoreUnavailable):
+        with suppress(StoreUnavailable):
+            # A mark whose write fails may be torn: it is written by the next call.
+            while self._closed and self._closed[0].position <= self.synced_end:
+                closed = self._closed[0]
                 if closed.position >= self.min_offset:
+                    self._remarked.add(closed.position - closed.position % self.segment_bytes)
                     self._write_mark(closed, closed.position)
+                del self._closed[0]
+        self.marked_end = min([self.synced_end, *(each.position for each in self._closed)])
         start = point.position - point.position % self.segment_bytes
         if start == self._marked and point.position > start:
             # The mark only helps to judge a crash; its page is there since the file began.
@@ -333,7 +341,10 @@ class CommitLog:
         return self._segments.take_unsynced()
 
     def take_unsynced_sums(self) -> list[Path]:
-        return self.sums.take_unsynced()
+        """The files of checksums, and those with a last mark, that no persist has covered."""
+        paths = [self.path_at(start) for start in self.segment_starts if start in self._remarked]
+        self._remarked.clear()
+        return paths + self.sums.take_unsynced()
 
     def paths_between(self, begin: int, end: int) -> list[Path]:
         """The files that hold the bytes begin <= n < end, or the last one's end."""

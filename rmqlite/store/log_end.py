@@ -81,6 +81,10 @@ class LogEnd:
 
     def has_bytes_from(self, position: int) -> bool:
         """Is anything but zeros and a mark there or behind?"""
+        place = position - position % self._segment_bytes + self._mark_position
+        if place < position < place + MARK_BYTES:
+            # RocketMQ has filled the file up to there: what is left is the mark's end.
+            position = place + MARK_BYTES
         return any(any(data) for _, data in self._data_from(position))
 
     def is_torn(self, head: Head) -> bool:
@@ -98,9 +102,13 @@ class LogEnd:
         """Is there a sector, or the rest of one, that was never written?
 
         Or nothing where a record should begin: what a disk leaves that fails while the log
-        takes a failed append back.
+        takes a failed append back.  Or a file's end without a blank, before another file: the
+        write was torn, and the later file synced before it.
         """
         if not any(self._segments.read(begin, BLANK_BYTES)):
+            return True
+        is_behind = begin // self._segment_bytes < end // self._segment_bytes
+        if is_behind and not self._ends_in_blank(begin):
             return True
         while begin < end:
             size = SECTOR_BYTES - begin % self._segment_bytes % SECTOR_BYTES
@@ -109,6 +117,19 @@ class LogEnd:
                 return True
             begin += max(1, len(data))
         return False
+
+    def _ends_in_blank(self, position: int) -> bool:
+        """Is the last thing in the file of a position the blank that fills it?"""
+        file_end = position - position % self._segment_bytes + self._segment_bytes
+        last = position
+        for start, data in self._data_from(position):
+            if start >= file_end:
+                break
+            if any(data[: file_end - start]):
+                last = start + len(data[: file_end - start].rstrip(b"\0"))
+        begin = last - BLANK_BYTES
+        blank = record.encode_blank(file_end - begin)
+        return self._segments.read(begin, BLANK_BYTES) == blank
 
     def _is_cut(self, position: int) -> bool:
         """Is there at most the beginning of a record or a blank, and then only zeros?"""

@@ -50,6 +50,8 @@ class _Persisted:
     ranges: dict[QueueKey, tuple[int, int]]
     progress: ScheduleProgress
     index: Mapping[str, Any] | None
+    marked_end: int
+    """Log files that end before have their last mark; 0 in a table of an older rmqlite."""
 
 
 def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
@@ -62,6 +64,7 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
         "completed": dispatch.progress.to_json(),
         "index": dispatch.index.state(),
         "logFileBytes": log.segment_bytes,
+        "markedOffset": log.marked_end,
         "newestTimestamp": log.newest_timestamp_ms,
         "pending": dispatch.progress.pending_now(),
         "physicalOffset": log.end,
@@ -126,8 +129,8 @@ def recover(
     _adopt_delay_offsets(files, root, dispatch)
     count_pending(log, dispatch)
     # The process before may have written all this and synced none of it.
-    begin = max(begin, log.end - WRITE_AGAIN_BYTES_MAX)
-    log.write_again(begin)
+    log.write_again(max(begin, log.end - WRITE_AGAIN_BYTES_MAX))
+    begin = min(begin, log.marked_end)
     log.remove_broken_marks(begin)
     for path in log.paths_between(begin, log.end):
         files.sync(path)
@@ -175,6 +178,7 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
             for key in persisted.ranges
         ):
             dispatch.progress = persisted.progress
+            log.marked_end = persisted.marked_end
             if not dispatch.index.load(persisted.index, min_offset=log.min_offset):
                 _make_index(log, dispatch)
             return True
@@ -213,6 +217,7 @@ def _load(files: Files, path: Path) -> _Persisted | None:
             ranges,
             progress,
             tree.get("index"),
+            int(tree.get("markedOffset", 0)),
         )
     except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
         # Made again from the log, so that a damaged table costs time and nothing else.

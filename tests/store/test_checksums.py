@@ -271,6 +271,30 @@ def test_a_lost_blank_is_a_hole_though_the_mark_behind_it_is_there(tmp_path: Pat
     assert under_test.bodies() == [b"x" * 3_700]
 
 
+def test_a_full_file_that_was_torn_anywhere_ends_the_log(tmp_path: Path) -> None:
+    """The next file was synced first; of this one the write got as far as any byte."""
+    under_test = StoreUnderTest(tmp_path / "store")
+    under_test.send("x" * 3_300)
+    under_test.sync()
+    first = under_test.log_files()[0]
+    before, begin = first.read_bytes(), under_test.store.end
+    under_test.send("y" * 200, "z" * 500)
+    under_test.crash()
+    written = first.read_bytes()
+    saved, counts = shutil.copytree(under_test.root, tmp_path / "saved"), list[int]()
+    for torn_at in range(begin, MARK_PLACE):
+        shutil.rmtree(under_test.root)
+        shutil.copytree(saved, under_test.root)
+        overwrite(first, begin, written[begin:torn_at] + before[torn_at:])
+        under_test.open()
+        bodies = under_test.bodies()
+        assert bodies == [b"x" * 3_300, b"y" * 200, b"z" * 500][: len(bodies)]
+        counts.append(len(bodies))
+        under_test.crash()
+    assert counts == sorted(counts)
+    assert set(counts) == {1, 2, 3}
+
+
 def test_checksums_of_bytes_that_a_power_cut_took_are_forgotten(tmp_path: Path) -> None:
     """Its page reached the disk, the bytes did not; then others were written there."""
     under_test = StoreUnderTest(tmp_path / "store", log_file_bytes=8 * BLOCK_BYTES)

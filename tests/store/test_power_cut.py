@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.store.checksums import mark_position
+from rmqlite.store.checksums import MARK_BYTES, decode_mark, mark_position
 from rmqlite.store.commit_log import Written
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import (
@@ -259,6 +259,56 @@ def test_a_torn_write_is_cut_at_every_byte(tmp_path: Path) -> None:
         assert count >= 1
         under_test.crash()
         assert under_test.findings() == []
+
+
+@pytest.mark.parametrize("is_killed_first", [False, True])
+@pytest.mark.parametrize("torn_bytes", range(1, 2 * MARK_BYTES, 5))
+def test_the_last_mark_of_a_full_file_may_be_torn_behind_the_persisted_end(
+    under_test: StoreUnderTest, files: ForgetfulFiles, torn_bytes: int, is_killed_first: bool
+) -> None:
+    """It is written when the file is on disk: the table, written before, says so already."""
+    under_test.send(*["x" * 900] * (3 * LOG_FILE_BYTES // 1_000))
+    assert len(under_test.log_files()) >= 3
+    under_test.persist()
+    if is_killed_first:
+        # The process that opens finds sound marks, of which none is on disk.
+        under_test.crash()
+        under_test.open()
+    before = under_test.view()
+    cut_power(under_test, files, torn_bytes)
+    under_test.open()
+    assert under_test.view() == before
+
+
+def test_a_persist_makes_the_last_marks_durable(
+    under_test: StoreUnderTest, files: ForgetfulFiles
+) -> None:
+    """Opening looks at no older ones, so none of them may be left to be torn."""
+    for _ in range(3):
+        under_test.send(*["x" * 900] * (LOG_FILE_BYTES // 1_000))
+        under_test.persist()
+    marked_end = int(under_test.table("storeProgress.json")["markedOffset"])
+    assert LOG_FILE_BYTES < marked_end < under_test.store.end
+    cut_power(under_test, files, torn_bytes=5)
+    full = [path for path in under_test.log_files() if int(path.name) + LOG_FILE_BYTES < marked_end]
+    for path in full:
+        mark = decode_mark(path.read_bytes()[mark_position(LOG_FILE_BYTES) :][:MARK_BYTES])
+        assert mark is not None
+        assert mark.is_sure
+    under_test.open()
+
+
+def test_the_last_mark_of_a_full_file_is_written_again_if_that_failed(
+    under_test: StoreUnderTest, files: ForgetfulFiles
+) -> None:
+    """A failed write may have torn it, and the store goes on."""
+    under_test.send(*["x" * 900] * (2 * LOG_FILE_BYTES // 1_000))
+    job = under_test.store.begin_sync()
+    job.run()
+    files.fail("write", kept_bytes=20)
+    under_test.store.synced(job)
+    under_test.sync()
+    under_test.persist()
 
 
 def batch_of_two(root: Path, files: ForgetfulFiles) -> list[Written]:

@@ -287,6 +287,28 @@ def test_what_rocketmq_left_behind_its_tail_never_comes_back(under_test: StoreUn
     assert under_test.bodies()[2:] == [b"x" * 400]
 
 
+@pytest.mark.parametrize("left", [8, 9, 20, 31, 32, 33, 60])
+def test_the_rest_of_a_mark_that_rocketmq_wrote_over_is_not_cut_off_loudly(
+    under_test: StoreUnderTest, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its records reach up to a file's last eight bytes; nothing is lost behind them."""
+    under_test.send("ours")
+    under_test.close()
+    (path,) = under_test.log_files()
+    end = int.from_bytes(path.read_bytes()[:4], "big")
+    size = LOG_FILE_BYTES - left - end
+    place = {"queue_offset": 1, "physical_offset": end, "store_timestamp_ms": FakeClock().now_ms()}
+    empty = sum(map(len, encode(new_record(""), **place)[1:]))
+    body = "x" * (size - empty)
+    overwrite(path, end, b"".join(encode(new_record(body), **place)[1:]))
+    assert "unsynced-tail" not in [each.what for each in under_test.findings()]
+    caplog.clear()
+    under_test.open()
+    assert under_test.bodies() == [b"ours", body.encode()]
+    assert under_test.store.end == LOG_FILE_BYTES - left
+    assert [each for each in caplog.messages if "cut off" in each] == []
+
+
 def test_a_missing_first_file_is_retention_and_a_missing_middle_one_is_damage(
     under_test: StoreUnderTest,
 ) -> None:
