@@ -14,6 +14,7 @@ from typing import Any, Final
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelHistory
 from rmqlite.store import tables
+from rmqlite.store.clock_table import CLOCK_TABLE, saved_clock
 from rmqlite.store.files import Files
 from rmqlite.store.finding import Finding
 from rmqlite.store.progress import ScheduleProgress
@@ -71,6 +72,7 @@ _SHAPES: Final[dict[str, tuple[str, Callable[[tables.Tree], object]]]] = {
     "topics.json": ("topics", _topics),
     "subscriptionGroup.json": ("consumer groups", _groups),
     "consumerOffset.json": ("consumer offsets", _consumer_offsets),
+    CLOCK_TABLE: ("the clock", saved_clock),
     DELAY_OFFSET_TABLE: ("delay offsets", _delay_offsets),
     LEVELS_TABLE: ("delay levels", LevelHistory.from_json),
     PROGRESS_TABLE: ("progress", _progress),
@@ -92,7 +94,11 @@ def check_tables(files: Files, root: Path) -> Iterator[Finding]:
                     if found is not None:
                         kind = f"a table of {_SHAPES[table][0]}" if table in _SHAPES else "JSON"
                         said = f"not {kind}: {found[1]}"
-                        yield Finding(folder / name, found[0], UNREADABLE, said)
+                        # Opening goes on with the wall clock, and writes down that it does.
+                        is_mended = table == CLOCK_TABLE
+                        yield Finding(
+                            *(folder / name, found[0], UNREADABLE, said), opening_mends=is_mended
+                        )
 
 
 def load_sound(files: Files, path: Path) -> tables.Tree | None:

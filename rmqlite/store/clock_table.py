@@ -36,7 +36,9 @@ class Origin(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Saved:
+class SavedClock:
+    """What config/clock.json says."""
+
     basis: Basis
     origin: Origin
     reached_ms: int
@@ -105,17 +107,20 @@ def _uptime_ms(basis: Basis, reached_ms: int) -> int:
     return reached_ms - basis.offset_ns // 1_000_000
 
 
-def _load(files: Files, root: Path) -> _Saved | None:
+def saved_clock(tree: tables.Tree) -> SavedClock:
+    """The content of config/clock.json.  Raises KeyError, TypeError, ValueError if it is none."""
+    basis = Basis(str(tree["bootId"]), int(tree["offsetNanos"]))
+    reached_ms = int(tree["reachedTimestamp"])
+    if int(tree["uptimeMillis"]) != _uptime_ms(basis, reached_ms):
+        raise ValueError("its numbers do not fit each other")
+    return SavedClock(basis, Origin(tree["origin"]), reached_ms)
+
+
+def _load(files: Files, root: Path) -> SavedClock | None:
     path = root / "config" / CLOCK_TABLE
     try:
         tree = tables.load(files, path)
-        if tree is None:
-            return None
-        basis = Basis(str(tree["bootId"]), int(tree["offsetNanos"]))
-        reached_ms = int(tree["reachedTimestamp"])
-        if int(tree["uptimeMillis"]) != _uptime_ms(basis, reached_ms):
-            raise ValueError("its numbers do not fit each other")
-        return _Saved(basis, Origin(tree["origin"]), reached_ms)
+        return None if tree is None else saved_clock(tree)
     except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError) as error:
         log.warning(
             "the last run's clock is not known, the wall clock is taken file=%s error=%r",

@@ -13,6 +13,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.check_folders import FOREIGN, LENGTH, queue_keys
 from rmqlite.store.check_tables import is_sound
+from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.files import Files
@@ -27,6 +28,7 @@ _REMEDIES: Final = {
     "subscriptionGroup.json": "groups are made again when they are used, with default settings",
     "consumerOffset.json": "groups begin again where their consumers start, and may read"
     " messages a second time",
+    CLOCK_TABLE: "the next broker goes on with the wall clock",
     DELAY_OFFSET_TABLE: "what was delivered is known from the log; what RocketMQ delivered"
     " is delivered again",
     LEVELS_TABLE: "deliver times are kept from the queues, the levels are those given",

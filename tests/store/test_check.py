@@ -14,6 +14,7 @@ from rmqlite.store.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.record import NewRecord
+from tests.support.clock import FakeClock, FakeMachine
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,
@@ -416,6 +417,33 @@ def test_a_table_that_a_broker_would_stumble_over_is_found(
         (closed.root / "config" / generation).write_text(TABLE_FAULTS[name])
     found = [each.path.name for each in closed.findings() if each.what == "unreadable-table"]
     assert found == [name, name + ".bak"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"uptimeMillis": 7}, "do not fit each other"),
+        ({"origin": "sundial"}, "sundial"),
+        ({"bootId": None, "offsetNanos": "soon"}, "soon"),
+        (None, "not a table of the clock"),
+    ],
+)
+def test_a_damaged_clock_is_found_and_opening_mends_it(
+    tmp_path: Path, change: dict[str, object] | None, said: str
+) -> None:
+    """It goes on with the wall clock, and writes that down."""
+    each = StoreUnderTest(tmp_path / "store", clock=FakeClock(machine=FakeMachine()))
+    each.fill()
+    each.close()
+    tree = each.table("clock.json")
+    each.write_table("clock.json", {} if change is None else {**tree, **change})
+    (found,) = each.findings()
+    assert (found.path.name, found.what) == ("clock.json", "unreadable-table")
+    assert found.opening_mends
+    assert said in found.sentence
+    each.open()
+    each.crash()
+    assert each.findings() == []
 
 
 def test_a_previous_generation_may_be_anything_while_there_is_a_current_one(
