@@ -17,12 +17,14 @@ from rmqlite.broker.schedule import Ready, Schedule, restored
 from rmqlite.broker.topics import TopicTable
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.message import (
+    CLUSTER,
     DELAY,
     FIRED,
     REAL_QID,
     REAL_TOPIC,
     RESCHEDULED_FROM,
     UNIQ_KEY,
+    WAIT,
     decode_properties,
     encode_properties,
 )
@@ -233,7 +235,12 @@ def _cancellation(found: Found) -> NewRecord:
 
 def _with(head: Head, added: dict[str, str]) -> bytes:
     """A record's properties and some more.  Raises MessageTooLarge."""
-    encoded = encode_properties(decode_properties(head.properties) | added)
+    properties = decode_properties(head.properties) | added
+    for spared in (CLUSTER, WAIT):
+        if len(encode_properties(properties)) > PROPERTIES_BYTES_MAX:
+            # The broker itself has put it there, and nobody needs it to deliver or consume.
+            properties.pop(spared, None)
+    encoded = encode_properties(properties)
     if len(encoded) > PROPERTIES_BYTES_MAX:
         rule = (
             f"at most {PROPERTIES_BYTES_MAX} bytes; those of the message at physical offset"

@@ -14,6 +14,8 @@ from rmqlite.message import (
     DELAY,
     FAILURE_REASON,
     FIRED,
+    REAL_QID,
+    REAL_TOPIC,
     RESCHEDULED_FROM,
     UNIQ_KEY,
     Message,
@@ -550,13 +552,28 @@ def changed_so_far(broker: BrokerUnderTest) -> list[str]:
     return [each.properties[UNIQ_KEY] for each in records]
 
 
+@pytest.mark.parametrize(("action", "level"), [(FIRE, 0), (RESCHEDULE, 3)])
+def test_properties_that_fill_a_record_are_no_reason_not_to_change_it(
+    under_test: BrokerUnderTest, action: ScheduleAction, level: int
+) -> None:
+    """What the broker itself has added makes room; all of the user's is kept."""
+    under_test.send(named("a", 2, properties={"long": "x" * 32_550}))
+    long = "x" * (32_550 + room(under_test))
+    under_test.send(named("b", 2, properties={"long": long}))
+    assert outcome(under_test, action, "b", delay_level=level) is DONE
+    deliver_all(under_test)
+    delivered = {each.message_id: each.properties["long"] for each in everything(under_test, TOPIC)}
+    assert delivered["b"] == long
+
+
 def test_properties_that_leave_no_room_refuse_the_change_and_keep_the_message(
     under_test: BrokerUnderTest,
 ) -> None:
-    """It says so; the message waits on, and can be cancelled."""
-    under_test.send(named("a", 2, properties={"long": "x" * 32_550}))
-    full = named("b", 2, properties={"long": "x" * (32_550 + room(under_test))})
-    under_test.send(full)
+    """Such as another broker may have written: it says so, and it can be cancelled."""
+    create_topic(under_test, TOPIC)
+    properties = {UNIQ_KEY: "b", DELAY: "1", REAL_TOPIC: TOPIC, REAL_QID: "0", "long": ""}
+    free = 32_767 - len(encode_properties(properties))
+    scheduled(under_test, b"b", {**properties, "long": "x" * free})
     for action, level in ((FIRE, 0), (RESCHEDULE, 3)):
         with pytest.raises(MessageTooLarge, match="leave no room"):
             by_ids(under_test, action, "b", delay_level=level)
