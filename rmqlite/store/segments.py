@@ -27,6 +27,8 @@ class Segments:
         self._starts = [self._checked_start(name) for name in files.names(folder)]
         self._paths = {start: self._path(start) for start in self._starts}
         self._unsynced: set[int] = set()
+        self._half_made: set[int] = set()
+        """Where files would begin whose making has failed; their names may be there."""
         for earlier, later in zip(self._starts, self._starts[1:], strict=False):
             if later - earlier != segment_bytes:
                 raise StoreDamaged(
@@ -104,7 +106,10 @@ class Segments:
 
         end: in the position's own file, up to where.
         """
-        for start in [start for start in self._starts if start >= position]:
+        # The last one first: a crash in between leaves no gap.
+        for start in sorted({*self._starts, *self._half_made}, reverse=True):
+            if start < position:
+                break
             self._remove(start)
         start = position - position % self.segment_bytes
         if start in self._paths and position > start:
@@ -139,21 +144,24 @@ class Segments:
         if not self._starts:
             self._files.make_folder(self.folder)
         path = self._path(start)
+        self._half_made.add(start)
         self._files.create(path, self.segment_bytes)
+        self._half_made.discard(start)
         self._paths[start] = path
         self._starts.insert(bisect_right(self._starts, start), start)
         return path
 
     def _remove(self, start: int) -> None:
-        path = self._paths[start]
+        path = self._path(start)
         try:
             self._files.remove(path)
         finally:
             # One that could not be removed is tried again; but its name may be gone by now.
             if path.name not in self._files.names(self.folder):
-                del self._paths[start]
-                self._starts.remove(start)
+                self._half_made.discard(start)
                 self._unsynced.discard(start)
+                if self._paths.pop(start, None):
+                    self._starts.remove(start)
 
     def _path(self, start: int) -> Path:
         return self.folder / f"{start:0{_NAME_DIGITS}d}"

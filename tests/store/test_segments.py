@@ -9,7 +9,7 @@ import pytest
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.segments import Segments
-from tests.support.files import ForgetfulFiles
+from tests.support.files import ForgetfulFiles, QuickFiles
 
 SIZE = 1000
 
@@ -27,6 +27,30 @@ def test_a_file_is_named_by_its_first_byte(tmp_path: Path) -> None:
     segments(tmp_path / "x").write(2 * SIZE + 5, b"hello")
     assert names(tmp_path / "x") == [f"{2 * SIZE:020d}"]
     assert (tmp_path / "x" / f"{2 * SIZE:020d}").stat().st_size == SIZE
+
+
+def test_a_cut_that_fails_half_way_leaves_no_gap(tmp_path: Path) -> None:
+    """A process that is killed then would leave a folder that nobody opens."""
+
+    class Stuck(QuickFiles):
+        def create(self, path: Path, size: int) -> None:
+            super().create(path, size)
+            if path.name.endswith("3000"):
+                raise StoreUnavailable("create", str(path), "told to fail")
+
+        def remove(self, path: Path) -> None:
+            super().remove(path)
+            raise StoreUnavailable("remove", str(path), "told to fail")
+
+    each = Segments(Stuck(), tmp_path, SIZE)
+    with pytest.raises(StoreUnavailable):
+        each.write(0, b"x" * 4 * SIZE)
+    for left in ((0, 1000, 2000), (0, 1000), (0,)):
+        with pytest.raises(StoreUnavailable):
+            each.cut(500)
+        assert segments(tmp_path).starts == left
+    each.cut(500)
+    assert each.read(0, 2 * SIZE) == segments(tmp_path).read(0, 2 * SIZE)
 
 
 def test_a_write_may_cross_files(tmp_path: Path) -> None:
