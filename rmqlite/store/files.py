@@ -109,6 +109,8 @@ class SystemFiles:
         self._system = system
         self._owner = threading.get_ident()
         self._open: OrderedDict[Path, int] = OrderedDict()
+        self._half_made: set[Path] = set()
+        """Folders that are there, but whose names may not be on disk."""
         self._removals = 0
         self._of_thread = threading.local()
 
@@ -208,13 +210,19 @@ class SystemFiles:
         return False
 
     def make_folder(self, path: Path) -> None:
-        if self.is_folder(path):
+        if self.is_folder(path) and path not in self._half_made:
             return
         self.make_folder(path.parent)
         with _translated("create", path):
+            if path in self._half_made:
+                # A name whose sync has failed may look clean and not be on disk: a new one.
+                with suppress(OSError):
+                    self._system.rmdir(path)
             with suppress(FileExistsError):
                 self._system.mkdir(path)
+            self._half_made.add(path)
             self._sync_folder(path.parent)
+            self._half_made.remove(path)
 
     def remove(self, path: Path) -> None:
         fd = self._open.pop(path, None)

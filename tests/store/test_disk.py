@@ -194,6 +194,24 @@ def test_a_removed_name_may_come_back(disk: SimulatedDisk, files: SystemFiles) -
     assert after_power_cut(disk, "none") is None
 
 
+@pytest.mark.parametrize("failing", ["open", "fsync"])
+def test_a_folder_whose_name_could_not_be_synced_is_made_again(
+    disk: SimulatedDisk, failing: str
+) -> None:
+    """It is there, and a second sync says that all is well; but a power cut would take it, and
+    every file in it with what was answered."""
+    files = SystemFiles(disk)
+    disk.fail(failing)
+    with pytest.raises((StoreUnavailable, FlushFailed)):
+        files.make_folder(PATH.parent)
+    assert files.is_folder(PATH.parent)
+    files.make_folder(PATH.parent)
+    files.create(PATH, SECTOR_BYTES)
+    files.sync(PATH)
+    for loss in LOSSES:
+        assert after_power_cut(disk, loss) == bytes(SECTOR_BYTES)
+
+
 def test_a_length_that_was_not_synced_is_lost_with_what_lies_behind(disk: SimulatedDisk) -> None:
     """A file that was made and never synced is empty."""
     fd = disk.open(ROOT / "file", os.O_RDWR | os.O_CREAT)
