@@ -172,7 +172,8 @@ class Schedule:
 
     def why_not(self, head: Head) -> str:
         """Why a scheduled record cannot be delivered; empty if it can."""
-        return why_undeliverable(head, self._topics, self._config)
+        target = destination(head.properties)
+        return why_undeliverable(head, target, self._topics, self._config)
 
     # ---- a slice
 
@@ -236,7 +237,7 @@ class Schedule:
         else:
             head = walked.head
             target = destination(head.properties)
-            reason = self.why_not(head)
+            reason = why_undeliverable(head, target, self._topics, self._config)
             if target is not None and not reason:
                 return Ready(place, target[0], restored(walked, *target), "")
             topic, host = topic_ahead(head.properties), head.store_host

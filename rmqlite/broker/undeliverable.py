@@ -35,7 +35,6 @@ from rmqlite.store.record import (
     NewRecord,
     body_crc,
     delay_level,
-    destination,
     tags_code,
 )
 
@@ -49,9 +48,13 @@ _SPARED_FIRST: Final = (
 """What is left out, in this order, of a record whose properties have no room for it."""
 
 
-def why_undeliverable(head: Head, topics: TopicTable, config: BrokerConfig) -> str:
-    """Why a scheduled record cannot be delivered; empty if it can."""
-    target = destination(head.properties)
+def why_undeliverable(
+    head: Head, target: tuple[str, int] | None, topics: TopicTable, config: BrokerConfig
+) -> str:
+    """Why a scheduled record cannot be delivered; empty if it can.
+
+    target: the topic and queue id that its properties name.
+    """
     if target is None or target[0] == SCHEDULE_TOPIC:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
     level = head.queue_id + 1
