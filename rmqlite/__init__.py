@@ -4,8 +4,8 @@ The map, from the ground up; each room imports only what stands above it in this
 
     hall      errors, message, names, levels, config, clock, requests, schedule_requests:
               words every room uses
-    store/    bytes on disk: commit log, consume queues, key index, recovery; reading, checking
-              and repairing them without a broker
+    store/    bytes on disk: commit log, consume queues, key index, recovery; and without a
+              broker: reader (reading/), check (checking/), repair (repairing/)
     broker/   decisions: where a message is stored, when it is due, what waits and what becomes
               of it, what a failure becomes
     wire/     values <-> protobuf
@@ -16,4 +16,4 @@ The map, from the ground up; each room imports only what stands above it in this
 Importing this package imports nothing else.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

@@ -18,23 +18,23 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
-from rmqlite.store.check_folders import (
+from rmqlite.store.checking.file_layer import FileLayer
+from rmqlite.store.checking.finding import Finding, from_error
+from rmqlite.store.checking.folders import (
     look_at_folder,
     queue_folder,
     queue_keys,
     queue_name,
     usual_size,
 )
-from rmqlite.store.check_index import IndexCheck
-from rmqlite.store.check_log import LogCheck
-from rmqlite.store.check_queues import Moment, QueueChecks
-from rmqlite.store.check_sums import SumsCheck
-from rmqlite.store.check_tables import check_tables, load_sound
+from rmqlite.store.checking.index import IndexCheck
+from rmqlite.store.checking.log import LogCheck
+from rmqlite.store.checking.queues import Moment, QueueChecks
+from rmqlite.store.checking.sums import SumsCheck
+from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.file_layer import FileLayer
-from rmqlite.store.finding import Finding, from_error
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 

@@ -19,9 +19,9 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.files import Files
-from rmqlite.store.log_view import LiveFiles
-from rmqlite.store.message_filter import MessageFilter
-from rmqlite.store.overview import (
+from rmqlite.store.reading.log_view import LiveFiles
+from rmqlite.store.reading.message_filter import MessageFilter
+from rmqlite.store.reading.overview import (
     DiskUse,
     GroupLag,
     LevelInfo,
@@ -33,9 +33,9 @@ from rmqlite.store.overview import (
     StoreState,
     Waiting,
 )
+from rmqlite.store.reading.search import Search
+from rmqlite.store.reading.snapshot import Sizes, Snapshot, file_sizes, queue_keys
 from rmqlite.store.recovery import PROGRESS_TABLE
-from rmqlite.store.search import Search
-from rmqlite.store.snapshot import Sizes, Snapshot, file_sizes, queue_keys
 
 __all__ = [
     "DiskUse",

@@ -17,9 +17,9 @@ from rmqlite.errors import StoreLocked
 from rmqlite.levels import LevelTable
 from rmqlite.store.files import Files, ReadOnlyFiles, SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.repair_changes import Keeper, make
-from rmqlite.store.repair_plan import Action, Plan
-from rmqlite.store.repair_planning import Planning, Progress
+from rmqlite.store.repairing.changes import Keeper, make
+from rmqlite.store.repairing.plan import Action, Plan
+from rmqlite.store.repairing.planning import Planning, Progress
 
 __all__ = ["Action", "Plan", "plan_repair", "repair"]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from rmqlite.store.check import Finding, check
-from rmqlite.store.check_index import NO_ENTRY, WRONG_ENTRY, IndexCheck
-from rmqlite.store.check_index_files import AHEAD, CHAIN, HEAD, UNREADABLE
+from rmqlite.store.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
+from rmqlite.store.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
+from rmqlite.store.checking.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.store.index_file import ENTRY, HEADER
 from rmqlite.store.key_hash import key_hash, positive, token_hash
-from rmqlite.store.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord

@@ -19,9 +19,9 @@ from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessa
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, Entry
-from rmqlite.store.log_view import LogView, LogWalk
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
+from rmqlite.store.reading.log_view import LogView, LogWalk
 from rmqlite.store.record import NewRecord
 from rmqlite.store.repaired_place import encode_anonymous, encode_named
 from tests.support.brokers import small_config
@@ -165,7 +165,7 @@ def test_a_store_on_which_rocketmq_ran_for_long_is_not_walked_from_our_progress(
     store.append(tagged("theirs", "tag"), scheduled("theirs", 1), scheduled("theirs", 3))
     store.crash()
     (store.root / "abort").unlink()
-    monkeypatch.setattr("rmqlite.store.snapshot.FOREIGN_BYTES", -(1 << 40))
+    monkeypatch.setattr("rmqlite.store.reading.snapshot.FOREIGN_BYTES", -(1 << 40))
     assert_seen_as_opened(store.config)
 
 
@@ -442,8 +442,8 @@ def test_every_way_to_a_message_gives_the_same(
         expected = [message for message in messages if takes(message)]
         for share, probed in ((0.0, 1 << 60), (1e9, 1 << 60), (0.0, 1)):
             # Over the log, by the queues, by the key index, whatever is shorter.
-            monkeypatch.setattr("rmqlite.store.search.WALK_SHARE", share)
-            monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", probed)
+            monkeypatch.setattr("rmqlite.store.reading.search.WALK_SHARE", share)
+            monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", probed)
             with StoreReader(store.root) as reader:
                 search = reader.search(wanted)
                 got = [message for batch in search.batches() for message in batch]
@@ -483,8 +483,8 @@ def test_the_key_index_spares_the_walk(
             walked.append(begin)
             super().__init__(log, begin, end, **options)
 
-    monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", 1)
-    monkeypatch.setattr("rmqlite.store.search.LogWalk", Watched)
+    monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", 1)
+    monkeypatch.setattr("rmqlite.store.reading.search.LogWalk", Watched)
     for key in ("k0", "k6", "tag-0"):
         expected = [m for m in messages if key in m.keys and m.topic != SCHEDULE_TOPIC]
         assert found(store.root, key=key) == expected
@@ -501,7 +501,7 @@ def test_a_broken_record_is_told_by_the_key_index_too(
     store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index knows that it was there."""
-    monkeypatch.setattr("rmqlite.store.search.PROBED_BYTES", 1)
+    monkeypatch.setattr("rmqlite.store.reading.search.PROBED_BYTES", 1)
     messages = everything(store.store)
     number = next(n for n, m in enumerate(messages) if m.keys == ("tag-2",))
     message = broken(store, number, 4)
@@ -529,8 +529,8 @@ def test_many_queues_are_put_in_order_block_by_block(
     """With few entries in memory at a time the order is the same."""
     sample(store)
     store.persist()
-    monkeypatch.setattr("rmqlite.store.search.ROWS_MAX", 1)
-    monkeypatch.setattr("rmqlite.store.queue_view.BLOCK_ENTRIES", 3)
+    monkeypatch.setattr("rmqlite.store.reading.search.ROWS_MAX", 1)
+    monkeypatch.setattr("rmqlite.store.reading.queue_view.BLOCK_ENTRIES", 3)
     for _ in range(3):
         store.send(*["more"] * 40)
         store.append(*(tagged("t", "tag", topic="audit") for _ in range(40)))

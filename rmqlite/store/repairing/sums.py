@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from rmqlite.store.check_sums import Span, sums_path
+from rmqlite.store.checking.sums import Span, sums_path
 from rmqlite.store.checksums import BLOCK_BYTES, Mark, encode_mark, mark_position
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.files import Files
-from rmqlite.store.repair_changes import Change, Overwrite, Resize
+from rmqlite.store.repairing.changes import Change, Overwrite, Resize
 
 MENDED_SPAN_BYTES_MAX: Final = 1 << 20
 """In a longer span too many single bytes would explain any difference."""

@@ -16,14 +16,14 @@ from pathlib import Path
 from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
-from rmqlite.store.check_sums import Span
+from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.record import BORN_HOST_V6, Head
-from rmqlite.store.repair_changes import Overwrite
-from rmqlite.store.repair_entries import Pointer, Pointers
-from rmqlite.store.repair_log import head_at
-from rmqlite.store.repair_plan import HEADER, Action, message_id_of, record_name
 from rmqlite.store.repaired_place import is_repaired
+from rmqlite.store.repairing.changes import Overwrite
+from rmqlite.store.repairing.entries import Pointer, Pointers
+from rmqlite.store.repairing.log import head_at
+from rmqlite.store.repairing.plan import HEADER, Action, message_id_of, record_name
 
 _QUEUE_ID_AT = 12
 _QUEUE_OFFSET_AT = 20

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.checksums import Checksums, Point
-from rmqlite.store.log_view import LogView, LogWalk
+from rmqlite.store.reading.log_view import LogView, LogWalk
 
 
 class _File:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from pathlib import Path
 
-from rmqlite.store.log_view import LiveFiles
+from rmqlite.store.reading.log_view import LiveFiles
 
 
 class FileLayer(LiveFiles):

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
-from rmqlite.store.check_folders import queue_name
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.folders import queue_name
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.finding import Finding
 from rmqlite.store.record import Head
-from rmqlite.store.repair_changes import Change
+from rmqlite.store.repairing.changes import Change
 
 RESTORED: Final = "restored-byte"
 PLACE: Final = "repaired-place"

@@ -16,9 +16,9 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import tables
-from rmqlite.store.log_view import LiveFiles
-from rmqlite.store.queue_view import QueueView
-from rmqlite.store.snapshot import Sizes, Snapshot, queue_keys
+from rmqlite.store.reading.log_view import LiveFiles
+from rmqlite.store.reading.queue_view import QueueView
+from rmqlite.store.reading.snapshot import Sizes, Snapshot, queue_keys
 
 CONSUMER_OFFSET_TABLE: Final = "consumerOffset.json"
 _SIZE: Final = Struct(">8xi8x")

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from rmqlite.store.checking.finding import Finding
 from rmqlite.store.files import Files
-from rmqlite.store.finding import Finding
 from rmqlite.store.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
 
 CHAIN: Final = "index-chain"

@@ -16,39 +16,39 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
-from rmqlite.store.check_deliveries import POINTER
-from rmqlite.store.check_folders import FOREIGN, GAP, LENGTH
-from rmqlite.store.check_index import INDEX_FAULTS
-from rmqlite.store.check_log import LOST_TAIL, LogCheck
-from rmqlite.store.check_queues import WRONG_ENTRIES
-from rmqlite.store.check_sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
-from rmqlite.store.check_tables import UNREADABLE, load_sound
+from rmqlite.store.checking.deliveries import POINTER
+from rmqlite.store.checking.file_layer import FileLayer
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.folders import FOREIGN, GAP, LENGTH
+from rmqlite.store.checking.index import INDEX_FAULTS
+from rmqlite.store.checking.log import LOST_TAIL, LogCheck
+from rmqlite.store.checking.queues import WRONG_ENTRIES
+from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
+from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.file_layer import FileLayer
-from rmqlite.store.finding import Finding
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
-from rmqlite.store.repair_changes import Overwrite, Zero, show
-from rmqlite.store.repair_entries import Interval, Pointers
-from rmqlite.store.repair_files import (
+from rmqlite.store.repaired_place import is_repaired
+from rmqlite.store.repairing.changes import Overwrite, Zero, show
+from rmqlite.store.repairing.entries import Interval, Pointers
+from rmqlite.store.repairing.files import (
     clear_entries,
     forget_index,
     forget_progress,
     mend_file,
     mend_table,
 )
-from rmqlite.store.repair_gaps import Gaps
-from rmqlite.store.repair_headers import (
+from rmqlite.store.repairing.gaps import Gaps
+from rmqlite.store.repairing.headers import (
     look_at_span,
     mend_header,
     mend_pointer,
     name_of,
     pointer_of,
 )
-from rmqlite.store.repair_log import cut_tail, interval_of, mend_stretch
-from rmqlite.store.repair_plan import ACCEPTED, RESTORED, SUMS, Action, Plan
-from rmqlite.store.repair_sums import is_summed, mended_bytes, new_sums
-from rmqlite.store.repaired_place import is_repaired
+from rmqlite.store.repairing.log import cut_tail, interval_of, mend_stretch
+from rmqlite.store.repairing.plan import ACCEPTED, RESTORED, SUMS, Action, Plan
+from rmqlite.store.repairing.sums import is_summed, mended_bytes, new_sums
 
 ROUNDS_MAX: Final = 12
 SPANS_MAX: Final = 64

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checksums import BLOCK_BYTES, Mark, Point, encode_mark, mark_position
 from rmqlite.store.commit_log import CHECKSUMS, CommitLog
-from rmqlite.store.finding import Finding
 
 CHECKSUM: Final = "checksum"
 WRONG_SUM: Final = "wrong-checksum"

@@ -17,18 +17,18 @@ from rmqlite.errors import InvalidValue, StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record, tables
-from rmqlite.store.chain_view import ChainView
 from rmqlite.store.checksums import Checksums, Point
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.completion import completed_level
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
-from rmqlite.store.index_view import vouched_index
 from rmqlite.store.key_index import KeyIndex
-from rmqlite.store.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.queue_view import LevelView, QueueView, end_in_files
+from rmqlite.store.reading.chain_view import ChainView
+from rmqlite.store.reading.index_view import vouched_index
+from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
+from rmqlite.store.reading.queue_view import LevelView, QueueView, end_in_files
 from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired

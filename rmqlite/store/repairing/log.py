@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.store import record
-from rmqlite.store.check_damage import Damage, what_is_wrong
-from rmqlite.store.check_sums import sums_path
+from rmqlite.store.checking.damage import Damage, what_is_wrong
+from rmqlite.store.checking.sums import sums_path
 from rmqlite.store.checksums import mark_position
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.record import BLANK_BYTES, Head
-from rmqlite.store.repair_changes import Change, Overwrite, Remove, Zero
-from rmqlite.store.repair_entries import Interval, Pointer, Pointers
-from rmqlite.store.repair_plan import CUT, PLACE, Action, message_id_of, record_name
 from rmqlite.store.repaired_place import PLACE_BYTES_MIN, encode_anonymous, encode_named
+from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Zero
+from rmqlite.store.repairing.entries import Interval, Pointer, Pointers
+from rmqlite.store.repairing.plan import CUT, PLACE, Action, message_id_of, record_name
 
 CHUNK_BYTES: Final = 1 << 20
 """An anonymous place is at most this long, and a little."""

@@ -15,12 +15,12 @@ from typing import Final, NamedTuple
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.check_folders import look_at_folder, queue_folder, queue_name
+from rmqlite.store.checking.file_layer import FileLayer
+from rmqlite.store.checking.finding import Finding, from_error
+from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
+from rmqlite.store.checking.key_hashes import topic_prefix
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.file_layer import FileLayer
-from rmqlite.store.finding import Finding, from_error
-from rmqlite.store.key_hashes import topic_prefix
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128

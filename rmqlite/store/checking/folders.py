@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
+from rmqlite.store.checking.file_layer import FileLayer
+from rmqlite.store.checking.finding import Finding
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.file_layer import FileLayer
 from rmqlite.store.files import Files
-from rmqlite.store.finding import Finding
 
 FOREIGN: Final = "foreign-file"
 LENGTH: Final = "file-length"

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.check_damage import Gap
-from rmqlite.store.check_folders import queue_folder
+from rmqlite.store.checking.damage import Gap
+from rmqlite.store.checking.folders import queue_folder
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.files import Files
 from rmqlite.store.record import Head
-from rmqlite.store.repair_changes import Overwrite
-from rmqlite.store.repair_entries import Pointer, Pointers
-from rmqlite.store.repair_headers import mend_header, name_of, place_of, pointer_of
-from rmqlite.store.repair_log import head_at
-from rmqlite.store.repair_plan import PLACE, Action
 from rmqlite.store.repaired_place import encode_anonymous
+from rmqlite.store.repairing.changes import Overwrite
+from rmqlite.store.repairing.entries import Pointer, Pointers
+from rmqlite.store.repairing.headers import mend_header, name_of, place_of, pointer_of
+from rmqlite.store.repairing.log import head_at
+from rmqlite.store.repairing.plan import PLACE, Action
 
 LOOK_AHEAD_RECORDS: Final = 100_000
 MISSING_MAX: Final = 1_000

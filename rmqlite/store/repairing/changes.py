@@ -13,7 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Final
 
-from rmqlite.store.file_layer import FileLayer
+from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.files import Files
 
 _COPY_BYTES: Final = 1 << 20

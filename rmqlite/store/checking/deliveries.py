@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.check_queues import QueueCheck, QueueChecks
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import completion_of, level_of, topic_ahead, waited_for
-from rmqlite.store.finding import Finding
 from rmqlite.store.progress import ScheduleProgress
 
 POINTER: Final = "wrong-delivery"

@@ -15,16 +15,16 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import record
-from rmqlite.store.check_damage import Damage, Gap, what_is_wrong
-from rmqlite.store.check_deliveries import DeliveryCheck
-from rmqlite.store.check_index import IndexCheck
-from rmqlite.store.check_queues import WAITING_ENTRIES_MAX, Moment, QueueCheck, QueueChecks
-from rmqlite.store.check_sums import Span, SumsCheck, span_finding
+from rmqlite.store.checking.damage import Damage, Gap, what_is_wrong
+from rmqlite.store.checking.deliveries import DeliveryCheck
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.index import IndexCheck
+from rmqlite.store.checking.key_hashes import Keyed
+from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, Moment, QueueCheck, QueueChecks
+from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import is_completing
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
-from rmqlite.store.finding import Finding
-from rmqlite.store.key_hashes import Keyed
 from rmqlite.store.record import BLANK_BYTES, Head
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.store import record
-from rmqlite.store.check_index_files import CHAIN, Block, ToldFile, ToldIndex
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.index_files import CHAIN, Block, ToldFile, ToldIndex
+from rmqlite.store.checking.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.files import Files
-from rmqlite.store.finding import Finding
 from rmqlite.store.index_file import ENTRY, SECONDS_MAX
-from rmqlite.store.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.record import Head
 
 NO_ENTRY: Final = "missing-index-entry"

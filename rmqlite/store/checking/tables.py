@@ -14,9 +14,9 @@ from typing import Any, Final
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelHistory
 from rmqlite.store import tables
+from rmqlite.store.checking.finding import Finding
 from rmqlite.store.clock_table import CLOCK_TABLE, saved_clock
 from rmqlite.store.files import Files
-from rmqlite.store.finding import Finding
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 

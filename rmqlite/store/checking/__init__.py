@@ -1,0 +1,1 @@
+"""What is wrong with a store: log, checksums, queues, deliveries, key index, tables."""
