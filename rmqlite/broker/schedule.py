@@ -126,7 +126,7 @@ class Schedule:
             return due_ms
         count = self._pace.free(now_ms, count_max)
         if not count:
-            return self._pace.free_at_ms()
+            return self._pace.free_at_ms(now_ms)
         ready = self._ready(self._due(now_ms, count), now_ms)
         if ready:
             written = self.complete(ready, appended)
