@@ -68,8 +68,16 @@ def _save(files: Files, path: Path, data: bytes) -> None:
     try:
         files.replace(path, data, keep_previous=True)
     except StoreUnavailable as error:
-        if files.read_all(path) != data:
+        if _is_other(files, path, data):
             raise
         # It has its name and may lose it again: no record may be stored by either table.
         sentence = f"cannot tell which delay levels a restart will find: {error}"
         raise FlushFailed(sentence, field="store", value=path) from error
+
+
+def _is_other(files: Files, path: Path, data: bytes) -> bool:
+    """Does a file certainly hold something else?"""
+    try:
+        return files.read_all(path) != data
+    except StoreUnavailable:
+        return False

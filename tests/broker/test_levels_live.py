@@ -388,19 +388,29 @@ def test_a_table_that_cannot_be_written_changes_nothing(make: Make) -> None:
 class LastStepFails(ForgetfulFiles):
     """The new table has its name when the folder cannot be synced."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_readable: bool) -> None:
         super().__init__()
         self.failing = False
+        self.is_readable = is_readable
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         super().replace(path, data, keep_previous=keep_previous)
         if self.failing:
+            self.hidden = path
             raise StoreUnavailable("replace", str(path), "Input/output error")
 
+    def read_all(self, path: Path) -> bytes | None:
+        if self.failing and not self.is_readable and path == getattr(self, "hidden", None):
+            raise StoreUnavailable("read", str(path), "Input/output error")
+        return super().read_all(path)
 
-def test_a_table_that_may_or_may_not_be_on_disk_ends_the_broker(make: Make) -> None:
+
+@pytest.mark.parametrize("is_readable", [True, False])
+def test_a_table_that_may_or_may_not_be_on_disk_ends_the_broker(
+    make: Make, is_readable: bool
+) -> None:
     """No message may be promised a time by a table that a restart does not find."""
-    files = LastStepFails()
+    files = LastStepFails(is_readable=is_readable)
     broker = make(message_delay_level="1s 5s", files=files)
     (old,) = broker.send(delayed("old", 1))
     files.failing = True
