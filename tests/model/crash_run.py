@@ -110,6 +110,8 @@ class CrashRun:
         self._point = 0
         self._taking: list[Line] = []
         self._doubtful: set[str] = set()
+        self._is_settled_by_look = False
+        """What a refused change has done all the same is seen in the running broker."""
         self._is_retaining = False
         self._min_offset = 0
         self._found: CrashFound | None = None
@@ -187,14 +189,16 @@ class CrashRun:
         return self._disk.faults_met
 
     def _refused(self, met: int) -> None:
-        """Nothing of the call was kept, unless the disk would not even take it back."""
+        """Nothing of the call was kept, unless the disk would not even take it back.
+
+        Of a change of several messages the earlier ones stay: the running broker tells which.
+        """
         keys = [line.key for line in self._taking]
         if met > 1:
             self._doubtful.update(keys)
         else:
             self._promises.drop(keys)
-            for line in self._promises.lines.values():
-                line.doubtful_ms = ()
+            self._is_settled_by_look = True
         self._taking.clear()
 
     def _look(self) -> None:
@@ -205,6 +209,9 @@ class CrashRun:
             self._is_retaining = False
             self._min_offset = view.min_offset
             self._promises.check(view)
+            if self._is_settled_by_look:
+                self._promises.settle(view)
+                self._is_settled_by_look = False
             self._promises.expire(view)
             present = {*view.keys_shown(), *view.waiting, *view.cancelled}
             assert not present & self._doubtful, "what was refused is there"

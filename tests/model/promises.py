@@ -254,6 +254,14 @@ class Promises:
             del self.lines[key]
             self.gone.add(key)
 
+    def settle(self, view: View) -> None:
+        """A view of the running broker says which changes were made; no others will come."""
+        for line in self.lines.values():
+            seen = view.waiting.get(line.key)
+            if seen is not None and seen.due_ms in line.doubtful_ms:
+                line.dues_ms += line.doubtful_ms
+            line.doubtful_ms = ()
+
     def reopened(self, view: View) -> None:
         """A broker has opened after a crash: what it has is on disk, what it has not is gone."""
         for queue in self.order:
