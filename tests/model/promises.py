@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from rmqlite.message import FAILURE_REASON, FIRED, find_property, property_marker
@@ -53,6 +53,15 @@ class View:
     pending: Counter[tuple[int, str]] = field(default_factory=Counter)
     min_offset: int = 0
     """The physical offset from which on the store has records."""
+
+    def without_empty_queues(self) -> View:
+        """A queue that never had a record is a name and no promise: a power cut may take it."""
+        kept = {queue for queue in self.first if self.first[queue] or self.shown.get(queue)}
+        return replace(
+            self,
+            first={queue: first for queue, first in self.first.items() if queue in kept},
+            shown={queue: found for queue, found in self.shown.items() if queue in kept},
+        )
 
     def keys_shown(self) -> list[str]:
         return [seen.key for found in self.shown.values() for seen in found]
