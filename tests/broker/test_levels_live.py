@@ -191,7 +191,7 @@ def test_nobody_waits_behind_a_longer_delay(make: Make, afterwards: str) -> None
 
 
 def test_who_sleeps_is_woken_for_a_level_that_became_shorter(make: Make) -> None:
-    """The level's task sleeps for two hours; the new message is due in a second."""
+    """Delivery sleeps for two hours; the new message is due in a second."""
     broker = make(message_delay_level="2h")
     broker.send(delayed("long", 1))
     broker.heard.sooner = 0

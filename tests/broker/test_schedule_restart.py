@@ -236,7 +236,7 @@ def test_a_record_without_a_destination_blocks_nobody(
 def test_an_undeliverable_record_alone_does_not_come_back_at_once(
     under_test: BrokerUnderTest,
 ) -> None:
-    """Else the level's task would turn in circles."""
+    """Else delivery would turn in circles."""
     scheduled(under_test, b"astray", {"DELAY": "1"})
     under_test.clock.forward(1_000)
     assert under_test.broker.deliver() is None

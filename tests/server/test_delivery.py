@@ -27,7 +27,7 @@ class Stop(Exception):
 
 
 def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[None]]) -> None:
-    """Run a scenario beside the level tasks."""
+    """Run a scenario beside the delivery."""
 
     async def main() -> None:
         with suppress(BaseExceptionGroup):
