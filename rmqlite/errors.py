@@ -180,6 +180,45 @@ class MessageNotFound(Refused):
         )
 
 
+class OffsetGone(Refused):
+    """The log, or a queue, no longer begins as early: retention took what was asked for."""
+
+    code = "offset-gone"
+
+    def __init__(self, what: str, offset: int, min_offset: int) -> None:
+        super().__init__(
+            f"{what}: offset {offset} is gone, the first one kept is {min_offset}",
+            field="offset",
+            value=offset,
+            rule=f"{min_offset} or more",
+        )
+
+
+class JobUnknown(Refused):
+    """No such job, or it was forgotten because it is old."""
+
+    code = "job-unknown"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"no job named {job_id!r}",
+            field="job_id",
+            value=job_id,
+            rule="a job that the broker knows; rmqlite job list names them",
+        )
+
+
+class ExtraMissing(Refused):
+    """A package, or a program, that only a part of rmqlite needs is not there."""
+
+    code = "extra-missing"
+
+    def __init__(self, what: str, found: str, remedy: str) -> None:
+        super().__init__(
+            f"{what} is needed, found {found}: {remedy}", field=what, value=found, rule=remedy
+        )
+
+
 class NotSupported(Refused):
     """The broker knows the request but does not do it."""
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
-    | {"requests", "schedule_requests"}
+    | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
 
@@ -35,7 +35,7 @@ ONLY_THESE_OF = {
 }
 INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "spark")}
 ALONE = {
-    "os": {"rmqlite.store.files"},
+    "os": {"rmqlite.store.files", "rmqlite.spark.session"},
     "mmap": {"rmqlite.store.files"},
     "fcntl": {"rmqlite.store.files"},
     "time": {"rmqlite.clock"},
@@ -52,6 +52,8 @@ ALONE = {
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
     "pyarrow": {"rmqlite.spark"},
+    "numpy": {"rmqlite.spark"},
+    "matplotlib": {"rmqlite.spark.report"},
 }
 """Outside module -> the room, or the one module, that may import it."""
 

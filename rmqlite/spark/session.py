@@ -1,0 +1,162 @@
+"""A SparkSession that works at the first try: Java found, workers on this Python, UTC.
+
+Spark's own errors for a missing Java, a wrong Python on the workers or an old Arrow say
+nothing of the cause; each is looked for here before a JVM is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JAVA_MIN: Final = 17
+PACKAGES: Final = {
+    "pyspark": ((4, 2, 1), (4, 4)),
+    "pyarrow": ((18,), (27,)),
+    "numpy": ((2, 1), (3,)),
+}
+"""From this version on, below that one."""
+ARROW_PACKAGES: Final = ("pyarrow", "numpy")
+_JAVA_REMEDY: Final = (
+    "install Java 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless;"
+    " Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17)"
+    " or set JAVA_HOME to the one you have"
+)
+_PLACES: Final = ("/usr/lib/jvm", "/opt/homebrew/opt/openjdk", "/Library/Java/JavaVirtualMachines")
+
+
+def session(
+    master: str = "", *, app_name: str = "rmqlite", conf: dict[str, str] | None = None
+) -> SparkSession:
+    """The running session, or a new one; with the format "rmqlite" registered.
+
+    master: such as "local[2]" or "spark://host:7077"; empty: what spark-submit or Spark's
+    own configuration says, else "local[*]".  conf wins over all that is set here.  Raises
+    ExtraMissing.
+    """
+    check_packages(PACKAGES)
+    from pyspark.conf import SparkConf
+    from pyspark.sql import SparkSession
+
+    # Workers run python3 from PATH otherwise, which is not the one with pyarrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    defaults = SparkConf()
+    if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
+        java_home()
+    builder = SparkSession.builder.appName(app_name)
+    if master or not defaults.get("spark.master", ""):
+        builder = builder.master(master or "local[*]")
+    for key, value in _local_conf(master or defaults.get("spark.master", "") or "").items():
+        if defaults.get(key, None) is None:
+            builder = builder.config(key, value)
+    for key, value in (conf or {}).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the format "rmqlite" known to a session.  Raises ExtraMissing."""
+    check_packages(PACKAGES)
+    from rmqlite.spark.source import RmqliteDataSource
+
+    spark.dataSource.register(RmqliteDataSource)
+    return spark
+
+
+def check_packages(wanted: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+    """Are these there, and of a version that works?  Raises ExtraMissing."""
+    for name, (low, high) in wanted.items():
+        rule = f"{name} {_dotted(low)} or newer, below {_dotted(high)}"
+        try:
+            found = version(name)
+        except PackageNotFoundError as error:
+            raise ExtraMissing(rule, "none", _remedy(name)) from error
+        number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+        if not low <= number < high:
+            raise ExtraMissing(rule, found, _remedy(name))
+
+
+def check_arrow() -> None:
+    """Can records be decoded into Arrow batches here?  Raises ExtraMissing."""
+    check_packages({name: PACKAGES[name] for name in ARROW_PACKAGES})
+
+
+def java_home() -> str:
+    """The Java that Spark will use, found and new enough; JAVA_HOME is set to it if needed.
+
+    Raises ExtraMissing, which says what to install and how.
+    """
+    wanted = f"Java {JAVA_MIN} or newer"
+    told = os.environ.get("JAVA_HOME", "")
+    if told:
+        found = _java_version(Path(told) / "bin" / "java")
+        if found >= JAVA_MIN:
+            return told
+        what = f"Java {found}" if found else "no Java"
+        raise ExtraMissing(wanted, f"{what} at JAVA_HOME={told}", _JAVA_REMEDY)
+    on_path = shutil.which("java")
+    newest = _java_version(Path(on_path)) if on_path else 0
+    if newest >= JAVA_MIN:
+        return ""
+    for home in _homes():
+        found = _java_version(home / "bin" / "java")
+        if found >= JAVA_MIN:
+            os.environ["JAVA_HOME"] = str(home)
+            return str(home)
+        newest = max(newest, found)
+    raise ExtraMissing(wanted, f"Java {newest}" if newest else "none", _JAVA_REMEDY)
+
+
+def _homes() -> list[Path]:
+    """Where systems put a Java that is not on PATH, the newest name first."""
+    found: list[Path] = []
+    for place in map(Path, _PLACES):
+        if place.is_dir():
+            inside = sorted(place.iterdir(), reverse=True)
+            found += [place, *inside, *(each / "Contents" / "Home" for each in inside)]
+    return [home for home in found if (home / "bin" / "java").exists()]
+
+
+def _java_version(java: Path) -> int:
+    """Its main version; 0 if it does not run."""
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    named = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(named[1]) if named and done.returncode == 0 else 0
+
+
+def _local_conf(master: str) -> dict[str, str]:
+    """What suits a session in one process; a cluster has its own administrators."""
+    conf = {"spark.sql.session.timeZone": "UTC"}
+    if not master or master.startswith("local"):
+        conf |= {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.sql.shuffle.partitions": "8",
+            "spark.ui.enabled": "false",
+        }
+    return conf
+
+
+def _remedy(package: str) -> str:
+    extra = "arrow" if package in ARROW_PACKAGES else "spark"
+    return f'pip install "rmqlite[{extra}]"'
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
