@@ -1,7 +1,7 @@
 """The whole test suite with one command: python3 tests/run.py [pytest's arguments]
 
-Needs nothing but Python: makes .venv if there is none, then lints, checks types and tests,
-and stops at the first of these that fails.
+Needs nothing but Python: makes .venv if there is none, sets up Java for the Spark tests where
+it can, then lints, checks types and tests, and stops at the first of these that fails.
 """
 
 from __future__ import annotations
@@ -12,14 +12,17 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 import environment  # noqa: E402 - found only after the line above
+
+from tests import java  # noqa: E402 - the same
 
 
 def main() -> int:
     started = time.monotonic()
     python = environment.ensure("dev")
+    java.ensure(python)
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
     steps = {
         "ruff check": ["ruff", "check", "."],

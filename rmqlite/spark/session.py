@@ -121,9 +121,10 @@ def java_home() -> str:
 
 
 def _homes() -> list[Path]:
-    """Where systems put a Java that is not on PATH, the newest name first."""
+    """Where a Java may be that is not on PATH, the newest name first."""
     found: list[Path] = []
-    for place in map(Path, _PLACES):
+    # The tests put one into their virtual environment where the system has none.
+    for place in (Path(sys.prefix) / "java", *map(Path, _PLACES)):
         if place.is_dir():
             inside = sorted(place.iterdir(), reverse=True)
             found += [place, *inside, *(each / "Contents" / "Home" for each in inside)]

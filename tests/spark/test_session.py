@@ -1,0 +1,94 @@
+"""A session starts at the first try, or says what to install: no JVM is started here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqlite.errors import ExtraMissing
+from rmqlite.spark import session
+
+
+def java(home: Path, version: str) -> Path:
+    """A program that answers as Java does."""
+    program = home / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025-04-15' >&2\n")
+    program.chmod(0o755)
+    return home
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine without Java; the folder where programs are looked for."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(session, "_PLACES", (str(tmp_path / "jvm"),))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    return tmp_path
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_without_java_the_error_says_what_to_install() -> None:
+    """Spark's own says JAVA_GATEWAY_EXITED."""
+    with pytest.raises(ExtraMissing, match=r"apt install openjdk-17-jre-headless"):
+        session.java_home()
+
+
+def test_java_on_the_path_needs_no_setting(nowhere: Path) -> None:
+    """Spark finds it as we do."""
+    java(nowhere / "path", "17.0.15")
+    assert session.java_home() == ""
+
+
+def test_an_old_java_is_named(nowhere: Path) -> None:
+    """Java 8 calls itself 1.8."""
+    java(nowhere / "path", "1.8.0_402")
+    with pytest.raises(ExtraMissing, match="found Java 8"):
+        session.java_home()
+
+
+def test_a_newer_java_beside_an_old_one_is_taken(nowhere: Path) -> None:
+    """Many machines have one of each."""
+    java(nowhere / "path", "11.0.2")
+    home = java(nowhere / "jvm" / "java-21", "21.0.8")
+    assert session.java_home() == str(home)
+
+
+def test_the_java_of_a_virtual_environment_is_found(nowhere: Path) -> None:
+    """That is where the test command puts one."""
+    home = java(nowhere / "venv" / "java" / "jdk-21-jre", "21.0.8")
+    assert session.java_home() == str(home)
+
+
+def test_a_wrong_java_home_is_told_and_not_passed_over(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would use it, whatever else is there."""
+    java(nowhere / "path", "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(nowhere / "gone"))
+    with pytest.raises(ExtraMissing, match="no Java at JAVA_HOME="):
+        session.java_home()
+
+
+def test_an_absent_package_is_named_with_its_command() -> None:
+    """The broker itself is installed without any of them."""
+    with pytest.raises(ExtraMissing, match=r"found none: pip install"):
+        session.check_packages({"no-such-package": ((1,), (2,))})
+
+
+@pytest.mark.parametrize(("low", "high"), [((9999,), (10000,)), ((0,), (0, 1))])
+def test_a_package_of_a_wrong_version_is_named(low: tuple[int, ...], high: tuple[int, ...]) -> None:
+    """An old Arrow fails far from its cause, a new one perhaps silently."""
+    with pytest.raises(ExtraMissing, match=r"numpy .* or newer"):
+        session.check_packages({"numpy": (low, high)})
+
+
+def test_pins_are_those_of_the_project_file() -> None:
+    """Two places say them: pip's and ours."""
+    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
+    for name, (low, high) in session.PACKAGES.items():
+        text = f"{name}>={'.'.join(map(str, low))},<{'.'.join(map(str, high))}"
+        assert f'"{text}"' in project
