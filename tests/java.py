@@ -52,7 +52,7 @@ def _install_package() -> None:
     subprocess.run(["apt-get", "update", "-qq"], env=quiet)
     for package in SYSTEM_PACKAGES:
         command = ["apt-get", "install", "-qq", "--no-install-recommends", "-y", package]
-        if subprocess.run(command, env=quiet, stdout=subprocess.DEVNULL).returncode == 0:
+        if subprocess.run(command, env=quiet, capture_output=True).returncode == 0:
             return
 
 
