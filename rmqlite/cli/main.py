@@ -1,7 +1,8 @@
 """The command `rmqlite`: its nouns, and how it ends.
 
 Exit codes: 0 done, 1 refused (asking again will not help), 2 the command line is wrong,
-3 the broker is unavailable (asking again may help), 130 interrupted.
+3 the broker is unavailable (asking again may help), 4 a job found a promise of the broker's
+broken, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 from rmqlite import __version__
 from rmqlite.cli import broker, consume, group, levels, message, send, status, topic
 from rmqlite.cli.bench import command as bench
+from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.terminal import error_line
@@ -76,6 +78,7 @@ app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(levels.app, name="levels")
 app.add_typer(store_app, name="store")
+app.add_typer(pipeline_app, name="pipeline")
 app.command("status")(status.status)
 app.command("bench")(bench.bench)
 

@@ -67,6 +67,15 @@ def session(
     return spark
 
 
+def active() -> SparkSession | None:
+    """The session that runs already, with the format registered; None if there is none."""
+    check_packages(PACKAGES)
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    return None if running is None else register(running)
+
+
 def register(spark: SparkSession) -> SparkSession:
     """Make the format "rmqlite" known to a session.  Raises ExtraMissing."""
     check_packages(PACKAGES)

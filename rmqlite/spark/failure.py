@@ -1,0 +1,40 @@
+"""Spark's hundred lines about a failure as the one that says what is wrong.
+
+An error of ours that was raised on an executor reaches the driver as text at the end of
+Python's and Java's traces; it becomes the error that it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from rmqlite.errors import Refused, RmqliteError, by_code, restore
+
+_OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
+_NOISE: Final = re.compile(r"^(?:\[[A-Z_.]+\]|[\w.$]+(?:Exception|Error):)\s*")
+
+
+@contextmanager
+def as_ours() -> Iterator[None]:
+    """What Spark raises inside becomes an error of ours, with Spark's as its cause."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise told(str(error)) from error
+
+
+def told(text: str) -> RmqliteError:
+    """The error that a text of Spark's tells: ours where one is in it, else its first line."""
+    found = _OURS.findall(text)
+    if found:
+        name, sentence = found[-1]
+        code = {cls.__name__: code for code, cls in by_code().items()}.get(name, "error")
+        return restore(code, sentence.strip(), field="", value="", rule="")
+    first = next((line for line in text.splitlines() if line.strip()), "it said nothing")
+    return Refused(f"Spark: {_NOISE.sub('', first.strip())}")

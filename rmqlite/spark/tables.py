@@ -1,0 +1,73 @@
+"""A job's table on its way out: to the driver as plain values, to a file, to a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
+
+from rmqlite.errors import InvalidValue, StoreUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FILE_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
+"""A place with such an ending is one file on this machine; any other is a folder."""
+
+
+def collected(table: DataFrame) -> list[dict[str, Any]]:
+    """Every row; a timestamp is milliseconds since 1970, in a cell named …_ms."""
+    return [row.asDict() for row in _in_ms(table).collect()]
+
+
+def write(table: DataFrame, place: str, form: str = "") -> str:
+    """Write a table; where to, in words.  Raises InvalidValue if there is something already.
+
+    A folder may be any that Hadoop knows, and is written by the executors.
+    """
+    form_of_file = FILE_FORMATS.get(Path(place).suffix.lower())
+    if form_of_file is None:
+        table.write.format(form or "parquet").option("header", "true").save(place)
+        return f"{place}, a folder of {form or 'parquet'}"
+    path = Path(place)
+    if path.exists():
+        raise InvalidValue("output", place, "a file that does not exist yet")
+    try:
+        _write_file(table, path, form_of_file)
+    except OSError as error:
+        raise StoreUnavailable("write to", place, error.strerror or str(error)) from error
+    return place
+
+
+def _write_file(table: DataFrame, path: Path, form: str) -> None:
+    """It appears under its name when all of it is there."""
+    beside = path.with_name(path.name + ".tmp")
+    try:
+        if form == "json":
+            lines = [json.dumps(row) + "\n" for row in collected(table)]
+            beside.write_text("".join(lines), encoding="ascii")
+        elif form == "csv":
+            from pyarrow import csv
+
+            csv.write_csv(table.toArrow(), beside)
+        else:
+            from pyarrow import parquet
+
+            parquet.write_table(table.toArrow(), beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _in_ms(table: DataFrame) -> DataFrame:
+    return table.select(
+        [
+            F.unix_millis(field.name).alias(f"{field.name}_ms")
+            if isinstance(field.dataType, TimestampType)
+            else F.col(field.name)
+            for field in table.schema.fields
+        ]
+    )
