@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from rmqlite import requests, schedule_requests
+from rmqlite import bulk_requests, requests, schedule_requests
 from rmqlite.errors import InvalidValue
-from rmqlite.wire import native, native_schedule
+from rmqlite.wire import native, native_bulk, native_schedule
 from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
@@ -238,6 +238,24 @@ CHANGE_LEVELS: Rpc[schedule_requests.LevelsChange, schedule_requests.LevelsChang
         native_schedule.levels_changed_to_pb,
         native_schedule.levels_changed_from_pb,
     ),
+)
+SCHEDULE_BULK: Rpc[bulk_requests.BulkRequest, bulk_requests.BulkAnswer] = _rpc(
+    "Messaging",
+    "ScheduleBulk",
+    Codec(pb.ScheduleBulkRequest, native_bulk.request_to_pb, native_bulk.request_from_pb),
+    Codec(pb.ScheduleBulkResponse, native_bulk.answer_to_pb, native_bulk.answer_from_pb),
+)
+GET_BULK_JOB: Rpc[str, bulk_requests.BulkJob] = _rpc(
+    "Admin",
+    "GetBulkJob",
+    wrapped(pb.GetBulkJobRequest, "job_id"),
+    wrapped(pb.GetBulkJobResponse, "job", native_bulk.job),
+)
+LIST_BULK_JOBS: Rpc[None, tuple[bulk_requests.BulkJob, ...]] = _rpc(
+    "Admin",
+    "ListBulkJobs",
+    nothing(pb.ListBulkJobsRequest),
+    sequence(pb.ListBulkJobsResponse, "jobs", native_bulk.job),
 )
 
 ALL: tuple[Rpc[Any, Any], ...] = tuple(

@@ -35,6 +35,11 @@ class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ALREADY_DELIVERED: _ClassVar[ChangeOutcome]
     ALREADY_CANCELLED: _ClassVar[ChangeOutcome]
     UNDELIVERABLE: _ClassVar[ChangeOutcome]
+
+class BulkMatch(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EXACT: _ClassVar[BulkMatch]
+    LONGER: _ClassVar[BulkMatch]
 FOUND: PullStatus
 NO_NEW_MESSAGE: PullStatus
 NO_MATCHED_MESSAGE: PullStatus
@@ -52,6 +57,8 @@ NOT_FOUND: ChangeOutcome
 ALREADY_DELIVERED: ChangeOutcome
 ALREADY_CANCELLED: ChangeOutcome
 UNDELIVERABLE: ChangeOutcome
+EXACT: BulkMatch
+LONGER: BulkMatch
 
 class Error(_message.Message):
     __slots__ = ("code", "response_code", "sentence", "field", "value", "rule", "can_retry")
@@ -822,3 +829,109 @@ class ChangeLevelsResponse(_message.Message):
     after: str
     levels: _containers.RepeatedCompositeFieldContainer[LevelChange]
     def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelChange, _Mapping]]] = ...) -> None: ...
+
+class ScheduleBulkRequest(_message.Message):
+    __slots__ = ("bodies", "message_ids", "topics", "tags", "keys", "properties", "delay_levels", "delays", "deliver_at_ms", "match", "job_id", "born_at_ms", "already_refused")
+    BODIES_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVELS_FIELD_NUMBER: _ClassVar[int]
+    DELAYS_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    MATCH_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    BORN_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    bodies: _containers.RepeatedScalarFieldContainer[bytes]
+    message_ids: _containers.RepeatedScalarFieldContainer[str]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    tags: _containers.RepeatedScalarFieldContainer[str]
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    properties: _containers.RepeatedScalarFieldContainer[str]
+    delay_levels: _containers.RepeatedScalarFieldContainer[int]
+    delays: _containers.RepeatedScalarFieldContainer[str]
+    deliver_at_ms: _containers.RepeatedScalarFieldContainer[int]
+    match: BulkMatch
+    job_id: str
+    born_at_ms: int
+    already_refused: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, bodies: _Optional[_Iterable[bytes]] = ..., message_ids: _Optional[_Iterable[str]] = ..., topics: _Optional[_Iterable[str]] = ..., tags: _Optional[_Iterable[str]] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Iterable[str]] = ..., delay_levels: _Optional[_Iterable[int]] = ..., delays: _Optional[_Iterable[str]] = ..., deliver_at_ms: _Optional[_Iterable[int]] = ..., match: _Optional[_Union[BulkMatch, str]] = ..., job_id: _Optional[str] = ..., born_at_ms: _Optional[int] = ..., already_refused: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+
+class Refusal(_message.Message):
+    __slots__ = ("message_id", "code", "sentence", "field", "value", "rule")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    code: str
+    sentence: str
+    field: str
+    value: str
+    rule: str
+    def __init__(self, message_id: _Optional[str] = ..., code: _Optional[str] = ..., sentence: _Optional[str] = ..., field: _Optional[str] = ..., value: _Optional[str] = ..., rule: _Optional[str] = ...) -> None: ...
+
+class RefusedAt(_message.Message):
+    __slots__ = ("position", "refusal")
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    position: int
+    refusal: Refusal
+    def __init__(self, position: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+
+class ScheduleBulkResponse(_message.Message):
+    __slots__ = ("accepted", "duplicates", "refused")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    accepted: int
+    duplicates: _containers.RepeatedScalarFieldContainer[int]
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedAt]
+    def __init__(self, accepted: _Optional[int] = ..., duplicates: _Optional[_Iterable[int]] = ..., refused: _Optional[_Iterable[_Union[RefusedAt, _Mapping]]] = ...) -> None: ...
+
+class BulkJob(_message.Message):
+    __slots__ = ("job_id", "accepted", "duplicates", "refused", "calls", "first_at_ms", "last_at_ms", "samples")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DUPLICATES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    accepted: int
+    duplicates: int
+    refused: int
+    calls: int
+    first_at_ms: int
+    last_at_ms: int
+    samples: _containers.RepeatedCompositeFieldContainer[Refusal]
+    def __init__(self, job_id: _Optional[str] = ..., accepted: _Optional[int] = ..., duplicates: _Optional[int] = ..., refused: _Optional[int] = ..., calls: _Optional[int] = ..., first_at_ms: _Optional[int] = ..., last_at_ms: _Optional[int] = ..., samples: _Optional[_Iterable[_Union[Refusal, _Mapping]]] = ...) -> None: ...
+
+class GetBulkJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetBulkJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: BulkJob
+    def __init__(self, job: _Optional[_Union[BulkJob, _Mapping]] = ...) -> None: ...
+
+class ListBulkJobsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListBulkJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[BulkJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[BulkJob, _Mapping]]] = ...) -> None: ...
