@@ -1,0 +1,271 @@
+"""What a reader is asked for: the options of spark.read and spark.readStream, checked.
+
+Every option is text, and its name is written in any case.  One that is not known, or whose
+value cannot be, is refused by its name before anything is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from rmqlite.errors import InvalidValue
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+SLICE_BYTES: Final = 128 << 20
+SLICE_BYTES_MAX: Final = 1 << 30
+BATCH_ROWS: Final = 16_384
+MAX_PARTITIONS: Final = 8
+ROWS_PER_PARTITION: Final = 200_000
+
+_NUMBER_MAX: Final = (1 << 63) - 1
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BYTES = re.compile(r"([0-9]{1,12})([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
+_WILDCARDS: Final = frozenset("*?[")
+_OFFSETS_RULE: Final = (
+    'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -1}}; -2 is earliest, -1 latest'
+)
+
+Offsets = tuple[tuple[str, int, int], ...]
+"""(topic, queue id, queue offset), sorted; the offset may be EARLIEST or LATEST."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of a reader; what is not given does not matter.
+
+    topics, topic_pattern, queue_ids: which records; empty: all.  starting_offsets <= queue
+    offset < ending_offsets; a number stands for all queues, None for what suits (batch:
+    earliest, stream: latest).  starting_timestamp_ms <= store timestamp < ending_timestamp_ms.
+    starting_physical_offset <= a record's begin < ending_physical_offset.  group: to which
+    consumer group a stream publishes how far it is.
+    """
+
+    path: str = ""
+    endpoint: str = ""
+    columns: str = ""
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    queue_ids: tuple[int, ...] = ()
+    starting_offsets: int | Offsets | None = None
+    ending_offsets: int | Offsets | None = None
+    starting_timestamp_ms: int | None = None
+    ending_timestamp_ms: int | None = None
+    starting_physical_offset: int | None = None
+    ending_physical_offset: int | None = None
+    fail_on_data_loss: bool = True
+    verify_crc: bool = False
+    slice_bytes: int = SLICE_BYTES
+    batch_rows: int = BATCH_ROWS
+    max_partitions: int = MAX_PARTITIONS
+    rows_per_partition: int = ROWS_PER_PARTITION
+    max_offsets_per_trigger: int | None = None
+    group: str = ""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """What somebody has written.  Raises InvalidValue."""
+        given: dict[str, Any] = {}
+        for name, text in options.items():
+            known = _BY_LOWER_NAME.get(name.lower())
+            if known is None:
+                raise InvalidValue("option", name, _hint(name))
+            field, read = _OPTIONS[known]
+            if field in given:
+                raise InvalidValue(known, text, "given once: topic or topics, not both")
+            given[field] = read(known, text.strip())
+        parsed = cls(**given)
+        parsed._check()
+        return parsed
+
+    @property
+    def where(self) -> str:
+        """The store's folder or the broker's address."""
+        return self.path or self.endpoint
+
+    @property
+    def is_by_topic(self) -> bool:
+        """Are only some topics asked for?"""
+        return bool(self.topics or self.topic_pattern)
+
+    def takes_topic(self, topic: str) -> bool:
+        if self.topics and topic not in self.topics:
+            return False
+        return not self.topic_pattern or fnmatchcase(topic, self.topic_pattern)
+
+    def takes_queue(self, topic: str, queue_id: int) -> bool:
+        return (not self.queue_ids or queue_id in self.queue_ids) and self.takes_topic(topic)
+
+    def written(self) -> dict[str, str]:
+        """The options as somebody would have to write them; the inverse of parse."""
+        found = {}
+        for name, (field, _) in _OPTIONS.items():
+            value = getattr(self, field)
+            if name != "topic" and value != _DEFAULTS[field]:
+                found[name] = _as_text(value)
+        return found
+
+    def _check(self) -> None:
+        if bool(self.path) == bool(self.endpoint):
+            rule = "a store's folder (path) or a broker's host:port (endpoint), one of them"
+            raise InvalidValue("path", self.path or "", rule)
+        for low, high in (
+            ("startingTimestamp", "endingTimestamp"),
+            ("startingPhysicalOffset", "endingPhysicalOffset"),
+        ):
+            begin, end = getattr(self, _OPTIONS[low][0]), getattr(self, _OPTIONS[high][0])
+            if begin is not None and end is not None and begin > end:
+                raise InvalidValue(high, end, f"{low} or more, which is {begin}")
+        if self.starting_offsets is not None and self.starting_timestamp_ms is not None:
+            rule = "startingOffsets or startingTimestamp, not both"
+            raise InvalidValue("startingTimestamp", self.starting_timestamp_ms, rule)
+
+
+def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:
+    """Queue offsets as JSON whose keys are sorted, as Spark compares offsets as text."""
+    rows = (
+        [(*key, offset) for key, offset in offsets.items()]
+        if isinstance(offsets, Mapping)
+        else list(offsets)
+    )
+    tree: dict[str, dict[str, int]] = {}
+    for topic, queue_id, offset in sorted(rows):
+        tree.setdefault(topic, {})[str(queue_id)] = offset
+    return json.dumps(tree)
+
+
+def parse_offsets(name: str, text: str) -> int | Offsets:
+    """The value of startingOffsets or endingOffsets.  Raises InvalidValue."""
+    word = text.lower()
+    if word in ("earliest", "latest"):
+        return EARLIEST if word == "earliest" else LATEST
+    try:
+        tree = json.loads(text)
+        rows = [
+            (str(topic), int(queue_id), offset)
+            for topic, queues in tree.items()
+            for queue_id, offset in queues.items()
+        ]
+    except (ValueError, AttributeError) as error:
+        raise InvalidValue(name, text, _OFFSETS_RULE) from error
+    for topic, queue_id, offset in rows:
+        if type(offset) is not int or not EARLIEST <= offset <= _NUMBER_MAX or queue_id < 0:
+            raise InvalidValue(name, f"{topic} {queue_id}: {offset}", _OFFSETS_RULE)
+    return tuple(sorted(rows))
+
+
+# ---- reading one value
+
+
+def _text(_name: str, text: str) -> str:
+    return text
+
+
+def _endpoint(name: str, text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:10911")
+    return text
+
+
+def _topics(name: str, text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(each.strip() for each in text.split(",") if each.strip()))
+    if not names:
+        raise InvalidValue(name, text, "one topic, or several with commas between")
+    for each in names:
+        if not _WILDCARDS.isdisjoint(each):
+            raise InvalidValue(name, each, "a topic's name; topicPattern takes * and ?")
+    return names
+
+
+def _ids(name: str, text: str) -> tuple[int, ...]:
+    return tuple(_number(name, each.strip()) for each in text.split(","))
+
+
+def _number(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text[:20]) <= _NUMBER_MAX):
+        raise InvalidValue(name, text, "a whole number, 0 or more")
+    return int(text)
+
+
+def _count(name: str, text: str) -> int:
+    count = _number(name, text)
+    if count < 1:
+        raise InvalidValue(name, text, "1 or more")
+    return count
+
+
+def _batch_rows(name: str, text: str) -> int:
+    count = _count(name, text)
+    if count > 1_000_000:
+        raise InvalidValue(name, text, "1 to 1000000")
+    return count
+
+
+def _bytes(name: str, text: str) -> int:
+    matched = _BYTES.fullmatch(text)
+    size = int(matched[1]) * _UNITS[matched[2].lower()] if matched else 0
+    if not 1 <= size <= SLICE_BYTES_MAX:
+        raise InvalidValue(name, text, "1 byte to 1 GiB, such as 128m")
+    return size
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidValue(name, text, "true or false")
+    return text.lower() == "true"
+
+
+_OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "path": ("path", _text),
+    "endpoint": ("endpoint", _endpoint),
+    "columns": ("columns", _text),
+    "topic": ("topics", _topics),
+    "topics": ("topics", _topics),
+    "topicPattern": ("topic_pattern", _text),
+    "queueIds": ("queue_ids", _ids),
+    "startingOffsets": ("starting_offsets", parse_offsets),
+    "endingOffsets": ("ending_offsets", parse_offsets),
+    "startingTimestamp": ("starting_timestamp_ms", _number),
+    "endingTimestamp": ("ending_timestamp_ms", _number),
+    "startingPhysicalOffset": ("starting_physical_offset", _number),
+    "endingPhysicalOffset": ("ending_physical_offset", _number),
+    "failOnDataLoss": ("fail_on_data_loss", _flag),
+    "verifyCrc": ("verify_crc", _flag),
+    "sliceBytes": ("slice_bytes", _bytes),
+    "batchRows": ("batch_rows", _batch_rows),
+    "maxPartitions": ("max_partitions", _count),
+    "rowsPerPartition": ("rows_per_partition", _count),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count),
+    "group": ("group", _text),
+}
+"""Option -> the field that it fills, and how its text is read."""
+_BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
+_DEFAULTS: Final = {field.name: field.default for field in fields(ReadOptions)}
+
+
+def option_names() -> tuple[str, ...]:
+    """Every option of a reader, as it is spelled."""
+    return tuple(_OPTIONS)
+
+
+def _hint(name: str) -> str:
+    near = get_close_matches(name.lower(), _BY_LOWER_NAME, n=1, cutoff=0.5)
+    if near:
+        return f"an option of this format; did you mean {_BY_LOWER_NAME[near[0]]}?"
+    return f"an option of this format; these are {', '.join(_OPTIONS)}"
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        is_rows = bool(value) and isinstance(value[0], tuple)
+        return offsets_text(value) if is_rows else ",".join(map(str, value))
+    return str(value)
