@@ -1,0 +1,68 @@
+"""A job from the session to its end: one snapshot for all its tables, errors as ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rmqlite.spark.failure import as_ours
+from rmqlite.spark.reading import SourceSnapshot, read_log, snapshot
+from rmqlite.spark.session import active, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Job:
+    """A session, and the snapshot of a store or a broker that all its tables are read from."""
+
+    def __init__(self, spark: SparkSession, *, path: str, endpoint: str) -> None:
+        self.spark = spark
+        self.snapshot: SourceSnapshot = snapshot(path=path, endpoint=endpoint)
+        self._place = {"path": path, "endpoint": endpoint}
+
+    def read(self, columns: Sequence[str], **options: object) -> DataFrame:
+        """These columns of the snapshot's records; options are those of the format."""
+        bounds = {
+            "startingPhysicalOffset": self.snapshot.begin_offset,
+            "endingPhysicalOffset": self.snapshot.end_offset,
+        }
+        return read_log(self.spark, **self._place, columns=tuple(columns), **(bounds | options))
+
+
+@contextmanager
+def running(
+    name: str,
+    *,
+    path: str,
+    endpoint: str,
+    master: str = "",
+    conf: Mapping[str, str] | None = None,
+) -> Iterator[Job]:
+    """A job while it runs.  Raises what rmqlite raises, never what Spark does."""
+    with running_session(name, master=master, conf=conf) as spark:
+        yield Job(spark, path=path, endpoint=endpoint)
+
+
+@contextmanager
+def running_session(
+    name: str, *, master: str = "", conf: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """The session of a job: the one that runs already, else one that ends with the job."""
+    with as_ours():
+        found = active()
+        if found is not None:
+            yield found
+            return
+        own = {
+            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+            # What fails is told once, by us; --conf spark.log.level=WARN shows all of it.
+            "spark.log.level": "FATAL",
+        }
+        spark = session(master, app_name=f"rmqlite {name}", conf=own | dict(conf or {}))
+        try:
+            yield spark
+        finally:
+            spark.stop()
