@@ -10,15 +10,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rmqlite.errors import InvalidValue, RmqliteError, restore
-from rmqlite.message import RESERVED_PROPERTIES, decode_properties, encode_properties
+from rmqlite.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 
 JOB_ID_CHARS_MAX: Final = 127
 SAMPLES_MAX: Final = 20
 """Of so many refused messages a job's record keeps id and reason, the first ones."""
-T = TypeVar("T")
 
 
 class BulkMatch(enum.IntEnum):
@@ -78,13 +77,13 @@ class BulkRequest:
     def part(self, begin: int, end: int) -> BulkRequest:
         """The messages from begin up to end, alone."""
         count = len(self.bodies)
-        columns = {
-            name: column[begin:end] if len(column) == count else column
-            for name in COLUMNS
-            for column in (getattr(self, name),)
-        }
-        rest = {"match": self.match, "job_id": self.job_id, "born_at_ms": self.born_at_ms}
-        return BulkRequest(**columns, **rest)
+        columns: dict[str, Any] = {}
+        for name in COLUMNS:
+            column = getattr(self, name)
+            columns[name] = column[begin:end] if len(column) == count else column
+        return BulkRequest(
+            **columns, match=self.match, job_id=self.job_id, born_at_ms=self.born_at_ms
+        )
 
 
 COLUMNS: Final = tuple(
@@ -141,7 +140,7 @@ class BulkJob:
         """The inverse of to_json.  Raises KeyError, TypeError, ValueError on another shape."""
         counts = ("accepted", "duplicates", "refused", "calls", "first_at_ms", "last_at_ms")
         samples = tuple(Refusal(**{k: str(v) for k, v in row.items()}) for row in tree["samples"])
-        numbers = {name: int(tree[name]) for name in counts}
+        numbers: dict[str, Any] = {name: int(tree[name]) for name in counts}
         return cls(str(tree["job_id"]), samples=samples, **numbers)
 
 
@@ -158,22 +157,25 @@ def property_text(properties: Mapping[str, str]) -> str:
     for key, value in properties.items():
         if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
             raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
-        if {"\x01", "\x02"} & {*key, *value}:
-            rule = "UTF-8 text without control characters 0x01 and 0x02"
-            raise InvalidValue("properties", f"{key}={value}", rule)
-    check_property_text(text := encode_properties(properties).decode())
+    text = PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
+    check_property_text(text, len(properties))
     return text
 
 
-def check_property_text(text: str) -> None:
-    """Raises InvalidValue unless a user may give this property string."""
-    pairs = decode_properties(text.encode())
-    for key in pairs:
-        if key in RESERVED_PROPERTIES:
-            raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
-    if encode_properties(pairs).decode() != text:
-        rule = "pairs of key 0x01 value, 0x02 between two, each key once, none empty"
-        raise InvalidValue("properties", text, rule)
+def check_property_text(text: str, count: int = 0) -> None:
+    """Raises InvalidValue unless a user may give this property string; count: of its pairs."""
+    pairs = text.split(PAIR_END)
+    names = set()
+    for pair in pairs:
+        name, _, value = pair.partition(KEY_END)
+        names.add(name)
+        if name in RESERVED_PROPERTIES:
+            raise InvalidValue("properties", name, "a name that RocketMQ does not reserve")
+        if not name or not value or KEY_END in value:
+            rule = "UTF-8 text without control characters 0x01 and 0x02, none empty"
+            raise InvalidValue("properties", pair, rule)
+    if len(names) != len(pairs) or (count and count != len(pairs)):
+        raise InvalidValue("properties", text, "each key once, without control character 0x02")
 
 
 def _plain(refusal: Refusal) -> dict[str, str]:

@@ -15,6 +15,8 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 AUTO_CREATE_TOPIC: Final = "TBW102"
 CANCELLED_TOPIC: Final = "rmq_sys_SCHEDULE_CANCELLED"
 """Ours: a record here completes a scheduled one that was cancelled."""
+BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
+"""Ours: what each call of a bulk job has come to."""
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """Whose dead letters are the scheduled messages that could not be delivered; RocketMQ calls
 the group so that delivers them."""
@@ -46,6 +48,7 @@ _NOT_SENDABLE: Final = frozenset(
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         CANCELLED_TOPIC,
+        BULK_JOBS_TOPIC,
     }
 )
 _NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rmqlite import __version__
+from rmqlite.broker.bulk import Bulk
+from rmqlite.broker.bulk_rows import Sender
 from rmqlite.broker.changing import Changes
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding import find_messages, message_at
@@ -21,17 +23,17 @@ from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pending import Pending
 from rmqlite.broker.pulling import offset_at, pull, queue_range
+from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
 from rmqlite.broker.sending import check_batch, new_records
 from rmqlite.broker.topics import READ, TopicTable
+from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import Clock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing, QueueUnknown
-from rmqlite.message import (
-    pack_host,
-)
+from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, retry_topic
 from rmqlite.requests import (
     Assignment,
@@ -61,9 +63,7 @@ from rmqlite.requests import (
 from rmqlite.schedule_requests import ScheduleAction
 from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import (
-    NewRecord,
-)
+from rmqlite.store.record import NewRecord
 from rmqlite.store.tables import Tree
 
 
@@ -78,6 +78,7 @@ class Broker:
         self.schedule = Schedule(config, store, clock, self.topics)
         self.pending = Pending(store, self.schedule)
         self.changes = Changes(store, self.schedule, self.topics, self.pending, listener)
+        self.bulk = Bulk(config, store, self.topics)
         self.retention = Retention(config, store, self.schedule)
         self.groups = GroupTable(store, config)
         self.offsets = ConsumerOffsets(store)
@@ -85,6 +86,9 @@ class Broker:
         self.topics.on_change = self.membership.topic_changed
         self._config = config
         self.levels = LevelChanges(store, self.schedule)
+        self.raw = RawReading(
+            config, store, self.topics, self.levels, clock, lambda: self.readable_end
+        )
         self._clock = clock
         self._listener = listener
         self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
@@ -134,6 +138,24 @@ class Broker:
                 )
             ]
         )
+
+    def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
+        """Store messages, each for itself; the answer is true when the store is durable.
+
+        Raises InvalidValue, MessageTooLarge for the call as a whole, DiskFull,
+        StoreUnavailable: then nothing of it was stored.
+        """
+        self.retention.check_room()
+        self._turn += 1
+        now_ms = self._clock.now_ms()
+        born_at_ms = request.born_at_ms or now_ms
+        sender = Sender(self._config.cluster_name, born_at_ms, born_host, self._store_host)
+        call = self.bulk.begin(request, self._sendable_queue, sender, now_ms)
+        if call.records:
+            self._append(call.records)
+        self.counts.sent += call.answer.accepted
+        self.bulk.end(call)
+        return call.answer
 
     def send_back(self, request: SendBackRequest) -> SendBackResult:
         """A consumer failed a message: retry it later, or make it a dead letter.
@@ -235,10 +257,12 @@ class Broker:
 
     def search_offset(self, request: TimeQuery) -> int:
         """The first queue offset stored at or after a time; the queue's end if none."""
-        topic = self.topics.existing(request.queue.topic)
-        _check_queue(topic, request.queue.queue_id, topic.read_queues)
         queue = self.store.queue(request.queue.topic, request.queue.queue_id)
-        return offset_at(self.store, queue, request.timestamp_ms) if queue else 0
+        if queue is None:
+            topic = self.topics.existing(request.queue.topic)
+            _check_queue(topic, request.queue.queue_id, topic.read_queues)
+            return 0
+        return offset_at(self.store, queue, request.timestamp_ms)
 
     def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:
         """The ranges of all read queues of a topic.  Raises TopicUnknown."""
@@ -321,7 +345,7 @@ class Broker:
 
     def tables(self) -> dict[str, Tree]:
         """What belongs on disk with every persist of the store."""
-        return {OFFSETS_TABLE: self.offsets.tree()}
+        return {OFFSETS_TABLE: self.offsets.tree(), **self.bulk.jobs.tree()}
 
     # ---- inside
 
@@ -329,16 +353,21 @@ class Broker:
         began_s = elapsed_s()
         written = self.store.append(records)
         self.counts.appends.add(elapsed_s() - began_s)
-        fresh = set()
+        counts: dict[tuple[str, int], int] = {}
+        first: dict[tuple[str, int], int] = {}
         for record, at in zip(records, written, strict=True):
-            if record.topic == SCHEDULE_TOPIC:
-                level = record.queue_id + 1
-                if self.schedule.notice(level, at.queue_offset, self._deliver_at_ms(record, at)):
-                    self._listener.due_sooner()
-            else:
-                fresh.add((record.topic, record.queue_id))
-        for topic, queue_id in fresh:
-            self._listener.appended(topic, queue_id)
+            key = (record.topic, record.queue_id)
+            if key not in counts:
+                first[key], counts[key] = at.queue_offset, 0
+            counts[key] += 1
+        for (topic, queue_id), count in counts.items():
+            if topic != SCHEDULE_TOPIC:
+                self._listener.appended(topic, queue_id)
+                continue
+            # All of an append have one time, and so all of a level are due together.
+            due_ms = self.store.levels.deliver_at_ms(queue_id + 1, written[0].store_timestamp_ms)
+            if self.schedule.notice(queue_id + 1, first[topic, queue_id], due_ms, count):
+                self._listener.due_sooner()
         return written
 
     def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
@@ -348,18 +377,23 @@ class Broker:
 
     def _queues_for(self, request: SendRequest) -> dict[str, int]:
         """Per topic the queue asked for, or its next one in turn, the same for a whole call."""
-        queues = {}
-        for name in {message.topic for message in request.messages}:
-            if is_retry(name):
-                group = self.groups.for_use(group_of(name) or "")
-                self.topics.ensure(name, group.retry_queues)
-            topic = self.topics.for_send(name)
-            queue_id = request.queue_id
-            if queue_id < 0:
-                queue_id = self._turn % max(1, topic.write_queues)
-            _check_queue(topic, queue_id, topic.write_queues)
-            queues[name] = queue_id
-        return queues
+        names = {message.topic for message in request.messages}
+        return {name: self._queue_for(name, request.queue_id) for name in names}
+
+    def _queue_for(self, name: str, queue_id: int = -1) -> int:
+        """The queue asked for, or with -1 the topic's next one in turn.  Raises as send()."""
+        if is_retry(name):
+            group = self.groups.for_use(group_of(name) or "")
+            self.topics.ensure(name, group.retry_queues)
+        topic = self.topics.for_send(name)
+        if queue_id < 0:
+            queue_id = self._turn % max(1, topic.write_queues)
+        _check_queue(topic, queue_id, topic.write_queues)
+        return queue_id
+
+    def _sendable_queue(self, name: str) -> int:
+        check_sendable(name)
+        return self._queue_for(name)
 
     def _read_queues(self, topic: str) -> int:
         info = self.topics.get(topic)

@@ -62,18 +62,18 @@ class LevelQueue:
     def pending(self) -> int:
         return self.queue.max_offset - self.completed.below - self.completed.count_above
 
-    def notice(self, queue_offset: int, due_ms: int) -> None:
-        """The queue's next entry is due then: it extends the last run or begins another."""
+    def notice(self, queue_offset: int, due_ms: int, count: int = 1) -> None:
+        """The queue's next entries are due then: they extend the last run or begin another."""
         if queue_offset < self._seen:
-            # One of the batch with which the level began: the scan has found it already.
+            # Of the batch with which the level began: the scan has found them already.
             return
-        self._seen = queue_offset + 1
+        end = self._seen = queue_offset + count
         last = self.runs[-1] if self.runs else None
         if last is not None and last.end == queue_offset and due_ms >= last.last_due_ms:
-            last.end = queue_offset + 1
+            last.end = end
             last.last_due_ms = due_ms
         else:
-            self.runs.append(Run(queue_offset, queue_offset + 1, due_ms, due_ms))
+            self.runs.append(Run(queue_offset, end, due_ms, due_ms))
 
     def next_due_ms(self) -> int | None:
         """When its earliest message is due; None when none waits."""

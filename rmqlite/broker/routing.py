@@ -1,8 +1,8 @@
 """Where a message is stored, which is not always where it is going.
 
 A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, and carries its
-destination in two properties.  route() hides it, record.destination() reads it; nothing else
-in the house writes these properties.
+destination in two properties.  route() hides it, record.destination() reads it; ending() is
+route() for very many; nothing else in the house writes these properties.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 
 from rmqlite.levels import LevelTable
-from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, WAIT
+from rmqlite.message import CLUSTER, DELAY, KEY_END, PAIR_END, REAL_QID, REAL_TOPIC, WAIT
 from rmqlite.names import SCHEDULE_TOPIC
 
 
@@ -27,3 +27,16 @@ def route(
     # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
     properties.setdefault(WAIT, "true")
     return SCHEDULE_TOPIC, level - 1
+
+
+def ending(cluster: str, topic: str, level: int, queue_id: int) -> tuple[str, int, str]:
+    """Topic and queue id to store under, and how the property string ends.
+
+    The same for all messages of a topic and a level: level 0 is now, another one is in the
+    table.
+    """
+    if level <= 0:
+        return topic, queue_id, f"{PAIR_END}{CLUSTER}{KEY_END}{cluster}"
+    properties = {DELAY: level, CLUSTER: cluster, REAL_TOPIC: topic, REAL_QID: queue_id}
+    pairs = [f"{PAIR_END}{name}{KEY_END}{value}" for name, value in properties.items()]
+    return SCHEDULE_TOPIC, level - 1, f"{''.join(pairs)}{PAIR_END}{WAIT}{KEY_END}true"

@@ -102,14 +102,14 @@ class Schedule:
                 times.append(max(due_ms, known.rests_until_ms))
         return min(times, default=None)
 
-    def notice(self, level: int, queue_offset: int, due_ms: int) -> bool:
-        """A message was scheduled; True when it is the level's earliest."""
+    def notice(self, level: int, queue_offset: int, due_ms: int, count: int = 1) -> bool:
+        """Messages were scheduled, one behind the other; True when they are its earliest."""
         known = self._levels.get(level)
         if known is None:
             self._level(level)
             return True
         earliest_ms = known.next_due_ms()
-        known.notice(queue_offset, due_ms)
+        known.notice(queue_offset, due_ms, count)
         return earliest_ms is None or due_ms < earliest_ms
 
     def deliver(self, count_max: int, appended: Appended) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from rmqlite.broker.broker import Broker
+from rmqlite.bulk_requests import BulkJob
 from rmqlite.requests import (
     BrokerStatus,
     FoundMessage,
@@ -42,6 +43,8 @@ class AdminService:
                 rpcs.GET_BROKER_STATUS: self.get_broker_status,
                 rpcs.QUERY_MESSAGES: self.query_messages,
                 rpcs.GET_MESSAGE: self.get_message,
+                rpcs.GET_BULK_JOB: self.get_bulk_job,
+                rpcs.LIST_BULK_JOBS: self.list_bulk_jobs,
                 **self._schedule.methods(),
             }
         )
@@ -66,6 +69,12 @@ class AdminService:
 
     async def get_message(self, offset_message_id: str, _: Context) -> FoundMessage:
         return self._broker.message_at(offset_message_id)
+
+    async def get_bulk_job(self, job_id: str, _: Context) -> BulkJob:
+        return self._broker.bulk.jobs.get(job_id)
+
+    async def list_bulk_jobs(self, _: None, __: Context) -> tuple[BulkJob, ...]:
+        return self._broker.bulk.jobs.all()
 
     async def get_levels(self, _: None, __: Context) -> LevelsInForce:
         return self._broker.levels.in_force()

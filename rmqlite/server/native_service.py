@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import grpc
 
 from rmqlite.broker.broker import Broker
+from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
@@ -59,6 +60,7 @@ class NativeService:
             {
                 rpcs.GET_ROUTE: self.get_route,
                 rpcs.SEND: self.send,
+                rpcs.SCHEDULE_BULK: self.schedule_bulk,
                 rpcs.PULL: self.pull,
                 rpcs.SEND_BACK: self.send_back,
                 rpcs.QUERY_OFFSETS: self.query_offsets,
@@ -79,6 +81,14 @@ class NativeService:
             results = self._broker.send(request, peer_host(context.peer()))
         await self._commit.durable(self._broker.store.end)
         return results
+
+    async def schedule_bulk(self, request: BulkRequest, context: Context) -> BulkAnswer:
+        self._check_open()
+        with self._ending_after_failed_sync():
+            answer = self._broker.schedule_bulk(request, peer_host(context.peer()))
+        # Also for duplicates: what they repeat may not be on disk yet.
+        await self._commit.durable(self._broker.store.end)
+        return answer
 
     async def send_back(self, request: SendBackRequest, _: Context) -> SendBackResult:
         self._check_open()

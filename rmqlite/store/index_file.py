@@ -14,7 +14,7 @@ points at it, so that whatever a crash leaves can be taken back to an earlier he
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -29,6 +29,7 @@ SECONDS_MAX: Final = 2**31 - 1
 PAGE_BYTES: Final = 4096
 """How much is written when a slot changed."""
 _RUN_PAGES_MAX: Final = 64
+_ALWAYS: Final = 2**63 - 1
 _READ_BYTES: Final = 1 << 20
 _SLOTS_AT: Final = HEADER.size
 _SLOT_BYTES: Final = SLOT.size
@@ -283,6 +284,21 @@ class IndexFile:
             if found == key_hash and (first_ms <= end_ms or not seconds):
                 yield physical_offset
             number = previous if 0 < previous < number else 0
+
+    def find_any(self, hashes: Sequence[int], begin_ms: int) -> Iterator[tuple[int, int]]:
+        """Which of some hashes are in since then, as (ordinal, physical offset).
+
+        For very many that nearly all are new: 0.3 µs for a hash whose slot is empty, where
+        find() takes 1.5.
+        """
+        image, slots = self._image, self._slots
+        for at, key_hash in enumerate(hashes):
+            if image:
+                (number,) = _get_slot(image, _SLOTS_AT + _SLOT_BYTES * (key_hash % slots))
+                if not number:
+                    continue
+            for physical_offset in self.find(key_hash, begin_ms, _ALWAYS):
+                yield at, physical_offset
 
     def entries(self) -> Iterator[IndexEntry]:
         """Those on disk, in the order of the log."""

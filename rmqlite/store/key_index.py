@@ -8,7 +8,7 @@ that fails the index is made anew; it never knows anything that the log does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
@@ -204,6 +204,19 @@ class KeyIndex:
                     if physical_offset != last:
                         last = physical_offset
                         yield physical_offset
+            if file.begin_ms < begin_ms:
+                return
+
+    def find_any(self, topic: str, keys: Sequence[str], begin_ms: int) -> Iterator[tuple[int, int]]:
+        """Which of some keys may be in since then, as (ordinal, physical offset).
+
+        As find() for each of them, in any order.  Raises StoreUnavailable.
+        """
+        prefix = text_hash(f"{topic}#")
+        hashes = [positive(token_hash(prefix, key.encode())) for key in keys]
+        for file in reversed(list(self._all.values())):
+            if max(file.begin_ms, file.end_ms) >= begin_ms:
+                yield from file.find_any(hashes, begin_ms)
             if file.begin_ms < begin_ms:
                 return
 

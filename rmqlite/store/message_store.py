@@ -9,11 +9,10 @@ opened by walking the log from the last persisted point; there is no other recov
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -30,6 +29,7 @@ from rmqlite.store.files import SIGNATURE, Files, Lock
 from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.levels_table import change_levels, load_levels
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.raw_records import end_of_neighbours, raw_records
 from rmqlite.store.record import NewRecord, has_sound_body, read_head
 from rmqlite.store.recovery import (
     CHECKPOINT,
@@ -42,10 +42,6 @@ from rmqlite.store.recovery import (
 )
 from rmqlite.store.repaired_place import is_repaired
 
-READ_BYTES_MAX: Final = 4 << 20
-"""How much of the log one read takes at most, unless one record is larger."""
-READ_GAP_BYTES_MAX: Final = 16 << 10
-"""Records at most this far apart are read at once, with what lies between."""
 logger = logging.getLogger(__name__)
 
 
@@ -319,7 +315,7 @@ class MessageStore:
         data, base, upto = b"", 0, 0
         for index, (offset, size, _) in enumerate(entries):
             if offset < base or offset + size > upto:
-                upto = _end_of_neighbours(entries, index)
+                upto = end_of_neighbours(entries, index)
                 base = offset
                 data = self._log.read(base, upto - base)
             head = read_head(data, offset - base)
@@ -330,6 +326,17 @@ class MessageStore:
                 raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
             found.append(Walked(head, data))
         return found
+
+    def read_raw(self, entries: Sequence[Entry]) -> bytes:
+        """The records behind queue entries as they lie in the log; of repaired places nothing.
+
+        Raises StoreDamaged where no such record lies.  Bodies are not checked.
+        """
+        return b"".join(raw_records(entries, self._log.read, self._log.damage))
+
+    def walk(self, physical_offset: int) -> Iterator[Walked]:
+        """Every record from one on, CRC checked.  Raises StoreDamaged."""
+        return self._log.walk(physical_offset)
 
     def store_timestamp_ms(self, physical_offset: int) -> int | None:
         """When the record that begins there was stored; None if there is none."""
@@ -382,14 +389,3 @@ class MessageStore:
                 raise
             self.persisted_end = self._log.persisted_end
             logger.warning("no room to write down what opening has found error=%s", error)
-
-
-def _end_of_neighbours(entries: Sequence[Entry], index: int) -> int:
-    """Where the records end that one read takes, beginning with entries[index]."""
-    first = entries[index].physical_offset
-    end = first + entries[index].size
-    for offset, size, _ in entries[index + 1 :]:
-        if not end <= offset <= end + READ_GAP_BYTES_MAX or offset + size - first > READ_BYTES_MAX:
-            break
-        end = offset + size
-    return end

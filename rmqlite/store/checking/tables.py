@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.bulk_requests import BulkJob
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelHistory
 from rmqlite.store import tables
@@ -57,6 +58,12 @@ def _progress(tree: tables.Tree) -> None:
     ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
 
 
+def _bulk_jobs(tree: tables.Tree) -> None:
+    _check_numbers(tree.get("queueOffset", 0))
+    for text in tree.get("jobs", ()):
+        BulkJob.from_json(json.loads(text))
+
+
 def _check_name(value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no name")
@@ -72,6 +79,7 @@ _SHAPES: Final[dict[str, tuple[str, Callable[[tables.Tree], object]]]] = {
     "topics.json": ("topics", _topics),
     "subscriptionGroup.json": ("consumer groups", _groups),
     "consumerOffset.json": ("consumer offsets", _consumer_offsets),
+    "bulkJobs.json": ("bulk jobs", _bulk_jobs),
     CLOCK_TABLE: ("the clock", saved_clock),
     DELAY_OFFSET_TABLE: ("delay offsets", _delay_offsets),
     LEVELS_TABLE: ("delay levels", LevelHistory.from_json),
