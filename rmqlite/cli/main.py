@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from rmqlite import __version__
-from rmqlite.cli import broker, consume, group, levels, message, send, status, topic
+from rmqlite.cli import broker, consume, group, job, levels, message, send, status, topic
 from rmqlite.cli.bench import command as bench
 from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.schedule import app as schedule_app
@@ -77,6 +77,7 @@ app.add_typer(schedule_app, name="schedule")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(levels.app, name="levels")
+app.add_typer(job.app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(pipeline_app, name="pipeline")
 app.command("status")(status.status)

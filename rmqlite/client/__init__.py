@@ -1,6 +1,14 @@
 """The user's side of the wire: producers, consumers, and an administrator's questions."""
 
+from rmqlite.bulk_requests import BulkJob, BulkMatch
 from rmqlite.client.admin import AdminClient
+from rmqlite.client.bulk import (
+    BulkMessage,
+    BulkOutcome,
+    BulkProgress,
+    BulkScheduler,
+    BulkStatus,
+)
 from rmqlite.client.listener import (
     CONSUME_SUCCESS,
     DEAD_LETTER,
@@ -29,6 +37,13 @@ __all__ = [
     "DEAD_LETTER",
     "RECONSUME_LATER",
     "AdminClient",
+    "BulkJob",
+    "BulkMatch",
+    "BulkMessage",
+    "BulkOutcome",
+    "BulkProgress",
+    "BulkScheduler",
+    "BulkStatus",
     "ChangeOutcome",
     "ChangedId",
     "ConsumeFrom",

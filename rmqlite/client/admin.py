@@ -7,7 +7,7 @@ from typing import Final
 
 import grpc
 
-from rmqlite import requests, schedule_requests
+from rmqlite import bulk_requests, requests, schedule_requests
 from rmqlite.client.channel import Connection
 from rmqlite.client.schedule import ScheduleAdmin
 from rmqlite.wire import rpcs
@@ -83,6 +83,14 @@ class AdminClient:
         """
         change = schedule_requests.LevelsChange(message_delay_level, dry_run)
         return self._ask(rpcs.CHANGE_LEVELS, change)
+
+    def job(self, job_id: str) -> bulk_requests.BulkJob:
+        """What the calls of a bulk job have come to.  Raises JobUnknown."""
+        return self._ask(rpcs.GET_BULK_JOB, job_id)
+
+    def jobs(self) -> tuple[bulk_requests.BulkJob, ...]:
+        """Every bulk job that the broker remembers, without samples, the last used one first."""
+        return self._ask(rpcs.LIST_BULK_JOBS, None)
 
     def close(self) -> None:
         self._connection.close()

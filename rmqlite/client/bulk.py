@@ -1,0 +1,327 @@
+"""Schedule very many messages: several calls in flight, and an outcome for every message.
+
+A message has an id, and the broker stores it once under its topic, within bulkDedupWindow.
+So a call without an answer is simply made again, and so may a whole run be.  One thread,
+that of the caller, owns everything; gRPC's threads only put answers down.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from itertools import islice
+from types import TracebackType
+from typing import Any, Final
+
+import grpc
+
+from rmqlite.bulk_requests import (
+    BulkAnswer,
+    BulkMatch,
+    BulkRequest,
+    Refusal,
+    RefusedAt,
+    check_job_id,
+    property_text,
+)
+from rmqlite.client.channel import Connection, retry_pause_s
+from rmqlite.client.unique_id import UniqueIds
+from rmqlite.clock import elapsed_s, wall_ms
+from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.wire import rpcs
+
+BATCH_MESSAGES: Final = 500
+"""More make a call no cheaper, and others wait longer for the broker."""
+CALLS_IN_FLIGHT: Final = 4
+BATCH_BYTES_MAX: Final = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BulkMessage:
+    """A message to schedule in bulk.
+
+    At most one of delay_level, delay ("10m") and deliver_at_ms; none is now.  message_id:
+    what makes it the same message when it is sent again; empty: one that is new, so that
+    only repeated calls are recognised, not repeated runs.  keys: tokens, or a text of them.
+    Raises InvalidValue.
+    """
+
+    topic: str
+    body: bytes
+    message_id: str = ""
+    tags: str = ""
+    keys: str | Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_level: int = 0
+    delay: str = ""
+    deliver_at_ms: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.body, bytes):
+            raise InvalidValue("body", type(self.body).__name__, "bytes")
+        if self.properties:
+            property_text(self.properties)
+
+
+class BulkStatus(enum.Enum):
+    """What became of a message."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    """It was sent before; nothing was stored now."""
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class BulkOutcome:
+    """error: why it was refused; else None."""
+
+    message_id: str
+    status: BulkStatus
+    error: RmqliteError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BulkProgress:
+    """How many messages have an outcome so far, and which."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    refused: int = 0
+
+    @property
+    def messages(self) -> int:
+        return self.accepted + self.duplicates + self.refused
+
+    def plus(self, answer: BulkAnswer) -> BulkProgress:
+        return BulkProgress(
+            self.accepted + answer.accepted,
+            self.duplicates + len(answer.duplicates),
+            self.refused + len(answer.refused),
+        )
+
+
+@dataclass(slots=True)
+class _Call:
+    """One request, through all its attempts."""
+
+    request: BulkRequest
+    answered: Future[BulkAnswer]
+    began_s: float
+    attempt: int = 0
+
+
+class BulkScheduler:
+    """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
+
+    job_id: under which the broker counts, for AdminClient.job() and `rmqlite job show`; the
+    same when a run is repeated.  match: EXACT or LONGER, which level a time means.
+    retry_ms: for how long a call is repeated that found the broker away; then the error is
+    raised, such as BrokerUnreachable.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        job_id: str = "",
+        match: BulkMatch = BulkMatch.EXACT,
+        batch_messages: int = BATCH_MESSAGES,
+        in_flight: int = CALLS_IN_FLIGHT,
+        timeout_ms: int = 10_000,
+        retry_ms: int = 60_000,
+        channel: grpc.Channel | None = None,
+    ) -> None:
+        for name, value in (("batch_messages", batch_messages), ("in_flight", in_flight)):
+            if value < 1:
+                raise InvalidValue(name, value, "1 or more")
+        if job_id:
+            check_job_id(job_id)
+        self.progress = BulkProgress()
+        self._job_id = job_id
+        self._match = match
+        self._batch_messages = batch_messages
+        self._in_flight = in_flight
+        self._timeout_s = timeout_ms / 1000
+        self._retry_s = retry_ms / 1000
+        self._ids = UniqueIds()
+        self._pause = threading.Event()
+        self._connection = Connection(endpoint, channel)
+
+    def schedule(self, messages: Iterable[BulkMessage]) -> Iterator[BulkOutcome]:
+        """The outcome of each message, in their order, while the next ones are under way.
+
+        Nothing is sent but what the iteration asks for.  Raises Unavailable when the broker
+        stays away: what was sent by then may be stored; the same messages may be sent again.
+        """
+        for request, answer in self.answers(self._requests(messages)):
+            yield from outcomes(request, answer)
+
+    def schedule_all(self, messages: Iterable[BulkMessage]) -> BulkProgress:
+        """schedule(), and only the sums of it.  Raises as that does."""
+        before = self.progress
+        deque(self.answers(self._requests(messages)), maxlen=0)
+        now = self.progress
+        return BulkProgress(
+            now.accepted - before.accepted,
+            now.duplicates - before.duplicates,
+            now.refused - before.refused,
+        )
+
+    def answers(self, requests: Iterable[BulkRequest]) -> Iterator[tuple[BulkRequest, BulkAnswer]]:
+        """The answer to each request, in their order, with several calls in flight.
+
+        A message too large for a call is refused alone.  Raises Refused for what is wrong
+        with a call as a whole, and Unavailable as schedule() does.
+        """
+        waiting = iter(requests)
+        flying: deque[_Call] = deque()
+        try:
+            while True:
+                room = self._in_flight - len(flying)
+                flying.extend(self._start(request) for request in islice(waiting, room))
+                if not flying:
+                    return
+                call = flying.popleft()
+                answer = self._answer(call)
+                self.progress = self.progress.plus(answer)
+                yield call.request, answer
+        finally:
+            for call in flying:
+                call.answered.cancel()
+
+    def close(self) -> None:
+        self._pause.set()
+        self._connection.close()
+
+    def __enter__(self) -> BulkScheduler:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _requests(self, messages: Iterable[BulkMessage]) -> Iterator[BulkRequest]:
+        waiting = iter(messages)
+        while batch := list(islice(waiting, self._batch_messages)):
+            yield from self._cut(self._request(batch))
+
+    def _request(self, batch: Sequence[BulkMessage]) -> BulkRequest:
+        columns = {
+            "bodies": tuple([each.body for each in batch]),
+            "message_ids": tuple([each.message_id or self._ids.next() for each in batch]),
+            "topics": _column([each.topic for each in batch]),
+            "tags": _column([each.tags for each in batch]),
+            "keys": _column([_keys_text(each.keys) for each in batch]),
+            "properties": _column(
+                [property_text(each.properties) if each.properties else "" for each in batch]
+            ),
+            "delay_levels": _column([each.delay_level for each in batch]),
+            "delays": _column([each.delay for each in batch]),
+            "deliver_at_ms": _column([each.deliver_at_ms for each in batch]),
+        }
+        arguments: dict[str, Any] = columns
+        return BulkRequest(
+            **arguments, match=self._match, job_id=self._job_id, born_at_ms=wall_ms()
+        )
+
+    def _cut(self, request: BulkRequest) -> Iterator[BulkRequest]:
+        """The same in parts, none with more bytes of bodies than a call should have."""
+        count = len(request.bodies)
+        if count < 2 or sum(map(len, request.bodies)) <= BATCH_BYTES_MAX:
+            yield request
+            return
+        yield from self._cut(request.part(0, count // 2))
+        yield from self._cut(request.part(count // 2, count))
+
+    def _start(self, request: BulkRequest) -> _Call:
+        call = _Call(request, Future(), elapsed_s())
+        self._try(call)
+        return call
+
+    def _try(self, call: _Call) -> None:
+        """Make the call, once more if it was made before; its future gets what comes of it."""
+        answered: Future[BulkAnswer] = Future()
+        call.answered = answered
+
+        def done(outcome: BulkAnswer | RmqliteError) -> None:
+            if not answered.set_running_or_notify_cancel():
+                return
+            if isinstance(outcome, RmqliteError):
+                answered.set_exception(outcome)
+            else:
+                answered.set_result(outcome)
+
+        wait = call.attempt > 0
+        try:
+            self._connection.start(
+                rpcs.SCHEDULE_BULK, call.request, self._timeout_s, done, wait_for_ready=wait
+            )
+        except RmqliteError as error:
+            done(error)
+
+    def _answer(self, call: _Call) -> BulkAnswer:
+        """Wait for the answer; repeat what found the broker away."""
+        while True:
+            try:
+                return call.answered.result()
+            except Unavailable:
+                pause_s = retry_pause_s(call.attempt)
+                late = elapsed_s() + pause_s - call.began_s >= self._retry_s
+                if late or self._pause.wait(pause_s):
+                    raise
+                call.attempt += 1
+                self._try(call)
+            except MessageTooLarge as error:
+                return self._halved(call.request, error)
+
+    def _halved(self, request: BulkRequest, error: MessageTooLarge) -> BulkAnswer:
+        """What is too large for one call, in two; who is too large alone is refused."""
+        count = len(request.bodies)
+        if count < 2:
+            refusal = Refusal.of(request.message_ids[0] if count else "", error)
+            return BulkAnswer(0, refused=(RefusedAt(0, refusal),) if count else ())
+        half = count // 2
+        first = self._answer(self._start(request.part(0, half)))
+        second = self._answer(self._start(request.part(half, count)))
+        return BulkAnswer(
+            first.accepted + second.accepted,
+            first.duplicates + tuple([half + at for at in second.duplicates]),
+            first.refused
+            + tuple([RefusedAt(half + each.position, each.refusal) for each in second.refused]),
+        )
+
+
+def outcomes(request: BulkRequest, answer: BulkAnswer) -> Iterator[BulkOutcome]:
+    """The outcome of each message of a request, in order."""
+    duplicates = set(answer.duplicates)
+    refused = {each.position: each.refusal for each in answer.refused}
+    for position, message_id in enumerate(request.message_ids):
+        if position in refused:
+            yield BulkOutcome(message_id, BulkStatus.REFUSED, refused[position].error())
+        elif position in duplicates:
+            yield BulkOutcome(message_id, BulkStatus.DUPLICATE)
+        else:
+            yield BulkOutcome(message_id, BulkStatus.ACCEPTED)
+
+
+def _keys_text(keys: str | Sequence[str]) -> str:
+    return keys if isinstance(keys, str) else " ".join(keys)
+
+
+def _column(values: list[Any]) -> tuple[Any, ...]:
+    """One value if it is the same for all, none if there is none."""
+    first = values[0]
+    if values.count(first) != len(values):
+        return tuple(values)
+    return (first,) if first else ()
