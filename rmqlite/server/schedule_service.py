@@ -23,7 +23,7 @@ from rmqlite.schedule_requests import (
 )
 from rmqlite.server.calls import Context, Method
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.turns import let_others
+from rmqlite.server.turns import done_in_turns, let_others
 from rmqlite.wire import rpcs
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class ScheduleService:
         }
 
     async def list_pending(self, query: PendingQuery, _: Context) -> PendingPage:
-        return await _done(self._broker.pending.pages(query))
+        return await done_in_turns(self._broker.pending.pages(query))
 
     async def count_pending(self, _: None, __: Context) -> tuple[PendingCount, ...]:
         return self._broker.pending.counts()
@@ -65,17 +65,6 @@ class ScheduleService:
         return await self._durably(self._broker.changes.by_filter(request))
 
     async def _durably(self, steps: Generator[None, None, T]) -> T:
-        answer = await _done(steps)
+        answer = await done_in_turns(steps)
         await self._commit.durable(self._broker.store.end)
         return answer
-
-
-async def _done(steps: Generator[None, None, T]) -> T:
-    """Take all steps; the answer."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
-        await let_others()

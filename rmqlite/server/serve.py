@@ -28,6 +28,7 @@ from rmqlite.server.delivery import Delivery
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.health import Health
 from rmqlite.server.http_port import HttpPort, Page
+from rmqlite.server.log_service import LogService
 from rmqlite.server.metrics import TEXT_TYPE, Metrics
 from rmqlite.server.native_service import NativeService
 from rmqlite.server.reload import Reload
@@ -147,7 +148,8 @@ class _Server:
         """Take calls, and requests for metrics."""
         service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
         admin = AdminService(broker, self._pulls, self._commit)
-        server.add_generic_rpc_handlers((service.handler(), admin.handler()))
+        raw = LogService(broker)
+        server.add_generic_rpc_handlers((service.handler(), admin.handler(), raw.handler()))
         self._health.add_to(server)
         await server.start()
         if config.metrics_port:

@@ -8,7 +8,10 @@ some twenty-five of them, and a second passes; with many, for one or two.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Generator
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 TURNS: Final = 50
 """Where nobody has anything to do, that many take 0.15 ms: a twentieth of a slice."""
@@ -18,3 +21,14 @@ async def let_others() -> None:
     """Go on when the others had their turns."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
+
+
+async def done_in_turns(steps: Generator[None, None, T]) -> T:
+    """Take all steps, the others' turns between them; the answer."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        await let_others()

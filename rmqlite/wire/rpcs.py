@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from rmqlite import bulk_requests, requests, schedule_requests
+from rmqlite import bulk_requests, log_requests, requests, schedule_requests
 from rmqlite.errors import InvalidValue
-from rmqlite.wire import native, native_bulk, native_schedule
+from rmqlite.wire import native, native_bulk, native_log, native_schedule
 from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
@@ -256,6 +256,21 @@ LIST_BULK_JOBS: Rpc[None, tuple[bulk_requests.BulkJob, ...]] = _rpc(
     "ListBulkJobs",
     nothing(pb.ListBulkJobsRequest),
     sequence(pb.ListBulkJobsResponse, "jobs", native_bulk.job),
+)
+GET_LOG_SNAPSHOT: Rpc[log_requests.LogSnapshotRequest, log_requests.LogSnapshot] = _rpc(
+    "Log", "GetLogSnapshot", native_log.snapshot_request, native_log.snapshot
+)
+READ_LOG: Rpc[log_requests.LogReadRequest, log_requests.LogRead] = _rpc(
+    "Log",
+    "ReadLog",
+    flat(log_requests.LogReadRequest, pb.ReadLogRequest),
+    flat(log_requests.LogRead, pb.ReadLogResponse),
+)
+READ_QUEUE: Rpc[log_requests.QueueReadRequest, log_requests.QueueRead] = _rpc(
+    "Log",
+    "ReadQueue",
+    flat(log_requests.QueueReadRequest, pb.ReadQueueRequest),
+    flat(log_requests.QueueRead, pb.ReadQueueResponse),
 )
 
 ALL: tuple[Rpc[Any, Any], ...] = tuple(

@@ -935,3 +935,69 @@ class ListBulkJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _ClassVar[int]
     jobs: _containers.RepeatedCompositeFieldContainer[BulkJob]
     def __init__(self, jobs: _Optional[_Iterable[_Union[BulkJob, _Mapping]]] = ...) -> None: ...
+
+class GetLogSnapshotRequest(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetLogSnapshotResponse(_message.Message):
+    __slots__ = ("begin_offset", "end_offset", "segment_bytes", "now_ms", "newest_timestamp_ms", "broker_name", "levels", "queues")
+    BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
+    LEVELS_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    begin_offset: int
+    end_offset: int
+    segment_bytes: int
+    now_ms: int
+    newest_timestamp_ms: int
+    broker_name: str
+    levels: _containers.RepeatedCompositeFieldContainer[LevelTable]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueRange]
+    def __init__(self, begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., now_ms: _Optional[int] = ..., newest_timestamp_ms: _Optional[int] = ..., broker_name: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelTable, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ...) -> None: ...
+
+class ReadLogRequest(_message.Message):
+    __slots__ = ("begin_offset", "end_offset", "max_bytes")
+    BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    begin_offset: int
+    end_offset: int
+    max_bytes: int
+    def __init__(self, begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadLogResponse(_message.Message):
+    __slots__ = ("data", "next_offset")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    next_offset: int
+    def __init__(self, data: _Optional[bytes] = ..., next_offset: _Optional[int] = ...) -> None: ...
+
+class ReadQueueRequest(_message.Message):
+    __slots__ = ("topic", "queue_id", "begin_queue_offset", "end_queue_offset", "max_bytes")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    BEGIN_QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    queue_id: int
+    begin_queue_offset: int
+    end_queue_offset: int
+    max_bytes: int
+    def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., begin_queue_offset: _Optional[int] = ..., end_queue_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadQueueResponse(_message.Message):
+    __slots__ = ("records", "next_queue_offset")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    records: bytes
+    next_queue_offset: int
+    def __init__(self, records: _Optional[bytes] = ..., next_queue_offset: _Optional[int] = ...) -> None: ...

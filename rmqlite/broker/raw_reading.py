@@ -1,0 +1,202 @@
+"""The log as raw bytes, for who decodes in bulk: what there is, any range, any queue.
+
+Only what is durable is given.  Every call is done in steps of a few milliseconds, between
+which other calls get their turn; what retention takes in between is not given, and asked for
+again it is gone.  A queue is read as long as the store holds it, whatever the table of topics
+says; one that begins anew begins at 0, and what was read before is then beyond its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Final
+
+from rmqlite.broker.level_changes import LevelChanges
+from rmqlite.broker.topics import TopicTable
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
+from rmqlite.log_requests import (
+    READ_BYTES_DEFAULT,
+    READ_BYTES_MAX,
+    TOPICS_MAX,
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
+from rmqlite.requests import Queue, QueueRange
+from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.message_store import MessageStore
+
+STEP_BYTES: Final = 256 << 10
+STEP_ENTRIES: Final = 2_000
+STEP_QUEUES: Final = 50
+
+
+class RawReading:
+    """Reads one broker's store; readable_end tells up to where it is durable."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        levels: LevelChanges,
+        clock: Clock,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._levels = levels
+        self._clock = clock
+        self._readable_end = readable_end
+
+    def snapshot(self, request: LogSnapshotRequest) -> Generator[None, None, LogSnapshot]:
+        """What there is now.  Raises TopicUnknown, InvalidValue."""
+        if len(request.topics) > TOPICS_MAX:
+            raise InvalidValue("topics", len(request.topics), f"at most {TOPICS_MAX} of them")
+        end = self._readable_end()
+        wanted = self._queues_of(request.topics)
+        ranges = []
+        newest = -1
+        stored = {Queue(*key) for key in self._store.queue_keys()}
+        for number, queue in enumerate(sorted(wanted | stored), 1):
+            found = self._store.queue(queue.topic, queue.queue_id)
+            upto = _end_before(found, end) if found else 0
+            last = found.entry(upto - 1) if found else None
+            if last is not None:
+                newest = max(newest, last.physical_offset)
+            if queue in wanted:
+                stored_ms = self._stored_ms(last.physical_offset) if last else 0
+                begin = min(found.min_offset, upto) if found else 0
+                ranges.append(QueueRange(queue, begin, upto, stored_ms))
+            if number % STEP_QUEUES == 0:
+                yield
+        return LogSnapshot(
+            self._store.min_offset,
+            max(end, self._store.min_offset),
+            self._config.mapped_file_size_commit_log,
+            self._clock.now_ms(),
+            self._stored_ms(newest) if newest >= 0 else 0,
+            self._config.broker_name,
+            self._levels.in_force().tables,
+            tuple(ranges),
+        )
+
+    def read_log(self, request: LogReadRequest) -> Generator[None, None, LogRead]:
+        """Bytes of the log, up to the end of a log file.  Raises OffsetGone, InvalidValue."""
+        limit = _limit(request.max_bytes)
+        begin, readable = request.begin_offset, self._readable_end()
+        if 0 <= begin < self._store.min_offset:
+            raise OffsetGone("the commit log", begin, self._store.min_offset)
+        _check_range("offset", begin, request.end_offset, readable)
+        segment_bytes = self._config.mapped_file_size_commit_log
+        file_end = begin - begin % segment_bytes + segment_bytes
+        asked = readable if request.end_offset is None else request.end_offset
+        end = min(readable, asked, file_end, begin + limit)
+        parts = []
+        at = begin
+        while at < end and self._store.min_offset <= begin:
+            data = self._store.read(at, min(STEP_BYTES, end - at))
+            if not data:
+                raise StoreDamaged("commitlog", at, "bytes that were synced", "none")
+            parts.append(data)
+            at += len(data)
+            yield
+        return LogRead(b"".join(parts), at)
+
+    def read_queue(self, request: QueueReadRequest) -> Generator[None, None, QueueRead]:
+        """Whole records of a queue, at least one if there is one.
+
+        Raises TopicUnknown, QueueUnknown, OffsetGone, InvalidValue, StoreDamaged.
+        """
+        limit = _limit(request.max_bytes)
+        queue = self._queue(request.topic, request.queue_id)
+        readable = _end_before(queue, self._readable_end()) if queue else 0
+        least = queue.min_offset if queue else 0
+        at = request.begin_queue_offset
+        if 0 <= at < least:
+            what = f"queue {request.queue_id} of topic {request.topic!r}"
+            raise OffsetGone(what, at, least)
+        _check_range("queue_offset", at, request.end_queue_offset, readable)
+        end = readable if request.end_queue_offset is None else request.end_queue_offset
+        end = min(end, readable)
+        parts: list[bytes] = []
+        total = 0
+        # Each step anew: retention may take the rest of a queue between two of them.
+        while queue is not None and queue.min_offset <= at < end and (not parts or total < limit):
+            room = min(STEP_BYTES, limit - total)
+            entries = _fitting(queue.read(at, min(STEP_ENTRIES, end - at)), room, total == 0)
+            if not entries:
+                break
+            parts.append(self._store.read_raw(entries))
+            total += sum([entry.size for entry in entries])
+            at += len(entries)
+            yield
+        return QueueRead(b"".join(parts), at)
+
+    def _queues_of(self, topics: Sequence[str]) -> set[Queue]:
+        """Every queue that these topics have or had; none is all topics."""
+        known = {info.topic: info.read_queues for info in self._topics.all()}
+        stored = [Queue(*key) for key in self._store.queue_keys()]
+        held = {queue.topic for queue in stored}
+        for topic in topics:
+            if topic not in known and topic not in held:
+                raise TopicUnknown(topic)
+        chosen = set(topics) or known.keys() | held
+        queues = {queue for queue in stored if queue.topic in chosen}
+        return queues | {
+            Queue(topic, queue_id)
+            for topic in chosen & known.keys()
+            for queue_id in range(known[topic])
+        }
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """None for a queue that never held a record."""
+        found = self._store.queue(topic, queue_id)
+        if found is None:
+            info = self._topics.get(topic)
+            queues = info.read_queues if info else 0
+            if not info and all(key[0] != topic for key in self._store.queue_keys()):
+                raise TopicUnknown(topic)
+            if not 0 <= queue_id < queues:
+                raise QueueUnknown(topic, queue_id, queues)
+        return found
+
+    def _stored_ms(self, physical_offset: int) -> int:
+        return self._store.store_timestamp_ms(physical_offset) or 0
+
+
+def _end_before(queue: ConsumeQueue, physical_end: int) -> int:
+    """One past the last entry whose record ends at or before an end that the log once had."""
+    last = queue.entry(queue.max_offset - 1)
+    if last is None or last.physical_offset < physical_end:
+        return queue.max_offset
+    return queue.first_with(physical_end)
+
+
+def _fitting(entries: Sequence[Entry], room: int, has_one: bool) -> Sequence[Entry]:
+    """As many as have room; one in any case if has_one."""
+    for count, entry in enumerate(entries):
+        room -= entry.size
+        if room < 0:
+            return entries[: max(count, int(has_one))]
+    return entries
+
+
+def _check_range(field: str, begin: int, end: int | None, readable_end: int) -> None:
+    if not 0 <= begin <= readable_end:
+        raise InvalidValue(f"begin_{field}", begin, f"0 to {readable_end}, the end for now")
+    if end is not None and end < begin:
+        raise InvalidValue(f"end_{field}", end, f"begin_{field}, {begin}, or more")
+
+
+def _limit(max_bytes: int) -> int:
+    if not 0 <= max_bytes <= READ_BYTES_MAX:
+        rule = f"0 for the default, {READ_BYTES_DEFAULT}, or 1 to {READ_BYTES_MAX}"
+        raise InvalidValue("max_bytes", max_bytes, rule)
+    return max_bytes or READ_BYTES_DEFAULT

@@ -1,0 +1,171 @@
+"""Reads a broker's log as raw bytes, in chunks, the next one under way while one is decoded.
+
+Reading may be repeated, so a broker that goes away for a moment, as it does for a restart, is
+waited for; one that stays away is told as an error.  What comes out is byte for byte what the
+broker's files hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Final, Generic, TypeVar
+
+import grpc
+
+from rmqlite.client.channel import Connection, Started
+from rmqlite.errors import RmqliteError
+from rmqlite.log_requests import (
+    READ_BYTES_DEFAULT,
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
+from rmqlite.requests import Queue, TimeQuery
+from rmqlite.wire import rpcs
+
+RETRIES_MAX: Final = 100
+"""More than fit into any patience; what ends the attempts is the time."""
+_Q = TypeVar("_Q", LogReadRequest, QueueReadRequest)
+_A = TypeVar("_A", LogRead, QueueRead)
+
+
+class RawReader:
+    """Reads from the broker at endpoint ("host:port").  Used by one thread.
+
+    patience_ms: how long a broker that does not answer is waited for; but the first snapshot
+    fails at once, because then the endpoint may be wrong.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        patience_ms: int = 30_000,
+        chunk_bytes: int = READ_BYTES_DEFAULT,
+        channel: grpc.Channel | None = None,
+    ) -> None:
+        self._connection = Connection(endpoint, channel)
+        self._patience_s = patience_ms / 1000
+        self._chunk_bytes = chunk_bytes
+        self._has_met = False
+
+    def snapshot(self, topics: Sequence[str] = ()) -> LogSnapshot:
+        """From where to where log and queues go; of these topics, none is all.
+
+        Raises TopicUnknown, and Unavailable when the broker cannot be reached.
+        """
+        request = LogSnapshotRequest(tuple(topics))
+        retries = RETRIES_MAX if self._has_met else 0
+        found = self._connection.call_repeatedly(
+            rpcs.GET_LOG_SNAPSHOT, request, self._patience_s, retries=retries
+        )
+        self._has_met = True
+        return found
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first queue offset stored at or after a time; the queue's end if none."""
+        query = TimeQuery(Queue(topic, queue_id), timestamp_ms)
+        return self._connection.call_repeatedly(
+            rpcs.SEARCH_OFFSET, query, self._patience_s, retries=RETRIES_MAX
+        )
+
+    def log(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(physical offset, bytes) of all that is durable of begin <= n < end, in order.
+
+        A chunk may begin and end in the middle of a record.  Raises OffsetGone, InvalidValue,
+        Unavailable.
+        """
+
+        def after(offset: int) -> LogReadRequest:
+            return LogReadRequest(offset, end, self._chunk_bytes)
+
+        at = begin
+        for read in self._chunks(rpcs.READ_LOG, after, begin, end, lambda read: read.next_offset):
+            if read.data:
+                yield at, read.data
+            at = read.next_offset
+
+    def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[bytes]:
+        """Whole records of the queue offsets begin <= n < end, in order, many a chunk.
+
+        Raises TopicUnknown, QueueUnknown, OffsetGone, InvalidValue, StoreDamaged, Unavailable.
+        """
+
+        def after(offset: int) -> QueueReadRequest:
+            return QueueReadRequest(topic, queue_id, offset, end, self._chunk_bytes)
+
+        for read in self._chunks(
+            rpcs.READ_QUEUE, after, begin, end, lambda read: read.next_queue_offset
+        ):
+            if read.records:
+                yield read.records
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def __enter__(self) -> RawReader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _chunks(
+        self,
+        rpc: rpcs.Rpc[_Q, _A],
+        request_at: Callable[[int], _Q],
+        begin: int,
+        end: int,
+        next_of: Callable[[_A], int],
+    ) -> Iterator[_A]:
+        """Answers up to end, or to where there is nothing yet; one is always asked for ahead."""
+        ahead: _Ahead[_Q, _A] | None = None
+        at = begin
+        try:
+            while at < end:
+                request = request_at(at)
+                answer = ahead.answer() if ahead else None
+                ahead = None
+                if answer is None:
+                    answer = self._connection.call_repeatedly(
+                        rpc, request, self._patience_s, retries=RETRIES_MAX
+                    )
+                self._has_met = True
+                following = next_of(answer)
+                if following <= at:
+                    return
+                at = following
+                if at < end:
+                    ahead = _Ahead(self._connection, rpc, request_at(at), self._patience_s)
+                yield answer
+        finally:
+            if ahead:
+                ahead.call.cancel()
+
+
+class _Ahead(Generic[_Q, _A]):
+    """A call made before its answer is wanted."""
+
+    def __init__(
+        self, connection: Connection, rpc: rpcs.Rpc[_Q, _A], request: _Q, timeout_s: float
+    ) -> None:
+        self._outcome: SimpleQueue[_A | RmqliteError] = SimpleQueue()
+        self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.put)
+
+    def answer(self) -> _A | None:
+        """Wait for it; None when it may be asked for again.  Raises what cannot change."""
+        outcome = self._outcome.get()
+        if not isinstance(outcome, RmqliteError):
+            return outcome
+        if outcome.can_retry:
+            return None
+        raise outcome

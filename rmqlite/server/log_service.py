@@ -1,0 +1,43 @@
+"""rmqlite.v1.Log: raw bytes for readers in bulk, in steps between which others get their turn."""
+
+from __future__ import annotations
+
+import grpc
+
+from rmqlite.broker.broker import Broker
+from rmqlite.log_requests import (
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
+from rmqlite.server.calls import Context, service_handler
+from rmqlite.server.turns import done_in_turns
+from rmqlite.wire import rpcs
+
+
+class LogService:
+    """What jobs call that read millions of records."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def handler(self) -> grpc.GenericRpcHandler:
+        return service_handler(
+            {
+                rpcs.GET_LOG_SNAPSHOT: self.get_log_snapshot,
+                rpcs.READ_LOG: self.read_log,
+                rpcs.READ_QUEUE: self.read_queue,
+            }
+        )
+
+    async def get_log_snapshot(self, request: LogSnapshotRequest, _: Context) -> LogSnapshot:
+        return await done_in_turns(self._broker.raw.snapshot(request))
+
+    async def read_log(self, request: LogReadRequest, _: Context) -> LogRead:
+        return await done_in_turns(self._broker.raw.read_log(request))
+
+    async def read_queue(self, request: QueueReadRequest, _: Context) -> QueueRead:
+        return await done_in_turns(self._broker.raw.read_queue(request))
