@@ -28,11 +28,11 @@ from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
 from rmqlite.broker.sending import check_batch, new_records
-from rmqlite.broker.topics import READ, TopicTable
+from rmqlite.broker.topics import READ, TopicTable, check_queue
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import Clock, elapsed_s
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, PermissionMissing, QueueUnknown
+from rmqlite.errors import InvalidValue, PermissionMissing
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, retry_topic
 from rmqlite.requests import (
@@ -58,7 +58,6 @@ from rmqlite.requests import (
     SendRequest,
     SendResult,
     TimeQuery,
-    TopicInfo,
 )
 from rmqlite.schedule_requests import ScheduleAction
 from rmqlite.store.commit_log import Written
@@ -206,7 +205,7 @@ class Broker:
         topic = self.topics.existing(request.topic)
         if not topic.perm & READ:
             raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
-        _check_queue(topic, request.queue_id, topic.read_queues)
+        check_queue(topic, request.queue_id, topic.read_queues)
         result = pull(self.store, self._config, self.readable_end, request)
         if result.messages:
             self.counts.pulled[group.group] += len(result.messages)
@@ -252,7 +251,7 @@ class Broker:
         self.groups.for_use(request.group)
         for queue in request.offsets:
             topic = self.topics.existing(queue.topic)
-            _check_queue(topic, queue.queue_id, topic.read_queues)
+            check_queue(topic, queue.queue_id, topic.read_queues)
         self.offsets.commit(request.group, request.offsets)
 
     def search_offset(self, request: TimeQuery) -> int:
@@ -260,7 +259,7 @@ class Broker:
         queue = self.store.queue(request.queue.topic, request.queue.queue_id)
         if queue is None:
             topic = self.topics.existing(request.queue.topic)
-            _check_queue(topic, request.queue.queue_id, topic.read_queues)
+            check_queue(topic, request.queue.queue_id, topic.read_queues)
             return 0
         return offset_at(self.store, queue, request.timestamp_ms)
 
@@ -388,7 +387,7 @@ class Broker:
         topic = self.topics.for_send(name)
         if queue_id < 0:
             queue_id = self._turn % max(1, topic.write_queues)
-        _check_queue(topic, queue_id, topic.write_queues)
+        check_queue(topic, queue_id, topic.write_queues)
         return queue_id
 
     def _sendable_queue(self, name: str) -> int:
@@ -398,8 +397,3 @@ class Broker:
     def _read_queues(self, topic: str) -> int:
         info = self.topics.get(topic)
         return info.read_queues if info and info.perm & READ else 0
-
-
-def _check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
-    if not 0 <= queue_id < queues:
-        raise QueueUnknown(topic.topic, queue_id, queues)

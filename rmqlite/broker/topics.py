@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, PermissionMissing, TopicExists, TopicUnknown
+from rmqlite.errors import (
+    InvalidValue,
+    PermissionMissing,
+    QueueUnknown,
+    TopicExists,
+    TopicUnknown,
+)
 from rmqlite.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_TOPIC,
@@ -145,6 +151,12 @@ class TopicTable:
         if self._config.auto_create_topic:
             topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
         return topics
+
+
+def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
+    """Raises QueueUnknown."""
+    if not 0 <= queue_id < queues:
+        raise QueueUnknown(topic.topic, queue_id, queues)
 
 
 def _info(row: Row) -> TopicInfo:

@@ -213,7 +213,7 @@ def test_a_call_is_bounded(filled: BrokerUnderTest, max_bytes: int) -> None:
     """One that asks for more is told the limit."""
     for read in (read_log, read_queue):
         with pytest.raises(InvalidValue, match="max_bytes"):
-            read(filled, max_bytes=max_bytes)  # type: ignore[operator]
+            read(filled, max_bytes=max_bytes)
 
 
 def test_what_retention_took_is_gone(filled: BrokerUnderTest) -> None:
