@@ -80,7 +80,7 @@ class BulkRequest:
         columns: dict[str, Any] = {}
         for name in COLUMNS:
             column = getattr(self, name)
-            columns[name] = column[begin:end] if len(column) == count else column
+            columns[name] = column[begin:end] if len(column) == count or begin == end else column
         return BulkRequest(
             **columns, match=self.match, job_id=self.job_id, born_at_ms=self.born_at_ms
         )

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from types import TracebackType
 from typing import Any, Final
@@ -288,11 +288,16 @@ class BulkScheduler:
     def _halved(self, request: BulkRequest, error: MessageTooLarge) -> BulkAnswer:
         """What is too large for one call, in two; who is too large alone is refused."""
         count = len(request.bodies)
+        counted = request.already_refused
         if count < 2:
             refusal = Refusal.of(request.message_ids[0] if count else "", error)
-            return BulkAnswer(0, refused=(RefusedAt(0, refusal),) if count else ())
+            # Only so that the job's record counts it.
+            rest = replace(request.part(0, 0), already_refused=(*counted, refusal))
+            self._answer(self._start(rest))
+            return BulkAnswer(0, refused=(RefusedAt(0, refusal),))
         half = count // 2
-        first = self._answer(self._start(request.part(0, half)))
+        begin = replace(request.part(0, half), already_refused=counted)
+        first = self._answer(self._start(begin))
         second = self._answer(self._start(request.part(half, count)))
         return BulkAnswer(
             first.accepted + second.accepted,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from rmqlite.spark.schema import columns_named, spark_schema
+
+if TYPE_CHECKING:
+    from rmqlite.spark.sink import BulkStreamWriter, BulkWriter
 
 
 class RmqliteDataSource(DataSource):
@@ -17,3 +22,15 @@ class RmqliteDataSource(DataSource):
 
     def schema(self) -> StructType:
         return spark_schema(columns_named(self.options.get("columns", "")))
+
+    def writer(self, schema: StructType, overwrite: bool) -> BulkWriter:
+        from rmqlite.spark.sink import BulkWriter
+        from rmqlite.spark.sink_options import SinkOptions
+
+        return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> BulkStreamWriter:
+        from rmqlite.spark.sink import BulkStreamWriter
+        from rmqlite.spark.sink_options import SinkOptions
+
+        return BulkStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)

@@ -1,0 +1,97 @@
+"""bulk_schedule: schedule what a DataFrame holds, and say what came of it.
+
+The sink does the work, the broker's job record has the sums.  With the same job id the same
+rows may be sent again: what is there already is a duplicate.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from rmqlite.bulk_requests import BulkJob
+from rmqlite.errors import JobUnknown
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True)
+class BulkResult:
+    """The sums of the job, of all runs with its id.
+
+    refused_rows: with on_invalid="collect" the rows that this run's broker refused, all
+    their columns, then code and reason; else None.
+    """
+
+    job_id: str
+    accepted: int
+    duplicates: int
+    refused: int
+    refused_rows: DataFrame | None = None
+
+
+def bulk_schedule(
+    df: DataFrame,
+    *,
+    endpoint: str,
+    topic: str = "",
+    delay_level: int | None = None,
+    delay: str | None = None,
+    deliver_at: int | str | None = None,
+    match: str = "exact",
+    job_id: str = "",
+    on_invalid: str = "fail",
+    refused_path: str = "",
+    dedup_column: str = "",
+    max_per_second: int = 0,
+    batch_size: int = 500,
+    in_flight: int = 4,
+) -> BulkResult:
+    """Schedule the rows of a DataFrame at the broker at endpoint ("host:port").
+
+    Columns: body, and as needed topic, tags, keys, properties, message_key (the
+    deduplication id) and one of delay_level, delay and deliver_at; topic, delay_level, delay
+    and deliver_at (milliseconds since 1970, or a local time) here are for all rows.
+    refused_path: a folder that driver and executors see; with on_invalid="collect" and
+    without it one is made on this machine.  max_per_second: of the whole job, which then
+    sends from one task.  What Spark raises ends with one line of ours.
+    """
+    from rmqlite.client.admin import AdminClient
+    from rmqlite.spark.session import register
+    from rmqlite.spark.sink import refused_file
+
+    spark = register(df.sparkSession)
+    job_id = job_id or uuid4().hex
+    is_collecting = on_invalid.lower() == "collect"
+    if is_collecting and not refused_path:
+        refused_path = tempfile.mkdtemp(prefix="rmqlite-refused-")
+    options: dict[str, Any] = {
+        "endpoint": endpoint,
+        "topic": topic,
+        "delayLevel": delay_level,
+        "delay": delay,
+        "deliverAt": deliver_at,
+        "match": match,
+        "jobId": job_id,
+        "onInvalid": on_invalid,
+        "refusedPath": refused_path,
+        "dedupColumn": dedup_column,
+        "maxPerSecond": max_per_second,
+        "batchSize": batch_size,
+        "inFlight": in_flight,
+    }
+    given = {name: str(value) for name, value in options.items() if value not in (None, "")}
+    # One task keeps the rate exactly, and without a shuffle, which could reorder the rows.
+    rows = df.coalesce(1) if max_per_second else df
+    rows.write.format("rmqlite").mode("append").options(**given).save()
+    with AdminClient(endpoint) as admin:
+        try:
+            job = admin.job(job_id)
+        except JobUnknown:
+            # There was no row.
+            job = BulkJob(job_id)
+    refused = spark.read.parquet(refused_file(refused_path, job_id)) if is_collecting else None
+    return BulkResult(job_id, job.accepted, job.duplicates, job.refused, refused)

@@ -1,0 +1,260 @@
+"""df.write and df.writeStream with the format "rmqlite": bulk scheduling from every task.
+
+A task sends its rows in order, several calls in flight.  Each message has an id, which is
+the same when the task, the query or the whole job runs again, and the broker stores it once;
+so what a failed task has sent does no harm.  What the broker counts for the job is the
+result: Spark takes nothing back from a writer.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from rmqlite.bulk_requests import BulkAnswer, BulkRequest, Refusal
+from rmqlite.errors import InvalidValue, RmqliteError, restore
+from rmqlite.levels import parse_levels
+from rmqlite.spark.sink_options import SinkOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from rmqlite.spark.sink_rows import Part
+
+REFUSED_ROWS_MAX: Final = 10_000
+"""So many refused rows of a task are kept with onInvalid=collect; more are only counted."""
+REFUSED_BYTES_MAX: Final = 32 << 20
+CODE_COLUMN: Final = "code"
+REASON_COLUMN: Final = "reason"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """What a task has done; refused: Arrow streams of the rows that are kept."""
+
+    messages: int
+    accepted: int
+    refused: tuple[bytes, ...] = ()
+    not_kept: int = 0
+
+
+def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> SinkOptions:
+    """The options, when everything that can be checked without a row has been.
+
+    Raises InvalidValue, DelayUnknown, BrokerUnreachable.
+    """
+    from rmqlite.client.admin import AdminClient
+
+    if overwrite:
+        rule = 'append: a broker takes nothing back; write with mode("append")'
+        raise InvalidValue("mode", "overwrite", rule)
+    options.check_columns(schema)
+    with AdminClient(options.endpoint) as admin:
+        options.check_levels(parse_levels(admin.levels().message_delay_level))
+    return options
+
+
+class BulkWriter(DataSourceArrowWriter):
+    """Of df.write: made on the driver, pickled to every task."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        options = planned(options, schema, overwrite=overwrite)
+        # Once for all tasks and their repetitions.
+        self.options = replace(options, job_id=options.job_id or uuid4().hex)
+        self.schema = _arrow_schema(schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        partition = context.partitionId() if context else 0
+        job_id = self.options.job_id
+        return send(iterator, self.options, job_id=job_id, id_prefix=f"{job_id}:{partition}")
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        name = f"refused-{_file_name(self.options.job_id)}.parquet"
+        keep_refused(self.options, self.schema, messages, name)
+
+
+class BulkStreamWriter(DataSourceStreamArrowWriter):
+    """Of df.writeStream; the job is the query unless it has a name of its own."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        self.options = planned(options, schema, overwrite=overwrite)
+        self.schema = _arrow_schema(schema)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        partition, query_id, batch_id = 0, "stream", "0"
+        if context:
+            partition = context.partitionId()
+            query_id = context.getLocalProperty("sql.streaming.queryId") or query_id
+            batch_id = context.getLocalProperty("streaming.sql.batchId") or batch_id
+        prefix = f"{query_id}:{batch_id}:{partition}"
+        return send(
+            iterator, self.options, job_id=self.options.job_id or query_id, id_prefix=prefix
+        )
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        name = f"refused-{_file_name(self.options.job_id or 'batch')}-{batchId}.parquet"
+        keep_refused(self.options, self.schema, messages, name)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """What was sent stays; the batch is repeated with the same ids."""
+
+
+def send(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, *, job_id: str, id_prefix: str
+) -> Sent:
+    """Send all rows of a task.
+
+    Raises the first refusal unless they are collected, and Unavailable when the broker
+    stays away.
+    """
+    from rmqlite.client.bulk import BulkScheduler
+    from rmqlite.clock import elapsed_s, pause_s
+
+    refused = _Refused(options)
+    waiting: deque[Part] = deque()
+    began_s = elapsed_s()
+
+    def requests() -> Iterator[BulkRequest]:
+        sent = 0
+        for part in _parts(batches, options, job_id, id_prefix):
+            if options.max_per_second:
+                pause_s(max(0.0, began_s + sent / options.max_per_second - elapsed_s()))
+                sent += len(part.rows)
+            waiting.append(part)
+            yield part.request
+
+    with BulkScheduler(
+        options.endpoint, job_id=job_id, in_flight=options.in_flight, retry_ms=options.retry_ms
+    ) as sender:
+        for _, answer in sender.answers(requests()):
+            refused.take(waiting.popleft(), answer)
+        progress = sender.progress
+    messages = progress.messages + refused.unsent
+    return Sent(messages, progress.accepted, tuple(refused.streams), refused.not_kept)
+
+
+class _Refused:
+    """The refused rows of a task, with their reasons, as far as they are kept."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._is_collecting = options.is_collecting
+        self._rows_left = REFUSED_ROWS_MAX
+        self._bytes_left = REFUSED_BYTES_MAX
+        self.streams: list[bytes] = []
+        self.unsent = 0
+        self.not_kept = 0
+
+    def take(self, part: Part, answer: BulkAnswer) -> None:
+        """Raises the first refusal unless they are collected."""
+        if not part.refused and not answer.refused:
+            return
+        found = dict(part.refused)
+        for each in answer.refused:
+            found[part.rows[each.position]] = each.refusal
+        self.unsent += len(part.refused)
+        rows = sorted(found)
+        if not self._is_collecting:
+            raise _row_error(found[rows[0]])
+        kept = rows[: self._rows_left]
+        data = _stream_of(part.batch, kept, [found[row] for row in kept]) if kept else b""
+        if not kept or len(data) > self._bytes_left:
+            self.not_kept += len(rows)
+            return
+        self._rows_left -= len(kept)
+        self._bytes_left -= len(data)
+        self.not_kept += len(rows) - len(kept)
+        self.streams.append(data)
+
+
+def keep_refused(
+    options: SinkOptions,
+    schema: pa.Schema,
+    messages: Sequence[WriterCommitMessage | None],
+    name: str,
+) -> None:
+    """Write the refused rows of all tasks, on the driver; an empty file when there are none."""
+    if not options.is_collecting:
+        return
+    import pyarrow as pa
+    from pyarrow import fs, parquet
+
+    sent = [each for each in messages if isinstance(each, Sent)]
+    tables = [pa.ipc.open_stream(data).read_all() for each in sent for data in each.refused]
+    table = pa.concat_tables([schema.empty_table(), *[each.cast(schema) for each in tables]])
+    not_kept = sum([each.not_kept for each in sent])
+    if not_kept:
+        log.warning("refused rows not kept count=%d refusedPath=%s", not_kept, options.refused_path)
+    path = options.refused_path
+    if "://" in path:
+        system, folder = fs.FileSystem.from_uri(path)
+    else:
+        system, folder = fs.LocalFileSystem(), path
+    system.create_dir(folder, recursive=True)
+    parquet.write_table(table, f"{folder.rstrip('/')}/{name}", filesystem=system)
+
+
+def refused_file(path: str, job_id: str) -> str:
+    """Where the refused rows of a batch job are."""
+    return f"{path.rstrip('/')}/refused-{_file_name(job_id)}.parquet"
+
+
+def _parts(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, job_id: str, id_prefix: str
+) -> Iterator[Part]:
+    from rmqlite.spark.sink_rows import parts_of
+
+    first_row = 0
+    for batch in batches:
+        yield from parts_of(batch, options, job_id=job_id, id_prefix=id_prefix, first_row=first_row)
+        first_row += batch.num_rows
+
+
+def _stream_of(batch: pa.RecordBatch, rows: list[int], refusals: list[Refusal]) -> bytes:
+    import pyarrow as pa
+
+    table = pa.Table.from_batches([batch]).take(pa.array(rows, pa.int64()))
+    table = table.append_column(CODE_COLUMN, pa.array([each.code for each in refusals]))
+    table = table.append_column(REASON_COLUMN, pa.array([each.sentence for each in refusals]))
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+
+
+def _row_error(refusal: Refusal) -> RmqliteError:
+    sentence = f"the row with message id {refusal.message_id!r} was refused: {refusal.sentence}"
+    return restore(
+        refusal.code, sentence, field=refusal.field, value=refusal.value, rule=refusal.rule
+    )
+
+
+def _arrow_schema(schema: StructType) -> Any:
+    """What a file of refused rows has: the user's columns, then why."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    columns = to_arrow_schema(schema, timezone="UTC")
+    for name in (CODE_COLUMN, REASON_COLUMN):
+        columns = columns.append(pa.field(name, pa.string()))
+    return columns
+
+
+def _file_name(job_id: str) -> str:
+    return re.sub("[^A-Za-z0-9_.-]", "_", job_id)

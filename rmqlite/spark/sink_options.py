@@ -1,0 +1,232 @@
+"""What a writer is asked for: its options and the columns it is given, checked at plan time.
+
+A wrong name, type or level is found before any task runs.  Columns that the sink does not
+know are refused, not dropped: a misspelt delay would send everything at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Final
+
+from rmqlite.bulk_requests import BulkMatch, check_job_id
+from rmqlite.clock import local_ms
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LevelTable, parse_delay
+from rmqlite.names import check_sendable
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+BATCH_SIZE: Final = 500
+IN_FLIGHT: Final = 4
+RETRY_MS: Final = 60_000
+_NUMBER_MAX: Final = 2**31 - 1
+_MS_MAX: Final = 2**63 - 1
+_INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
+COLUMN_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("string",),
+    "body": ("binary", "string"),
+    "tags": ("string",),
+    "keys": ("string", "array<string>"),
+    "properties": ("map<string,string>",),
+    "delay_level": _INTEGERS,
+    "delay": ("string",),
+    "deliver_at": ("timestamp", "bigint"),
+    "message_key": ("string", *_INTEGERS),
+}
+"""The columns of the sink, and the types that each may have."""
+ID_COLUMN: Final = "message_key"
+DELAY_COLUMNS: Final = ("delay_level", "delay", "deliver_at")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of a writer.
+
+    topic, delay_level, delay, deliver_at_ms: the same for all rows, instead of a column.
+    job_id: "" for one that is new, or for a stream the query's id.  dedup_column: which
+    column has the message ids; "" for message_key if there is one, else ids are made of
+    the row's place.  max_per_second: of one task; 0 is no limit.  retry_ms: how long a
+    broker may be away.
+    """
+
+    endpoint: str = ""
+    topic: str = ""
+    delay_level: int = 0
+    delay: str = ""
+    deliver_at_ms: int = 0
+    match: BulkMatch = BulkMatch.EXACT
+    batch_size: int = BATCH_SIZE
+    in_flight: int = IN_FLIGHT
+    job_id: str = ""
+    dedup_column: str = ""
+    is_collecting: bool = False
+    refused_path: str = ""
+    max_per_second: int = 0
+    retry_ms: int = RETRY_MS
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """What somebody has written.  Raises InvalidValue."""
+        given: dict[str, Any] = {}
+        for name, text in options.items():
+            known = _BY_LOWER_NAME.get(name.lower())
+            if known is None:
+                raise InvalidValue("option", name, f"an option of the sink{_hint(name, _OPTIONS)}")
+            field, read = _OPTIONS[known]
+            given[field] = read(known, text.strip())
+        parsed = cls(**given)
+        parsed._check()
+        return parsed
+
+    def check_columns(self, schema: StructType) -> None:
+        """Raises InvalidValue unless the sink can take these columns."""
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        extra = {self.dedup_column} - {""}
+        for name, kind in types.items():
+            if name in extra:
+                allowed = COLUMN_TYPES[ID_COLUMN]
+            elif name in COLUMN_TYPES:
+                allowed = COLUMN_TYPES[name]
+            else:
+                rule = f"a column of the sink, or the dedupColumn{_hint(name, COLUMN_TYPES)}"
+                raise InvalidValue("column", name, rule)
+            if kind not in allowed:
+                raise InvalidValue(f"column {name}", kind, f"of type {' or '.join(allowed)}")
+        for name in ("body", *extra):
+            if name not in types:
+                raise InvalidValue("column", name, f"needed{_hint(name, types)}")
+        if not self.topic and "topic" not in types:
+            raise InvalidValue("topic", "", "a column topic, or the option topic")
+        delays = [name for name in DELAY_COLUMNS if name in types]
+        if self.has_delay and delays:
+            rule = "the option for all rows or a column, not both"
+            raise InvalidValue(f"column {delays[0]}", "given", rule)
+        if "deliver_at" in types and self.match is BulkMatch.EXACT:
+            _refuse_exact_instant("column deliver_at", types["deliver_at"])
+
+    def check_levels(self, table: LevelTable) -> None:
+        """Raises InvalidValue, DelayUnknown unless the broker's table has what options ask."""
+        if not 0 <= self.delay_level <= table.max_level:
+            raise InvalidValue(
+                "delayLevel", self.delay_level, f"0 for now, or 1 to {table.max_level}"
+            )
+        if self.delay and self.match is BulkMatch.EXACT:
+            table.level_lasting(self.delay)
+        elif self.delay and parse_delay(self.delay) > max(table.delays_ms):
+            longest = table.delays_ms.index(max(table.delays_ms)) + 1
+            rule = f"at most {table.name(longest)}: the longest level"
+            raise InvalidValue("delay", self.delay, rule)
+
+    @property
+    def has_delay(self) -> bool:
+        return bool(self.delay_level or self.delay or self.deliver_at_ms)
+
+    def _check(self) -> None:
+        if not self.endpoint:
+            raise InvalidValue("endpoint", "", "a broker's host:port")
+        given = [self.delay_level, self.delay, self.deliver_at_ms]
+        if sum(map(bool, given)) > 1:
+            raise InvalidValue(
+                "delayLevel", self.delay_level, "one of delayLevel, delay, deliverAt"
+            )
+        if self.deliver_at_ms and self.match is BulkMatch.EXACT:
+            _refuse_exact_instant("deliverAt", self.deliver_at_ms)
+        if self.is_collecting and not self.refused_path:
+            rule = "where the refused rows are written when onInvalid=collect"
+            raise InvalidValue("refusedPath", "", rule)
+        if self.refused_path and not self.is_collecting:
+            raise InvalidValue("refusedPath", self.refused_path, "used with onInvalid=collect only")
+
+
+def _refuse_exact_instant(field: str, value: object) -> None:
+    rule = "a level is never exactly an instant away: set match=longer"
+    raise InvalidValue(field, value, rule)
+
+
+def _text(_name: str, text: str) -> str:
+    return text
+
+
+def _endpoint(name: str, text: str) -> str:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit():
+        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:10911")
+    return text
+
+
+def _topic(_name: str, text: str) -> str:
+    check_sendable(text)
+    return text
+
+
+def _job_id(_name: str, text: str) -> str:
+    if text:
+        check_job_id(text)
+    return text
+
+
+def _delay(_name: str, text: str) -> str:
+    parse_delay(text)
+    return text
+
+
+def _instant(name: str, text: str) -> int:
+    moment = int(text) if re.fullmatch("[0-9]{1,15}", text, re.ASCII) else local_ms(text)
+    if moment is None:
+        rule = "milliseconds since 1970, or a local time such as '2026-11-21 10:00'"
+        raise InvalidValue(name, text, rule)
+    # 0 would be none; both are now.
+    return moment or 1
+
+
+def _number(low: int, high: int = _NUMBER_MAX) -> Callable[[str, str], int]:
+    def read(name: str, text: str) -> int:
+        if not re.fullmatch("-?[0-9]{1,10}", text, re.ASCII) or not low <= int(text) <= high:
+            raise InvalidValue(name, text, f"a whole number, {low} to {high}")
+        return int(text)
+
+    return read
+
+
+def _match(name: str, text: str) -> BulkMatch:
+    if text.upper() not in BulkMatch.__members__:
+        raise InvalidValue(name, text, "exact or longer")
+    return BulkMatch[text.upper()]
+
+
+def _on_invalid(name: str, text: str) -> bool:
+    if text.lower() not in ("fail", "collect"):
+        raise InvalidValue(name, text, "fail or collect")
+    return text.lower() == "collect"
+
+
+_OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
+    "endpoint": ("endpoint", _endpoint),
+    "topic": ("topic", _topic),
+    "delayLevel": ("delay_level", _number(0)),
+    "delay": ("delay", _delay),
+    "deliverAt": ("deliver_at_ms", _instant),
+    "match": ("match", _match),
+    "batchSize": ("batch_size", _number(1, 100_000)),
+    "inFlight": ("in_flight", _number(1, 64)),
+    "jobId": ("job_id", _job_id),
+    "dedupColumn": ("dedup_column", _text),
+    "onInvalid": ("is_collecting", _on_invalid),
+    "refusedPath": ("refused_path", _text),
+    "maxPerSecond": ("max_per_second", _number(0)),
+    "retryTimeout": ("retry_ms", _number(0)),
+}
+"""Option -> the field that it sets, and how it is read."""
+_BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
+assert {field for field, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
+
+
+def _hint(name: str, known: Mapping[str, object]) -> str:
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
+    return f"; did you mean {by_lower[near[0]]}?" if near else f"; these are {', '.join(known)}"
