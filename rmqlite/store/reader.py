@@ -18,6 +18,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
@@ -35,6 +36,7 @@ from rmqlite.store.reading.overview import (
 )
 from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Sizes, Snapshot, file_sizes, queue_keys
+from rmqlite.store.reading.time_offsets import offsets_at
 from rmqlite.store.recovery import PROGRESS_TABLE
 
 __all__ = [
@@ -122,6 +124,22 @@ class StoreReader:
             return None
         offset = message.queue_offset
         return Waiting(level.level, level.due_ms(offset), level.is_pending(offset))
+
+    # ---- queues
+
+    def queue_ranges(self) -> dict[QueueKey, tuple[int, int]]:
+        """min_offset <= queue offset < max_offset of every queue that held a record.
+
+        Raises StoreDamaged when the log ends where it should not.
+        """
+        if self._snapshot.damage is not None:
+            raise self._snapshot.damage
+        queues = self._snapshot.queues
+        return {key: (queue.min_offset, queue.max_offset) for key, queue in queues.items()}
+
+    def offsets_at(self, timestamp_ms: int) -> dict[QueueKey, int]:
+        """Per queue the first queue offset stored at or after a time; its end if none."""
+        return offsets_at(self._snapshot, timestamp_ms)
 
     # ---- what there is
 
