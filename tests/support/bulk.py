@@ -1,0 +1,36 @@
+"""Bulk calls in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rmqlite.bulk_requests import BulkAnswer, BulkRequest
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+
+TOPIC = "orders"
+
+
+def request(ids: Sequence[str], **columns: Any) -> BulkRequest:
+    """Messages whose bodies are their ids, to one topic, unless columns say something else."""
+    values: dict[str, Any] = {"topics": (TOPIC,) if ids else (), "job_id": "import"} | columns
+    bodies = tuple([each.encode() for each in ids])
+    return BulkRequest(**{"bodies": bodies, "message_ids": tuple(ids)} | values)
+
+
+def schedule(broker: BrokerUnderTest, ids: Sequence[str], **columns: Any) -> BulkAnswer:
+    """One call, on disk when it is answered."""
+    answer = broker.broker.schedule_bulk(request(ids, **columns), BORN_HOST)
+    broker.sync()
+    return answer
+
+
+def outcomes(answer: BulkAnswer, count: int) -> str:
+    """One letter for each message: accepted, duplicate or refused."""
+    letters = ["a"] * count
+    for position in answer.duplicates:
+        letters[position] = "d"
+    for each in answer.refused:
+        letters[each.position] = "r"
+    assert letters.count("a") == answer.accepted
+    return "".join(letters)
