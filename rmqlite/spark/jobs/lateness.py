@@ -1,0 +1,80 @@
+"""How late scheduled messages were delivered: store time of the delivery - deliver time.
+
+All figures are exact.  There are few distinct milliseconds, so that the messages of each are
+counted in one pass, and every table and plot is made of those counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from rmqlite.spark.jobs import waits as w
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+COLUMNS: Final = w.COLUMNS
+LATE_MS: Final = 100
+BY_LEVEL_AND_HOUR: Final = ("level", "hour")
+
+
+def lateness_counts(
+    records: DataFrame, *, since_ms: int | None = None, until_ms: int | None = None
+) -> DataFrame:
+    """How many messages were so late: level, hour (of the delivery), late_ms, messages.
+
+    records: COLUMNS of all records; only deliveries that were stored in [since_ms, until_ms)
+    are counted.  What was fired, rescheduled or cancelled was not meant to wait until its
+    deliver time, and is not in it; nor is what RocketMQ delivered, which leaves no pointer.
+    """
+    delivered = w.waits(records).where(
+        (F.col("completion") == w.DELIVERED) & F.col("deliver_ms").isNotNull()
+    )
+    if since_ms is not None:
+        delivered = delivered.where(F.col("completed_ms") >= since_ms)
+    if until_ms is not None:
+        delivered = delivered.where(F.col("completed_ms") < until_ms)
+    hour = F.timestamp_millis(F.col("completed_ms") - F.col("completed_ms") % 3_600_000)
+    return (
+        delivered.groupBy(
+            "level",
+            hour.alias("hour"),
+            (F.col("completed_ms") - F.col("deliver_ms")).alias("late_ms"),
+        )
+        .agg(F.count("*").alias("messages"))
+        .select("level", "hour", "late_ms", "messages")
+    )
+
+
+def lateness(
+    counts: DataFrame, *, by: Sequence[str] = BY_LEVEL_AND_HOUR, late_ms: int = LATE_MS
+) -> DataFrame:
+    """The figures of lateness_counts(): by, messages, p50_ms, p90_ms, p99_ms, max_ms,
+    late_share, early.
+
+    A percentile between two values is interpolated.  late_share: of the messages that were
+    more than late_ms late.  early: of those that were delivered before their deliver time; P2
+    says that there is none.
+    """
+    late, messages = F.col("late_ms"), F.col("messages")
+
+    def those(is_one: Column) -> Column:
+        return F.sum(F.when(is_one, messages).otherwise(0))
+
+    percentiles = F.percentile(late, [0.5, 0.9, 0.99], messages)
+    table = counts.groupBy(*by).agg(
+        F.sum(messages).alias("messages"),
+        percentiles.alias("_percentiles"),
+        F.max(late).alias("max_ms"),
+        (those(late > late_ms) / F.sum(messages)).alias("late_share"),
+        those(late < 0).alias("early"),
+    )
+    figures = [
+        F.col("_percentiles")[number].alias(name)
+        for number, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))
+    ]
+    columns: list[str | Column] = [*by, "messages", *figures, "max_ms", "late_share", "early"]
+    return table.select(columns).orderBy(*by)

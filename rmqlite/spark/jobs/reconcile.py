@@ -1,0 +1,312 @@
+"""Were the promises kept: every scheduled message delivered exactly once, and none early?
+
+Each wait in the log is in one state:
+
+    delivered, fired, rescheduled,    ended, as the record says that ended it first
+    cancelled, undeliverable
+    pending     not ended, and not due when the newest record was stored
+    overdue     due, but nothing that was due clearly later has been delivered either: the
+                broker has a backlog, or was stopped
+    missing     due, not ended, though what was due clearly later has been delivered
+    orphan      ended, but the scheduled record is not there, though the log reaches back to it
+    expired     ended, and retention has taken the scheduled record
+
+The broker delivers what is due first, whatever its level.  So the latest deliver time of a
+delivered message is a horizon: what was due more than slack before it has had its turn.
+Slack is for a level that rests for some seconds because its files could not be read, and for
+a delivery that was just being written.  What was fired says nothing of the horizon.
+
+RocketMQ's own deliveries do not point back.  They are matched by message id, destination and
+reconsume times, in a second pass that is only made when something due was not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from rmqlite.spark.jobs import waits as w
+from rmqlite.spark.tables import collected
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+COLUMNS: Final = w.COLUMNS
+MORE_COLUMNS: Final = (
+    *COLUMNS,
+    "delay_level",
+    "unique_key",
+    "real_topic",
+    "real_queue_id",
+    "reconsume_times",
+)
+"""What the second pass, and a list of offenders, read."""
+SLACK_MS: Final = 60_000
+ENDED: Final = w.COMPLETIONS
+OPEN: Final = ("pending", "overdue", "missing")
+STATES: Final = (*ENDED, *OPEN, "orphan", "expired")
+BROKEN: Final = ("missing", "orphan", "duplicates", "early")
+"""What there is none of when the promises held."""
+_COUNTS: Final = ("messages", "duplicates", "early", "without_pointer")
+_SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
+"""What a scheduled record and its delivery by RocketMQ have in common."""
+_SECOND_MS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What reconcile found; rows as of reconcile(), with their counts.
+
+    now_ms: what is due later is pending.  horizon_ms: see above; None when nothing was
+    delivered.
+    """
+
+    rows: Sequence[dict[str, Any]]
+    now_ms: int | None
+    horizon_ms: int | None
+    offenders: DataFrame | None
+    """Of offenders(); None when the promises held."""
+
+    @property
+    def held(self) -> bool:
+        return not any(self.total(name) for name in BROKEN)
+
+    def total(self, name: str) -> int:
+        """Messages in a state, or of all states duplicates, early or without_pointer."""
+        if name in STATES:
+            return sum(row["messages"] for row in self.rows if row["state"] == name)
+        return sum(row[name] for row in self.rows)
+
+
+def audit(
+    read: Callable[[Sequence[str]], DataFrame],
+    *,
+    begin_offset: int = 0,
+    now_ms: int = 0,
+    slack_ms: int = SLACK_MS,
+) -> Audit:
+    """Reconcile what read() gives for these columns; a second time if that can tell more.
+
+    begin_offset: the physical offset at which the records begin.  now_ms: when the newest of
+    all records was stored; 0: the newest of those that begin or end a wait.
+    """
+    first = collected(
+        reconcile(read(COLUMNS), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms)
+    )
+    found = _audit(first, None)
+    if found.held and not found.total("overdue"):
+        return found
+    told = stated(ended(read(MORE_COLUMNS)), begin_offset=begin_offset, slack_ms=slack_ms).persist()
+    second = _audit(collected(counted(told)), None)
+    return second if second.held else _audit(second.rows, offenders(told))
+
+
+def reconcile(
+    records: DataFrame, *, begin_offset: int = 0, now_ms: int = 0, slack_ms: int = SLACK_MS
+) -> DataFrame:
+    """How many messages of which level are in which state, in one pass over COLUMNS.
+
+    level, state, messages, duplicates (further ends of waits that had ended), early,
+    without_pointer (0), now_timestamp, horizon_timestamp.
+    """
+    # What is open is counted by the second in which it is due: few rows, of which all are
+    # seen at once; only then it is known what is the horizon.
+    deliver_s = F.when(
+        F.col("completion").isNull(), (F.col("deliver_ms") / _SECOND_MS).cast("long")
+    )
+    seconds = (
+        w.waits(records)
+        .withColumn("without_pointer", F.lit(False))
+        .groupBy(
+            "level",
+            "completion",
+            F.col("deliver_ms").isNull().alias("is_orphan"),
+            (F.col("end_offset") <= begin_offset).alias("is_expired"),
+            deliver_s.alias("deliver_s"),
+        )
+        .agg(
+            *_counts(),
+            _delivered_ms().alias("delivered_ms"),
+            F.max("newest_ms").alias("newest_ms"),
+        )
+    )
+    state = _state(F.col("deliver_s") * _SECOND_MS, slack_ms)
+    return _summed(_with_limits(seconds, now_ms).withColumn("state", state))
+
+
+def ended(records: DataFrame) -> DataFrame:
+    """Every wait, as of waits(), with its message, and with the ends that RocketMQ wrote.
+
+    records: MORE_COLUMNS.  Beside those of waits(): unique_key, real_topic, real_queue_id,
+    reconsume_times, and without_pointer: its delivery was found by these.
+    """
+    message = [F.max(F.when(F.col("is_begin"), F.col(name))).alias(name) for name in _SAME]
+    found = w.waits(records, *message)
+    is_open = F.col("completion").isNull()
+    order = Window.partitionBy(*_SAME).orderBy("end_offset")
+    opened = found.where(is_open).select(
+        "*",
+        F.row_number().over(order).alias("nth"),
+        F.count("*").over(Window.partitionBy(*_SAME)).alias("scheduled"),
+    )
+    matched = opened.join(_unpointed(records), [*_SAME, "nth"], "left")
+    is_matched = F.col("stored_ms").isNotNull()
+    surplus = F.greatest(F.col("deliveries") - F.col("scheduled"), F.lit(0))
+    completed = matched.select(
+        "end_offset",
+        "level",
+        "deliver_ms",
+        F.when(is_matched, 1 + F.when(F.col("nth") == 1, surplus).otherwise(0))
+        .otherwise(0)
+        .alias("completions"),
+        F.col("stored_ms").alias("completed_ms"),
+        F.greatest("newest_ms", "stored_ms").alias("newest_ms"),
+        *_SAME,
+        F.when(is_matched, w.DELIVERED).alias("completion"),
+        is_matched.alias("without_pointer"),
+    )
+    return found.where(~is_open).withColumn("without_pointer", F.lit(False)).unionByName(completed)
+
+
+def stated(
+    waits: DataFrame, *, begin_offset: int = 0, now_ms: int = 0, slack_ms: int = SLACK_MS
+) -> DataFrame:
+    """The waits of ended() with their state, duplicates, is_early, now_ms and horizon_ms."""
+    limits = waits.agg(_newest(F.max("newest_ms"), now_ms), _delivered_ms().alias("horizon_ms"))
+    # By the second, as reconcile() does.
+    due_ms = F.col("deliver_ms") - F.col("deliver_ms") % _SECOND_MS
+    return (
+        waits.crossJoin(F.broadcast(limits))
+        .withColumn("is_orphan", F.col("deliver_ms").isNull())
+        .withColumn("is_expired", F.col("end_offset") <= begin_offset)
+        .withColumn("state", _state(due_ms, slack_ms))
+        .withColumn("duplicates", F.greatest(F.col("completions") - 1, F.lit(0)))
+        .withColumn("is_early", F.coalesce(_is_early(), F.lit(False)))
+    )
+
+
+def counted(waits: DataFrame) -> DataFrame:
+    """The table of reconcile(), of the waits of stated()."""
+    return _summed(waits.groupBy("level", "state", "now_ms", "horizon_ms").agg(*_counts()))
+
+
+def offenders(waits: DataFrame) -> DataFrame:
+    """What broke a promise, of the waits of stated(), the first in the log first.
+
+    what (missing, orphan, duplicate, early), level, unique_key, real_topic, real_queue_id,
+    end_offset (of the scheduled record), deliver_timestamp, completion, completions,
+    completed_timestamp, early_ms.
+    """
+    wrong = {
+        "missing": F.col("state") == "missing",
+        "orphan": F.col("state") == "orphan",
+        "duplicate": F.col("duplicates") > 0,
+        "early": F.col("is_early"),
+    }
+    what = F.array_compact(F.array(*[F.when(is_so, name) for name, is_so in wrong.items()]))
+    return (
+        waits.where(reduce(lambda one, other: one | other, wrong.values()))
+        .select(
+            F.concat_ws(", ", what).alias("what"),
+            "level",
+            "unique_key",
+            "real_topic",
+            "real_queue_id",
+            "end_offset",
+            F.timestamp_millis("deliver_ms").alias("deliver_timestamp"),
+            "completion",
+            "completions",
+            F.timestamp_millis("completed_ms").alias("completed_timestamp"),
+            F.when(F.col("is_early"), F.col("deliver_ms") - F.col("completed_ms")).alias(
+                "early_ms"
+            ),
+        )
+        .orderBy("end_offset")
+    )
+
+
+def _audit(rows: Sequence[dict[str, Any]], wrong: DataFrame | None) -> Audit:
+    limits = rows[0] if rows else {}
+    return Audit(rows, limits.get("now_timestamp_ms"), limits.get("horizon_timestamp_ms"), wrong)
+
+
+def _unpointed(records: DataFrame) -> DataFrame:
+    """Records that were delayed and do not say which wait they end: RocketMQ's deliveries."""
+    delivered = records.where(
+        ~w.is_scheduled()
+        & F.col("completes").isNull()
+        & (F.col("delay_level") > 0)
+        & (F.col("real_topic") == F.col("topic"))
+        & (F.col("real_queue_id") == F.col("queue_id"))
+    )
+    same = Window.partitionBy(*_SAME)
+    return delivered.select(
+        *_SAME,
+        F.row_number().over(same.orderBy("physical_offset")).alias("nth"),
+        F.count("*").over(same).alias("deliveries"),
+        F.unix_millis("store_timestamp").alias("stored_ms"),
+    )
+
+
+def _state(due_ms: Column, slack_ms: int) -> Column:
+    """Of completion, is_orphan, is_expired, now_ms and horizon_ms."""
+    open_state = (
+        F.when(due_ms > F.col("now_ms"), "pending")
+        .when(due_ms < F.col("horizon_ms") - slack_ms, "missing")
+        .otherwise("overdue")
+    )
+    return (
+        F.when(F.col("is_orphan") & F.col("is_expired"), "expired")
+        .when(F.col("is_orphan"), "orphan")
+        .otherwise(F.coalesce(F.col("completion"), open_state))
+    )
+
+
+def _is_early() -> Column:
+    may_be = F.col("completion").isin(*w.MAY_BE_EARLY)
+    return ~may_be & (F.col("completed_ms") < F.col("deliver_ms"))
+
+
+def _delivered_ms() -> Column:
+    return F.max(F.when(F.col("completion") == w.DELIVERED, F.col("deliver_ms")))
+
+
+def _counts() -> list[Column]:
+    """The counts of a group of waits, named as _COUNTS."""
+    return [
+        F.count("*").alias("messages"),
+        F.sum(F.greatest(F.col("completions") - 1, F.lit(0))).alias("duplicates"),
+        F.count(F.when(_is_early(), 1)).alias("early"),
+        F.count(F.when(F.col("without_pointer"), 1)).alias("without_pointer"),
+    ]
+
+
+def _newest(of_waits_ms: Column, now_ms: int) -> Column:
+    return F.greatest(of_waits_ms, F.lit(now_ms)).alias("now_ms")
+
+
+def _with_limits(groups: DataFrame, now_ms: int) -> DataFrame:
+    """With now_ms and horizon_ms of all of them; there are as few as seconds with open waits."""
+    everything = Window.partitionBy(F.lit(0))
+    return groups.select(
+        "*",
+        _newest(F.max("newest_ms").over(everything), now_ms),
+        F.max("delivered_ms").over(everything).alias("horizon_ms"),
+    )
+
+
+def _summed(groups: DataFrame) -> DataFrame:
+    return (
+        groups.groupBy("level", "state")
+        .agg(
+            *[F.sum(name).alias(name) for name in _COUNTS],
+            F.timestamp_millis(F.max("now_ms")).alias("now_timestamp"),
+            F.timestamp_millis(F.max("horizon_ms")).alias("horizon_timestamp"),
+        )
+        .orderBy("level", "state")
+    )
