@@ -1,0 +1,58 @@
+"""What comes due when: the messages that wait, by topic and level."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F
+
+from rmqlite.spark.jobs import waits as w
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+COLUMNS: Final = (*w.COLUMNS, "real_topic")
+BUCKET_MS: Final = 60_000
+SPAN_MS: Final = 6 * 3_600_000
+
+
+def open_waits(records: DataFrame) -> DataFrame:
+    """The waits that have not ended, in one pass over COLUMNS.
+
+    RocketMQ's own deliveries end none, as they do not point back: of a store that it wrote
+    take ended() of rmqlite.spark.jobs.reconcile instead.
+    """
+    topic = F.max(F.when(F.col("is_begin"), F.col("real_topic"))).alias("real_topic")
+    return w.waits(records, topic)
+
+
+def forecast(
+    waits: DataFrame, *, now_ms: int, span_ms: int = SPAN_MS, bucket_ms: int = BUCKET_MS
+) -> DataFrame:
+    """How many messages come due in each bucket from now on.
+
+    waits: of open_waits() or ended(); those that have ended are left out.  state (overdue,
+    due, later than the span), due_timestamp (where a bucket begins; null unless due),
+    real_topic, level, messages.
+    """
+    ahead_ms = F.col("deliver_ms") - now_ms
+    state = F.when(ahead_ms <= 0, "overdue").when(ahead_ms <= span_ms, "due").otherwise("later")
+    # (begin, end]: what is due at now is overdue, so the first bucket begins behind it.
+    bucket = F.floor((ahead_ms - 1) / bucket_ms) * bucket_ms + now_ms
+    waiting = waits.where(F.col("completion").isNull() & F.col("deliver_ms").isNotNull())
+    return (
+        waiting.withColumn("state", state)
+        .groupBy(
+            "state",
+            F.when(F.col("state") == "due", F.timestamp_millis(bucket)).alias("due_timestamp"),
+            "real_topic",
+            "level",
+        )
+        .agg(F.count("*").alias("messages"))
+        .orderBy(
+            F.expr("array_position(array('overdue', 'due', 'later'), state)"),
+            "due_timestamp",
+            "real_topic",
+            "level",
+        )
+    )

@@ -1,0 +1,203 @@
+"""The retry funnel: how often a failed message is tried again, and at which try it succeeds.
+
+The log has a record for each failure (one that waits for %RETRY%group, or a dead letter) and
+one for each time that the message was given out again (in %RETRY%group).  It has none for a
+success, which is no more than a consumer's offset going on.  So a message that was given out
+and did not fail again counts as succeeded; with the committed offsets of the groups, those
+that no consumer has read so far are told apart as in hand.  Of a message that never failed
+there is no trace here, and a cancelled retry counts as waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, SCHEDULE_TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+COLUMNS: Final = (
+    "topic",
+    "queue_id",
+    "queue_offset",
+    "unique_key",
+    "delay_level",
+    "real_topic",
+    "born_timestamp",
+    "store_timestamp",
+    "reconsume_times",
+    "origin_topic",
+    "origin_message_id",
+    "failure_reason",
+)
+COMMITTED_SCHEMA: Final = "topic string, queue_id int, committed_offset bigint"
+REASONS: Final = 5
+"""How many reasons of each group."""
+_FAILED: Final = "failed"
+_AGAIN: Final = "given out again"
+_DEAD: Final = "dead"
+_OF_MESSAGE: Final = ("consumer_group", "origin_topic", "message_id")
+
+
+def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
+    """What the records (COLUMNS) tell of retries, in one pass; few rows of many.
+
+    consumer_group, origin_topic, message_id, kind (failed, given out again, dead), attempt
+    (1 is the first retry), delay_level, reason, born_ms, stored_ms, is_read.
+    committed: how far each queue of the retry topics was read, of COMMITTED_SCHEMA; without
+    it everything was.
+    """
+    topic = F.col("topic")
+    waits = (topic == SCHEDULE_TOPIC) & F.col("real_topic").startswith(RETRY_PREFIX)
+    is_again, is_dead = topic.startswith(RETRY_PREFIX), topic.startswith(DLQ_PREFIX)
+    kind = F.when(waits, _FAILED).when(is_again, _AGAIN).when(is_dead, _DEAD)
+    place = F.when(waits, F.col("real_topic")).otherwise(topic)
+    # A scheduled message that could not be delivered failed nobody.
+    wanted = (waits | is_again | is_dead) & (topic != DLQ_PREFIX + SCHEDULE_GROUP)
+    told = records.where(wanted)
+    is_read: Column = F.lit(True)
+    if committed is not None:
+        told = told.join(F.broadcast(committed), ["topic", "queue_id"], "left")
+        is_read = F.col("queue_offset") < F.coalesce("committed_offset", F.lit(0))
+    return told.select(
+        F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "").alias("consumer_group"),
+        "origin_topic",
+        F.coalesce("origin_message_id", "unique_key").alias("message_id"),
+        kind.alias("kind"),
+        F.col("reconsume_times").alias("attempt"),
+        F.when(waits, F.col("delay_level")).alias("delay_level"),
+        F.col("failure_reason").alias("reason"),
+        F.unix_millis("born_timestamp").alias("born_ms"),
+        F.unix_millis("store_timestamp").alias("stored_ms"),
+        is_read.alias("is_read"),
+    )
+
+
+def messages(failures: DataFrame) -> DataFrame:
+    """One row for each message that failed: how far it came, and what became of it.
+
+    consumer_group, origin_topic, message_id, given_out (the last retry that was given out,
+    0 for none), failed (how often), state (succeeded, in hand, waiting, dead),
+    to_success_ms (of a succeeded one: from its birth to the last time it was given out).
+    """
+    kind, attempt = F.col("kind"), F.col("attempt")
+    grouped = failures.groupBy(*_OF_MESSAGE).agg(
+        F.coalesce(F.max(F.when(kind == _AGAIN, attempt)), F.lit(0)).alias("given_out"),
+        F.coalesce(F.max(F.when((kind == _AGAIN) & F.col("is_read"), attempt)), F.lit(0)).alias(
+            "read"
+        ),
+        F.max(attempt).alias("failed"),
+        F.count(F.when(kind == _DEAD, 1)).alias("letters"),
+        F.min("born_ms").alias("born_ms"),
+        F.max(F.when(kind == _AGAIN, F.col("stored_ms"))).alias("again_ms"),
+    )
+    state = (
+        F.when(F.col("letters") > 0, "dead")
+        .when(F.col("given_out") < F.col("failed"), "waiting")
+        .when(F.col("read") < F.col("given_out"), "in hand")
+        .otherwise("succeeded")
+    )
+    took_ms = F.when(F.col("state") == "succeeded", F.col("again_ms") - F.col("born_ms"))
+    return grouped.withColumn("state", state).select(
+        *_OF_MESSAGE, "given_out", "failed", "state", took_ms.alias("to_success_ms")
+    )
+
+
+def funnel(messages: DataFrame) -> DataFrame:
+    """What became of each retry: the first row of a group and topic is the first retry.
+
+    consumer_group, origin_topic, attempt, reached (messages that were given out so often
+    again), succeeded (and not failed since), failed (again after it), dead (of those), in_hand,
+    success_rate (of those whose end is known), waiting (for this attempt).
+    """
+    attempt, state = F.col("attempt"), F.col("state")
+    last = F.greatest("given_out", F.when(state == "waiting", F.col("failed")), F.lit(1))
+    is_last = attempt == F.col("given_out")
+    counts = {
+        "reached": attempt <= F.col("given_out"),
+        "succeeded": is_last & (state == "succeeded"),
+        "failed": (attempt <= F.col("given_out")) & (F.col("failed") > attempt),
+        "dead": is_last & (state == "dead"),
+        "in_hand": is_last & (state == "in hand"),
+        "waiting": (state == "waiting") & (attempt == F.col("failed")),
+    }
+    table = (
+        messages.withColumn("attempt", F.explode(F.sequence(F.lit(1), last)))
+        .groupBy("consumer_group", "origin_topic", "attempt")
+        .agg(*[F.count(F.when(is_so, 1)).alias(name) for name, is_so in counts.items()])
+    )
+    known = F.col("succeeded") + F.col("failed")
+    return table.select(
+        "consumer_group",
+        "origin_topic",
+        "attempt",
+        "reached",
+        "succeeded",
+        "failed",
+        "dead",
+        "in_hand",
+        F.when(known > 0, F.col("succeeded") / known).alias("success_rate"),
+        "waiting",
+    ).orderBy("consumer_group", "origin_topic", "attempt")
+
+
+def summary(messages: DataFrame) -> DataFrame:
+    """A row for each group and origin topic: what became of the messages that failed.
+
+    consumer_group, origin_topic, messages, succeeded, in_hand, waiting, dead, and the time
+    to success: to_success_p50_ms, to_success_p99_ms.
+    """
+    states = ("succeeded", "in hand", "waiting", "dead")
+    took = F.percentile("to_success_ms", [0.5, 0.99])
+    return (
+        messages.groupBy("consumer_group", "origin_topic")
+        .agg(
+            F.count("*").alias("messages"),
+            *[
+                F.count(F.when(F.col("state") == state, 1)).alias(state.replace(" ", "_"))
+                for state in states
+            ],
+            took[0].alias("to_success_p50_ms"),
+            took[1].alias("to_success_p99_ms"),
+        )
+        .orderBy("consumer_group", "origin_topic")
+    )
+
+
+def reasons(failures: DataFrame, *, most: int = REASONS) -> DataFrame:
+    """The reasons that consumers gave most often: consumer_group, reason, failures.
+
+    reason is null for failures without one.
+    """
+    per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "reason")
+    return (
+        _each_once(failures)
+        .groupBy("consumer_group", "reason")
+        .agg(F.count("*").alias("failures"))
+        .withColumn("nth", F.row_number().over(per_group))
+        .where(F.col("nth") <= most)
+        .orderBy("consumer_group", "nth")
+        .drop("nth")
+    )
+
+
+def levels(failures: DataFrame) -> DataFrame:
+    """At which levels retries wait: consumer_group, delay_level, retries, attempts (a list)."""
+    return (
+        failures.where(F.col("kind") == _FAILED)
+        .groupBy("consumer_group", "delay_level")
+        .agg(
+            F.count("*").alias("retries"),
+            F.sort_array(F.collect_set("attempt")).alias("attempts"),
+        )
+        .orderBy("consumer_group", "delay_level")
+    )
+
+
+def _each_once(failures: DataFrame) -> DataFrame:
+    """Every failure; a retry that was rescheduled has more records of the same one."""
+    return failures.where(F.col("kind") != _AGAIN).dropDuplicates([*_OF_MESSAGE, "attempt"])

@@ -1,0 +1,156 @@
+"""The retry funnel of messages whose fate is known, and the forecast of those that wait."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rmqlite.spark.jobs import retries
+from rmqlite.spark.jobs.forecast import COLUMNS as FORECAST_COLUMNS
+from rmqlite.spark.jobs.forecast import forecast, open_waits
+from rmqlite.spark.tables import collected
+from tests.spark.log_rows import NOON_MS, LogRows, moment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MINUTE_MS = 60_000
+
+
+class Failing(LogRows):
+    """Messages that a group fails; each is born at 0."""
+
+    def fail(self, name: str, times: int, end: str = "", group: str = "workers") -> None:
+        """Failed so many times; end: "" given out once more, "wait" not yet, "dead"."""
+        told: dict[str, Any] = {
+            "unique_key": name,
+            "origin_message_id": f"origin of {name}",
+            "origin_topic": "orders",
+            "born_timestamp": moment(0),
+        }
+        for n in range(1, times + 1):
+            failed = told | {"reconsume_times": n, "failure_reason": f"reason {n}"}
+            if n == times and end == "dead":
+                self.add(f"%DLQ%{group}", 1_000 * n, **failed)
+                return
+            wait = self.scheduled(
+                1_000 * n, 1_000 * n + 500, level=2 + n, topic=f"%RETRY%{group}", **failed
+            )
+            if n < times or not end:
+                at: dict[str, Any] = {"queue_id": 0, "queue_offset": len(self.rows)}
+                self.ended(wait, 1_000 * n + 500, **failed, **at)
+
+
+def failed_messages() -> Failing:
+    """Four that succeeded at the first, first, second and third retry; one each that waits
+    for its second retry, that is dead after the second, and that went to the dead at once."""
+    log = Failing()
+    log.add("orders", 0, reconsume_times=0)
+    for n, times in enumerate((1, 1, 2, 3)):
+        log.fail(f"good {n}", times)
+    log.fail("waits", 2, "wait")
+    log.fail("dies", 3, "dead")
+    log.fail("dies at once", 1, "dead", group="others")
+    return log
+
+
+def read(spark: SparkSession, log: LogRows) -> DataFrame:
+    return log.frame(spark, retries.COLUMNS)
+
+
+def test_a_funnel_says_at_which_retry_messages_succeed(spark: SparkSession) -> None:
+    """Who was given out and did not fail again succeeded; rates are of those whose end is known."""
+    failures = retries.failures(read(spark, failed_messages())).persist()
+    told = retries.messages(failures)
+    rows = [
+        tuple(row.values())[2:]
+        for row in collected(retries.funnel(told))
+        if row["consumer_group"] == "workers"
+    ]
+    # attempt, reached, succeeded, failed, dead, in hand, rate, waiting
+    assert rows == [
+        (1, 6, 2, 4, 0, 0, 2 / 6, 0),
+        (2, 3, 1, 2, 1, 0, 1 / 3, 1),
+        (3, 1, 1, 0, 0, 0, 1.0, 0),
+    ]
+    assert collected(retries.summary(told)) == [
+        {
+            "consumer_group": group,
+            "origin_topic": "orders",
+            "messages": messages,
+            "succeeded": succeeded,
+            "in_hand": 0,
+            "waiting": waiting,
+            "dead": 1,
+            "to_success_p50_ms": p50,
+            "to_success_p99_ms": p99,
+        }
+        for group, messages, succeeded, waiting, p50, p99 in (
+            ("others", 1, 0, 0, None, None),
+            ("workers", 6, 4, 1, 2_000.0, pytest.approx(3_470.0)),
+        )
+    ]
+    assert collected(retries.levels(failures)) == [
+        {"consumer_group": "workers", "delay_level": 2 + n, "retries": count, "attempts": [n]}
+        for n, count in ((1, 6), (2, 4), (3, 1))
+    ]
+    failures.unpersist()
+
+
+def test_reasons_are_counted_once_a_failure(spark: SparkSession) -> None:
+    """A rescheduled retry has two records of the same failure; the most frequent come first."""
+    log = failed_messages()
+    again = next(row for row in log.rows if row.get("real_topic") == "%RETRY%workers")
+    moved = {"queue_id": 9, "delay_level": 10, "origin_topic": "orders", "reconsume_times": 1}
+    moved |= {"origin_message_id": again["origin_message_id"], "failure_reason": "reason 1"}
+    log.ended(again, 9_000, "rescheduled", **moved)
+    found = collected(retries.reasons(retries.failures(read(spark, log)), most=2))
+    assert [tuple(row.values()) for row in found] == [
+        ("others", "reason 1", 1),
+        ("workers", "reason 1", 6),
+        ("workers", "reason 2", 4),
+    ]
+
+
+def test_committed_offsets_tell_what_no_consumer_has_read(spark: SparkSession) -> None:
+    """Given out is not consumed; a group that committed nothing has read nothing."""
+    log = Failing()
+    log.fail("read", 1)
+    log.fail("unread", 1)
+    log.fail("elsewhere", 1, group="others")
+    offset = log.rows[-3]["queue_offset"]
+    committed = spark.createDataFrame([("%RETRY%workers", 0, offset)], retries.COMMITTED_SCHEMA)
+    told = collected(retries.messages(retries.failures(read(spark, log), committed)))
+    assert {row["message_id"].removeprefix("origin of "): row["state"] for row in told} == {
+        "read": "succeeded",
+        "unread": "in hand",
+        "elsewhere": "in hand",
+    }
+
+
+def test_a_forecast_counts_what_waits_by_when_it_is_due(spark: SparkSession) -> None:
+    """What is due now is overdue; what has ended is not to come."""
+    log = LogRows()
+    log.ended(log.scheduled(0, 30_000), 30_000)
+    for due_ms in (60_000, 60_001, 120_000, 120_001, 180_001):
+        log.scheduled(0, due_ms, level=2)
+    log.scheduled(0, 60_001, topic="invoices")
+    waits = open_waits(log.frame(spark, FORECAST_COLUMNS))
+    rows = collected(forecast(waits, now_ms=NOON_MS + MINUTE_MS, span_ms=2 * MINUTE_MS))
+    assert [
+        (
+            row["state"],
+            row["due_timestamp_ms"] and (row["due_timestamp_ms"] - NOON_MS) // MINUTE_MS,
+            row["real_topic"],
+            row["level"],
+            row["messages"],
+        )
+        for row in rows
+    ] == [
+        ("overdue", None, "orders", 2, 1),
+        ("due", 1, "invoices", 1, 1),
+        ("due", 1, "orders", 2, 2),
+        ("due", 2, "orders", 2, 1),
+        ("later", None, "orders", 2, 1),
+    ]
