@@ -8,7 +8,14 @@ import typer
 
 from rmqlite.bulk_requests import BulkJob
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import note, print_json, print_table, print_two_line_table, time_text
+from rmqlite.cli.terminal import (
+    note,
+    print_json,
+    print_table,
+    print_two_line_table,
+    printable,
+    time_text,
+)
 
 app = typer.Typer(no_args_is_help=True, help="List and show bulk jobs.")
 
@@ -47,9 +54,11 @@ def show_job(
     print_table(_COLUMNS, [_row(job)])
     if job.samples:
         note(f"\nthe first {len(job.samples):,} of {job.refused:,} that were refused")
-        print_two_line_table(
-            ("ID", "CODE"), [((each.message_id, each.code), each.sentence) for each in job.samples]
-        )
+        rows = [
+            ((printable(each.message_id), printable(each.code)), printable(each.sentence))
+            for each in job.samples
+        ]
+        print_two_line_table(("ID", "CODE"), rows)
 
 
 def _row(job: BulkJob) -> tuple[object, ...]:
