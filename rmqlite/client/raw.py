@@ -7,7 +7,7 @@ broker's files hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Generic, TypeVar
@@ -25,11 +25,12 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests import Queue, TimeQuery
+from rmqlite.requests import OffsetsCommit, Queue, TimeQuery
 from rmqlite.wire import rpcs
 
 RETRIES_MAX: Final = 100
 """More than fit into any patience; what ends the attempts is the time."""
+COMMIT_S_MAX: Final = 5.0
 _Q = TypeVar("_Q", LogReadRequest, QueueReadRequest)
 _A = TypeVar("_A", LogRead, QueueRead)
 
@@ -104,6 +105,14 @@ class RawReader:
         ):
             if read.records:
                 yield read.records
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """This group is that far: per queue, the next queue offset to read.
+
+        Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue, Unavailable.
+        """
+        reached = OffsetsCommit(group, dict(offsets))
+        self._connection.call(rpcs.COMMIT_OFFSETS, reached, COMMIT_S_MAX)
 
     def close(self) -> None:
         self._connection.close()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from rmqlite.spark.schema import columns_named, spark_schema
+from rmqlite.spark.schema import columns_named, columns_of, spark_schema
 
 if TYPE_CHECKING:
     from rmqlite.spark.sink import BulkStreamWriter, BulkWriter
+    from rmqlite.spark.stream import RmqliteStreamReader
 
 
 class RmqliteDataSource(DataSource):
@@ -34,3 +35,10 @@ class RmqliteDataSource(DataSource):
         from rmqlite.spark.sink_options import SinkOptions
 
         return BulkStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def streamReader(self, schema: StructType) -> RmqliteStreamReader:
+        from rmqlite.spark.options import ReadOptions
+        from rmqlite.spark.stream import RmqliteStreamReader
+
+        columns = [column.name for column in columns_of(schema.fieldNames())]
+        return RmqliteStreamReader(ReadOptions.parse(self.options), columns)

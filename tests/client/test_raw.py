@@ -185,6 +185,13 @@ def test_an_offset_is_looked_up_by_time(broker: FakeBroker, reader: RawReader) -
     assert broker.asked["SearchOffset"] == [TimeQuery(Queue("orders", 1), 1_000)]
 
 
+def test_progress_is_told_for_a_group(broker: FakeBroker, reader: RawReader) -> None:
+    """So that what reads in bulk has a lag like any other consumer."""
+    (queue,) = broker.add_queues("orders")
+    reader.commit("shop", {queue: 17})
+    assert broker.committed[queue] == 17
+
+
 def test_a_topic_that_is_not_there_is_told(broker: FakeBroker, reader: RawReader) -> None:
     """As the broker says it."""
     broker.answers["GetLogSnapshot"] = failing_once(lambda _: None, 0, TopicUnknown("nothing"))

@@ -1,0 +1,94 @@
+"""From where to where the queues go that a stream reads, of a store's folder or of a broker.
+
+Asked for anew with each batch, so that topics and queues that came since are found.  A folder
+is read as it lies there, whoever is writing it; a broker is asked over a connection that is
+kept, and its progress is told over the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from rmqlite import requests
+from rmqlite.spark.offsets import Offsets, Queue
+from rmqlite.spark.options import ReadOptions
+
+if TYPE_CHECKING:
+    from rmqlite.client.raw import RawReader
+
+Ranges = dict[Queue, tuple[int, int]]
+"""(topic, queue id) -> min_offset <= queue offset < max_offset."""
+
+
+class QueueRanges(Protocol):
+    """Where a stream's offsets come from."""
+
+    def ranges(self) -> Ranges:
+        """Of every queue of every topic, the system's, too.  Raises Unavailable, StoreDamaged."""
+        ...
+
+    def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
+        """Of these queues the first offset stored at or after a time; the end if none."""
+        ...
+
+    def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Tell how far a consumer group is.  Raises RmqliteError."""
+        ...
+
+
+class StoreRanges:
+    """Of a store's folder."""
+
+    def __init__(self, path: str) -> None:
+        self._root = Path(path)
+
+    def ranges(self) -> Ranges:
+        from rmqlite.store.reader import StoreReader
+
+        with StoreReader(self._root) as reader:
+            return reader.queue_ranges()
+
+    def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
+        from rmqlite.store.reader import StoreReader
+
+        with StoreReader(self._root) as reader:
+            found = reader.offsets_at(timestamp_ms)
+        return {queue: offset for queue, offset in found.items() if queue in queues}
+
+    def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        raise AssertionError(f"a folder has nobody to tell how far {group} is: {offsets}")
+
+
+class BrokerRanges:
+    """Of a broker; gRPC is loaded when it is first asked."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._reader: RawReader | None = None
+
+    def ranges(self) -> Ranges:
+        return {
+            (each.queue.topic, each.queue.queue_id): (each.min_offset, each.max_offset)
+            for each in self._opened().snapshot().queues
+        }
+
+    def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
+        reader = self._opened()
+        return {queue: reader.offset_at(*queue, timestamp_ms) for queue in queues}
+
+    def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        reached = {requests.Queue(*queue): offset for queue, offset in offsets.items()}
+        self._opened().commit(group, reached)
+
+    def _opened(self) -> RawReader:
+        if self._reader is None:
+            from rmqlite.client.raw import RawReader
+
+            self._reader = RawReader(self._endpoint)
+        return self._reader
+
+
+def ranges_of(options: ReadOptions) -> QueueRanges:
+    return StoreRanges(options.path) if options.path else BrokerRanges(options.endpoint)

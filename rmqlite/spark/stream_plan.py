@@ -1,0 +1,215 @@
+"""What a stream reads next: where it begins, how far a batch goes, and what was lost.
+
+Spark keeps how far a stream is in its checkpoint; this only compares that with what there is.
+Records that retention took, or a store that is another one than before, are an error, or with
+failOnDataLoss=false a warning, and the stream goes on at the first record that is kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
+from rmqlite.names import check_group, is_system
+from rmqlite.spark.offsets import Offsets, Queue, QueueSlice, limited, packed
+from rmqlite.spark.options import EARLIEST, LATEST, ReadOptions
+from rmqlite.spark.queue_ranges import QueueRanges, Ranges
+
+log = logging.getLogger(__name__)
+
+
+class StreamPlan:
+    """One stream on the driver, from its start to its end."""
+
+    def __init__(self, options: ReadOptions, source: QueueRanges) -> None:
+        """Raises InvalidValue for options that a stream does not have."""
+        check_stream(options)
+        self._options = options
+        self._source = source
+        self._initial: Offsets | None = None
+        self._ranges: Ranges | None = None
+        self._bounds: Ranges | None = None
+        self._has_planned = False
+
+    def initial(self) -> Offsets:
+        """Where a new stream begins; however often it is asked for, the same."""
+        if self._initial is None:
+            self._initial = initial_offsets(self._options, self._source, self._look())
+        return dict(self._initial)
+
+    def prepare_available_now(self) -> None:
+        """What comes from now on is not for this run."""
+        self._bounds = self._look()
+
+    def latest(self, start: Mapping[Queue, int], rows_max: int | None) -> Offsets:
+        """How far the next batch goes; start itself when there is nothing new.
+
+        rows_max: None is no limit.  Raises OffsetGone, InvalidValue for what was lost.
+        """
+        self._has_planned = True
+        ranges = self._look()
+        begins, sizes = {}, {}
+        for queue in sorted(ranges.keys() | self._taken(start)):
+            low, high = ranges.get(queue, (0, 0))
+            begin = self._begin(queue, start.get(queue, 0), low, high)
+            if self._bounds is not None:
+                high = min(high, self._bounds.get(queue, (0, 0))[1])
+            begins[queue], sizes[queue] = begin, max(0, high - begin)
+        taken = sizes if rows_max is None else limited(sizes, rows_max)
+        end = dict(start)
+        for queue, begin in begins.items():
+            upto = begin + taken.get(queue, 0)
+            if upto != start.get(queue, 0):
+                end[queue] = upto
+        return end
+
+    def slices(
+        self, start: Mapping[Queue, int], end: Mapping[Queue, int]
+    ) -> list[tuple[QueueSlice, ...]]:
+        """What each partition of a batch reads.  Raises OffsetGone, InvalidValue as latest()."""
+        self._check_first_batch()
+        ranges = self._look() if self._ranges is None else self._ranges
+        found = []
+        for queue in sorted(self._taken(end)):
+            begin, upto = start.get(queue, 0), end[queue]
+            if begin == upto:
+                continue
+            low, high = ranges.get(queue, (0, 0))
+            if upto < begin or upto > high:
+                self._lost_end(queue, max(begin, upto), high)
+                begin, upto = (low if upto < begin else begin), min(upto, high)
+            begin = self._begin(queue, begin, low, max(begin, high))
+            found.append(QueueSlice(*queue, begin, max(begin, upto)))
+        options = self._options
+        return packed(found, partitions_max=options.max_partitions, rows=options.rows_per_partition)
+
+    @property
+    def newest(self) -> Offsets | None:
+        """The ends of all queues when they were last looked at."""
+        if self._ranges is None:
+            return None
+        return {queue: high for queue, (_, high) in self._ranges.items() if high}
+
+    def publish(self, reached: Mapping[Queue, int]) -> None:
+        """Tell the broker how far the group is, if there is one; a failure is only logged."""
+        if self._options.group:
+            publish(self._source, self._options.group, reached)
+
+    def _look(self) -> Ranges:
+        takes = self._options.takes_queue
+        found = self._source.ranges()
+        self._ranges = {queue: each for queue, each in found.items() if takes(*queue)}
+        return self._ranges
+
+    def _taken(self, offsets: Mapping[Queue, int]) -> set[Queue]:
+        """Without queues that an earlier run of the stream took, and this one does not."""
+        return {queue for queue in offsets if self._options.takes_queue(*queue)}
+
+    def _begin(self, queue: Queue, begin: int, low: int, high: int) -> int:
+        """Where to read on; begin, unless that is lost."""
+        if begin > high:
+            self._lost_end(queue, begin, high)
+            return low
+        if begin >= low:
+            return begin
+        what = f"{_named(queue)}, read with failOnDataLoss=true"
+        if self._options.fail_on_data_loss:
+            raise OffsetGone(what, begin, low)
+        log.warning(
+            "records are lost, going on topic=%s queue_id=%d queue_offset=%d min_offset=%d",
+            *(*queue, begin, low),
+        )
+        return low
+
+    def _lost_end(self, queue: Queue, reached: int, high: int) -> None:
+        if self._options.fail_on_data_loss:
+            rule = (
+                f"{_named(queue)} ends at {high}: the store is not the one that was read before,"
+                " or lost its end; take another checkpoint, or failOnDataLoss=false"
+            )
+            raise InvalidValue("offset", reached, rule)
+        log.warning(
+            "the queue ends before what was read, going on topic=%s queue_id=%d queue_offset=%d "
+            "max_offset=%d",
+            *(*queue, reached, high),
+        )
+
+    def _check_first_batch(self) -> None:
+        """A first batch is run again, and nobody knows any more where "latest" was then."""
+        if self._has_planned or self._initial is None or not _is_moving(self._options):
+            return
+        self._has_planned = True
+        rule = (
+            "JSON, when the first batch of a stream is run again: where the stream began is not"
+            " known; read_stream keeps it, or take another checkpoint, or failOnDataLoss=false"
+        )
+        if self._options.fail_on_data_loss:
+            raise InvalidValue("startingOffsets", "latest", rule)
+        log.warning("records are lost, the first batch did not finish startingOffsets=latest")
+
+
+def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -> Offsets:
+    """Where a new stream begins; ranges: of the queues that it takes.
+
+    A queue that startingOffsets does not name begins at its first record.
+    """
+    wanted = LATEST if options.starting_offsets is None else options.starting_offsets
+    words = {EARLIEST: 0, LATEST: 1}
+    held = {queue: found for queue, found in ranges.items() if found[1]}
+    if options.starting_timestamp_ms is not None:
+        return source.offsets_at(options.starting_timestamp_ms, held)
+    if isinstance(wanted, int):
+        return {queue: found[words[wanted]] for queue, found in held.items()}
+    offsets = {queue: low for queue, (low, _) in held.items()}
+    for topic, queue_id, offset in wanted:
+        queue = (topic, queue_id)
+        if not options.takes_queue(*queue):
+            rule = f"only queues that the stream takes; {_named(queue)} is none of them"
+            raise InvalidValue("startingOffsets", f"{topic} {queue_id}", rule)
+        if offset >= 0:
+            offsets[queue] = offset
+        elif queue in held:
+            offsets[queue] = held[queue][words[offset]]
+    return offsets
+
+
+def check_stream(options: ReadOptions) -> None:
+    """Raises InvalidValue for options that only a batch has, or only a broker knows."""
+    for name, value in (
+        ("endingOffsets", options.ending_offsets),
+        ("endingTimestamp", options.ending_timestamp_ms),
+        ("startingPhysicalOffset", options.starting_physical_offset),
+        ("endingPhysicalOffset", options.ending_physical_offset),
+    ):
+        if value is not None:
+            raise InvalidValue(name, value, "an option of spark.read; a stream has no end")
+    if options.group:
+        if options.path:
+            rule = "only with endpoint: a store's folder has nobody to tell how far a group is"
+            raise InvalidValue("group", options.group, rule)
+        check_group(options.group)
+
+
+def publish(source: QueueRanges, group: str, reached: Mapping[Queue, int]) -> None:
+    """Tell a broker how far a group is; a failure is logged, the stream does not need it."""
+    offsets = {queue: offset for queue, offset in reached.items() if not is_system(queue[0])}
+    try:
+        if offsets:
+            source.publish(group, offsets)
+    except RmqliteError as error:
+        log.warning("progress is not published group=%s: %s", group, error)
+
+
+def _is_moving(options: ReadOptions) -> bool:
+    """Is the beginning of a new stream later each time that it is asked for?"""
+    wanted = options.starting_offsets
+    if options.starting_timestamp_ms is not None:
+        return False
+    if wanted is None or isinstance(wanted, int):
+        return wanted != EARLIEST
+    return any(offset == LATEST for _, _, offset in wanted)
+
+
+def _named(queue: Queue) -> str:
+    return f"queue {queue[1]} of topic {queue[0]!r}"
