@@ -1,0 +1,88 @@
+"""A folder on whatever file system Hadoop knows: a disk, HDFS, an object store.
+
+Spark's own Java does it, so that a place is spelled here as it is for Spark, and needs no
+other configuration.  A small file appears under its name when all of it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from rmqlite.errors import NotSupported, StoreUnavailable
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CLASSIC: Final = "a classic Spark session: this one is a client of Spark Connect"
+
+
+class HadoopFolder:
+    """A folder that may not exist yet.  Every method may raise StoreUnavailable."""
+
+    def __init__(self, spark: SparkSession, place: str) -> None:
+        """place: as Spark takes it, such as hdfs://host/x, s3a://bucket/x or /x."""
+        jvm = getattr(spark, "_jvm", None)
+        if jvm is None:
+            raise NotSupported(f"this needs {_CLASSIC}", field="master", value="", rule=_CLASSIC)
+        self.place = place
+        self._jvm: Any = jvm
+        with self._told("open"):
+            self._root = jvm.org.apache.hadoop.fs.Path(place)
+            self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
+
+    def names(self, inside: str = "") -> list[str]:
+        """What lies directly in it, sorted; nothing if it does not exist."""
+        with self._told("list"):
+            path = self._path(inside)
+            if not self._files.exists(path):
+                return []
+            return sorted(each.getPath().getName() for each in self._files.listStatus(path))
+
+    def sizes(self, inside: str) -> dict[str, int]:
+        """The files directly in a folder of it, with their bytes, by name."""
+        with self._told("list"):
+            listed = self._files.listStatus(self._path(inside))
+            found = {each.getPath().getName(): each.getLen() for each in listed if each.isFile()}
+            return dict(sorted(found.items()))
+
+    def read_text(self, name: str) -> str:
+        """A small file of UTF-8."""
+        with self._told("read"):
+            stream = self._files.open(self._path(name))
+            try:
+                return bytes(stream.readAllBytes()).decode("utf-8")
+            finally:
+                stream.close()
+
+    def write_text(self, name: str, text: str) -> None:
+        """A small file as a whole, in place of the one there may be."""
+        beside, final = self._path(f"{name}.tmp"), self._path(name)
+        with self._told("write to"):
+            stream = self._files.create(beside, True)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+            self._files.delete(final, False)
+            if not self._files.rename(beside, final):
+                raise StoreUnavailable("write to", f"{self.place}/{name}", "it cannot be renamed")
+
+    def child(self, name: str) -> str:
+        """The place of something in it."""
+        return f"{self.place.rstrip('/')}/{name}"
+
+    def _path(self, inside: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._root, inside) if inside else self._root
+
+    @contextmanager
+    def _told(self, operation: str) -> Iterator[None]:
+        """What Java says of a file system, on one line."""
+        from py4j.protocol import Py4JJavaError
+
+        try:
+            yield
+        except Py4JJavaError as error:
+            reason = str(error.java_exception.toString()).partition("\n")[0]
+            raise StoreUnavailable(operation, self.place, reason) from error
