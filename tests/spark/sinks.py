@@ -1,0 +1,52 @@
+"""A broker behind gRPC for sinks: a real one on a real store, in the test's own process."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from rmqlite.bulk_requests import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.spark.sink_options import SinkOptions
+from tests.client.fake_broker import FakeBroker
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+
+
+class SinkBroker:
+    """calls: how many bulk calls it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.under_test = BrokerUnderTest(folder / "store")
+        self.front = FakeBroker(folder)
+        self.front.answers["ScheduleBulk"] = self._schedule
+        self.front.answers["GetBulkJob"] = self.job
+        self.front.answers["GetLevels"] = lambda _: self.under_test.broker.levels.in_force()
+        self._lock = threading.Lock()
+        self.front.start()
+
+    def close(self) -> None:
+        self.front.stop()
+        self.under_test.close()
+
+    @property
+    def calls(self) -> list[BulkRequest]:
+        return self.front.asked["ScheduleBulk"]
+
+    def options(self, **changes: Any) -> SinkOptions:
+        return SinkOptions(**{"endpoint": self.front.endpoint, "retry_ms": 0, **changes})
+
+    def job(self, job_id: str) -> BulkJob:
+        return self.under_test.broker.bulk.jobs.get(job_id)
+
+    def stored(self) -> int:
+        """How many messages are scheduled."""
+        keys = [key for key in self.under_test.store.queue_keys() if key[0] == SCHEDULE_TOPIC]
+        queues = [self.under_test.store.queue(*key) for key in keys]
+        return sum([queue.max_offset for queue in queues if queue])
+
+    def _schedule(self, request: BulkRequest) -> BulkAnswer:
+        with self._lock:
+            answer = self.under_test.broker.schedule_bulk(request, BORN_HOST)
+            self.under_test.sync()
+            return answer
