@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from rmqlite.spark.schema import columns_named, columns_of, spark_schema
 
 if TYPE_CHECKING:
+    from rmqlite.spark.batch import LogReader
     from rmqlite.spark.sink import BulkStreamWriter, BulkWriter
     from rmqlite.spark.stream import RmqliteStreamReader
 
@@ -23,6 +24,12 @@ class RmqliteDataSource(DataSource):
 
     def schema(self) -> StructType:
         return spark_schema(columns_named(self.options.get("columns", "")))
+
+    def reader(self, schema: StructType) -> LogReader:
+        from rmqlite.spark.batch import LogReader
+        from rmqlite.spark.options import ReadOptions
+
+        return LogReader(ReadOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BulkWriter:
         from rmqlite.spark.sink import BulkWriter

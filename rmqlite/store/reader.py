@@ -20,6 +20,7 @@ from rmqlite.message import StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
+from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
 from rmqlite.store.reading.overview import (
@@ -46,10 +47,12 @@ __all__ = [
     "MessageFilter",
     "Overview",
     "Pin",
+    "QueueExtent",
     "QueueInfo",
     "Search",
     "SegmentInfo",
     "StoreInfo",
+    "StoreLayout",
     "StoreReader",
     "StoreState",
     "Waiting",
@@ -147,6 +150,10 @@ class StoreReader:
     def levels_text(self) -> str:
         """The messageDelayLevel that is in force."""
         return self._snapshot.levels.current.text
+
+    def layout(self) -> StoreLayout:
+        """Where everything lies.  Raises StoreDamaged when the log ends where it should not."""
+        return layout_of(self._snapshot, self._sizes)
 
     def overview(self) -> Overview:
         """The store in figures."""

@@ -1,0 +1,78 @@
+"""A broker's log as an executor sees it: bytes that come in chunks, in the order of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.spark.partitions import Place
+from rmqlite.spark.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
+
+if TYPE_CHECKING:
+    from rmqlite.client.raw import RawReader
+
+JOINED_BYTES: Final = 4 << 20
+"""Chunks are decoded so many bytes at a time: a batch of few rows costs as much."""
+
+
+class BrokerLog:
+    """One log file of a broker, read forwards."""
+
+    def __init__(self, reader: RawReader, place: Place, file_end: int) -> None:
+        self.place = place
+        self._reader = reader
+        self._end = min(file_end, place.end)
+        self._chunks: Iterator[tuple[int, bytes]] = iter(())
+        self._data: Bytes = np.empty(0, np.uint8)
+        self._base = -1
+
+    def at(self, position: int, size: int) -> tuple[Bytes, int]:
+        """See records.Source.  Raises OffsetGone, Unavailable."""
+        if self._base < 0 or position < self._base:
+            self._chunks = self._reader.log(position, self._end)
+            self._base, self._data = position, self._data[:0]
+        wanted = min(position + size, self._end)
+        if self._base + len(self._data) < wanted:
+            parts = [self._data[position - self._base :].tobytes()]
+            have = position + len(parts[0])
+            while have < wanted and (chunk := next(self._chunks, None)):
+                parts.append(chunk[1])
+                have += len(chunk[1])
+            self._data = np.frombuffer(b"".join(parts), np.uint8)
+            self._base = position
+        return self._data, self._base
+
+    def damage(self, unsound: UnsoundRecord) -> StoreDamaged:
+        return broker_damage(self.place, unsound)
+
+
+def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
+    """The error for bytes of a broker's that are no record."""
+    where = f"the log of {place.endpoint}"
+    return StoreDamaged(where, unsound.physical_offset, unsound.expected, "something else")
+
+
+def queue_blocks(chunks: Iterator[bytes]) -> Iterator[tuple[Bytes, None, Longs]]:
+    """Whole records that come one behind the other: the bytes, and where each begins."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        parts.append(chunk)
+        size += len(chunk)
+        if size >= JOINED_BYTES:
+            yield _block(parts)
+            parts, size = [], 0
+    if parts:
+        yield _block(parts)
+
+
+def _block(parts: list[bytes]) -> tuple[Bytes, None, Longs]:
+    data = b"".join(parts)
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += max(RECORD_BYTES_MIN, int.from_bytes(data[at : at + 4], "big"))
+    return np.frombuffer(data, np.uint8), None, np.array(starts, np.int64)

@@ -1,0 +1,340 @@
+"""Records of the commit log as Arrow batches: the columns of schema.py, 16,384 rows at a time.
+
+Whole columns are copied at once, by numpy and by Arrow, never record by record; that is
+twenty times as fast as one value after the other.  Only the columns that are asked for are
+made.  Spark is not needed here, and never loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rmqlite.levels import LEVELS_MAX, LevelHistory
+from rmqlite.message import (
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    FIRED,
+    FIRST_FAILURE_TIMESTAMP,
+    KEYS,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_ID,
+    ORIGIN_QUEUE_OFFSET,
+    REAL_QID,
+    REAL_TOPIC,
+    RESCHEDULED_FROM,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    unpack_host,
+)
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.spark.pairs import Pairs, interleaved
+from rmqlite.spark.records import Flags, Longs, Records, UnsoundRecord
+from rmqlite.spark.schema import Column
+
+UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
+TIME: Final = pa.timestamp("us", tz="UTC")
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": TIME,
+    "binary": pa.binary(),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+_US_PER_MS: Final = 1000
+_MS_MAX: Final = (1 << 63) // _US_PER_MS - 1
+_INT_MAX: Final = (1 << 31) - 1
+_BAD_TOPICS: Final = ("", ".", "..")
+_TEXTS: Final[dict[str, tuple[str, ...]]] = {
+    "keys": (KEYS,),
+    "tags": (TAGS,),
+    "unique_key": (UNIQ_KEY,),
+    "real_topic": (REAL_TOPIC,),
+    "origin_topic": (RETRY_TOPIC, DLQ_ORIGIN_TOPIC),
+    "origin_message_id": (ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
+    "failure_reason": (FAILURE_REASON,),
+}
+"""Column -> the properties that it may come from, the first one that is there."""
+_NUMBERS: Final = {
+    "delay_level": DELAY,
+    "real_queue_id": REAL_QID,
+    "origin_queue_id": ORIGIN_QUEUE_ID,
+    "origin_queue_offset": ORIGIN_QUEUE_OFFSET,
+    "delivery_attempts": DELIVERY_ATTEMPTS,
+    "first_failure_timestamp": FIRST_FAILURE_TIMESTAMP,
+    "last_failure_timestamp": LAST_FAILURE_TIMESTAMP,
+}
+_HEAD_INTS: Final = ("queue_id", "reconsume_times", "flag", "sys_flag", "body_size", "body_crc")
+_HEAD_LONGS: Final = ("queue_offset", "physical_offset", "prepared_transaction_offset")
+
+
+class Promises(Protocol):
+    """The deliver times that the queue entries of scheduled records promise."""
+
+    def promised_ms(self, records: Records, rows: Longs) -> Longs:
+        """Of these rows, all of SCHEDULE_TOPIC_XXXX; 0 where no entry says it."""
+
+
+class Dues:
+    """When scheduled records are due, many at once."""
+
+    def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
+        self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
+        every_level = range(1, LEVELS_MAX + 1)
+        self._delays_ms = np.array(
+            [[table.delay_ms(level) for level in every_level] for _, table in levels.entries],
+            np.int64,
+        )
+        self._promises = promises
+
+    def due_ms(self, records: Records, rows: Longs) -> Longs:
+        """Of these rows, all of SCHEDULE_TOPIC_XXXX: what was promised, else by their level."""
+        head = records.head[rows]
+        stored_ms = head["store_timestamp"].astype(np.int64)
+        level = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
+        table = np.maximum(np.searchsorted(self._since_ms, stored_ms, side="right") - 1, 0)
+        due = stored_ms + self._delays_ms[table, level]
+        if self._promises is None:
+            return due
+        promised = self._promises.promised_ms(records, rows)
+        return np.where(promised > 0, promised, due)
+
+
+class Decoder:
+    """Makes batches with exactly these columns, in this order."""
+
+    def __init__(self, columns: Sequence[Column], dues: Dues) -> None:
+        self.names = tuple(column.name for column in columns)
+        self.schema = arrow_schema(columns)
+        self.dues = dues
+
+    def batch(self, records: Records) -> pa.RecordBatch:
+        """One row for each record.  Raises UnsoundRecord."""
+        made = _Batch(records, self.dues)
+        if not len(records):
+            return self.schema.empty_table().to_batches()[0]
+        arrays = [made.column(name) for name in self.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
+    """The columns as Spark wants them from Arrow, to the letter."""
+    return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
+
+
+def topics_of(records: Records) -> pa.Array:
+    """The topic of each record.  Raises UnsoundRecord for one that no record can have."""
+    if not len(records):
+        return pa.array([], pa.string())
+    pieces, wanted = interleaved(records.data, records.topic_begin, records.topic_end)
+    raw = pieces.take(wanted)
+    try:
+        found = raw.cast(pa.string())
+        text = np.frombuffer(raw.buffers()[2] or b"", np.uint8)[: raw.buffers()[2].size]
+        lengths = records.topic_end - records.topic_begin
+        if int(lengths.min()) > 2 and not bool(((text == 0) | (text == ord("/"))).any()):
+            return found
+    except pa.ArrowInvalid:
+        pass
+    for row, name in enumerate(raw.to_pylist()):
+        if b"\0" in name or b"/" in name or not _is_name(name):
+            raise UnsoundRecord(records.place(row))
+    return raw.cast(pa.string())
+
+
+def is_topic(topics: pa.Array, name: str) -> Flags:
+    """Which of them are this topic?"""
+    found: Flags = pc.equal(topics, name).to_numpy(zero_copy_only=False)
+    return found
+
+
+class _Batch:
+    """The columns of some records; what several of them need is made once."""
+
+    def __init__(self, records: Records, dues: Dues) -> None:
+        self._records = records
+        self._dues = dues
+        self._count = len(records)
+
+    @cached_property
+    def topics(self) -> pa.Array:
+        return topics_of(self._records)
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        return Pairs(self._records)
+
+    @cached_property
+    def is_scheduled(self) -> Flags:
+        return is_topic(self.topics, SCHEDULE_TOPIC)
+
+    def column(self, name: str) -> pa.Array:
+        records = self._records
+        if name in _HEAD_INTS:
+            return _ints(records.ints(name))
+        if name in _HEAD_LONGS:
+            return _longs(records.longs(name))
+        if name in _TEXTS:
+            return self._text(_TEXTS[name])
+        if name in _NUMBERS:
+            return self._number(_NUMBERS[name], _KINDS[name])
+        if name in ("born_timestamp", "store_timestamp"):
+            return _times(records.longs(name))
+        if name in ("born_host", "store_host"):
+            return _hosts(records, name)
+        make: Callable[[_Batch], pa.Array] = _MADE[name]
+        return make(self)
+
+    def _text(self, properties: tuple[str, ...]) -> pa.Array:
+        found = [self.pairs.texts(*self.pairs.last(name)) for name in properties]
+        return pc.coalesce(*found) if len(found) > 1 else found[0]
+
+    def _number(self, name: str, kind: pa.DataType) -> pa.Array:
+        pairs, rows = self.pairs.last(name)
+        numbers, good = self.pairs.numbers(pairs)
+        most = _INT_MAX if kind == pa.int32() else _MS_MAX
+        good &= numbers <= most
+        return self._sparse(numbers[good], rows[good], kind)
+
+    def _sparse(self, numbers: Longs, rows: Longs, kind: pa.DataType) -> pa.Array:
+        """A column that has these numbers in these rows, and is null in the others."""
+        if len(rows) == 0:
+            return pa.nulls(self._count, kind)
+        mask = np.ones(self._count, bool)
+        mask[rows] = False
+        found = np.zeros(self._count, np.int32 if kind == pa.int32() else np.int64)
+        found[rows] = numbers * _US_PER_MS if kind == TIME else numbers
+        if kind == TIME:
+            return pa.array(found, pa.int64(), mask=mask).view(TIME)
+        return pa.array(found, kind, mask=mask)
+
+    # ---- columns that are more than a field or a property
+
+    def body(self) -> pa.Array:
+        pieces, wanted = interleaved(
+            self._records.data, self._records.body_begin, self._records.body_end
+        )
+        return pieces.take(wanted)
+
+    def store_size(self) -> pa.Array:
+        return _ints(self._records.ints("size"))
+
+    def end_offset(self) -> pa.Array:
+        return _longs(self._records.places + self._records.ints("size"))
+
+    def deliver_timestamp(self) -> pa.Array:
+        rows = np.flatnonzero(self.is_scheduled)
+        return self._sparse(self._dues.due_ms(self._records, rows), rows, TIME)
+
+    def completes(self) -> pa.Array:
+        rows = self._completing[0]
+        pointers = self._records.longs("prepared_transaction_offset")
+        return self._sparse(pointers[rows], rows, pa.int64())
+
+    def completed_level(self) -> pa.Array:
+        rows, levels = self._completing
+        return self._sparse(np.minimum(levels, _INT_MAX), rows, pa.int32())
+
+    def completion(self) -> pa.Array:
+        rows = self._completing[0]
+        words = np.full(self._count, None, object)
+        words[rows] = "delivered"
+        fired = np.zeros(self._count, bool)
+        fired[self.pairs.named(FIRED)[1]] = True
+        words[rows[fired[rows]]] = "fired"
+        for topic, word in (
+            (UNDELIVERABLE_TOPIC, "undeliverable"),
+            (CANCELLED_TOPIC, "cancelled"),
+            (SCHEDULE_TOPIC, "rescheduled"),
+        ):
+            words[rows[is_topic(self.topics, topic)[rows]]] = word
+        return pa.array(words, pa.string())
+
+    @cached_property
+    def _completing(self) -> tuple[Longs, Longs]:
+        """The rows that end the wait of a scheduled record, and the levels at which that waited.
+
+        The rule is that of rmqlite/store/completion.py.
+        """
+        points = self._records.longs("prepared_transaction_offset") != 0
+        if not points.any():
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        levels = np.zeros(self._count, np.int64)
+        for name, where in ((DELAY, ~self.is_scheduled), (RESCHEDULED_FROM, self.is_scheduled)):
+            pairs, rows = self.pairs.first(name)
+            numbers, good = self.pairs.numbers(pairs)
+            taken = good & where[rows]
+            levels[rows[taken]] = numbers[taken]
+        rows = np.flatnonzero(points & (levels > 0))
+        return rows, levels[rows]
+
+    def properties(self) -> pa.Array:
+        return self.pairs.as_map(_ARROW_TYPES["map<string,string>"])
+
+
+_KINDS: Final[dict[str, Any]] = {
+    "delay_level": pa.int32(),
+    "real_queue_id": pa.int32(),
+    "origin_queue_id": pa.int32(),
+    "origin_queue_offset": pa.int64(),
+    "delivery_attempts": pa.int32(),
+    "first_failure_timestamp": TIME,
+    "last_failure_timestamp": TIME,
+}
+_MADE: Final[dict[str, Callable[[_Batch], pa.Array]]] = {
+    "topic": lambda made: made.topics,
+    "body": _Batch.body,
+    "store_size": _Batch.store_size,
+    "end_offset": _Batch.end_offset,
+    "deliver_timestamp": _Batch.deliver_timestamp,
+    "completes": _Batch.completes,
+    "completed_level": _Batch.completed_level,
+    "completion": _Batch.completion,
+    "properties": _Batch.properties,
+}
+
+
+def _ints(values: Any) -> pa.Array:
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
+
+
+def _longs(values: Longs) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def _times(values_ms: Longs) -> pa.Array:
+    """A clock that was wrong by more than a timestamp can say gives null."""
+    if bool((np.abs(values_ms) > _MS_MAX).any()):
+        good = np.abs(values_ms) <= _MS_MAX
+        values_us = np.where(good, values_ms, 0) * _US_PER_MS
+        return pa.array(values_us, pa.int64(), mask=~good).view(TIME)
+    values_us = values_ms * _US_PER_MS
+    return pa.Array.from_buffers(TIME, len(values_us), [None, pa.py_buffer(values_us)])
+
+
+def _hosts(records: Records, name: str) -> pa.Array:
+    """Few producers send many messages: each address is written out once."""
+    if records.is_v6:
+        texts = [unpack_host(records.host_at(row, name)) for row in range(len(records))]
+        return pa.array(texts, pa.string())
+    codes = pa.array(records.head[name].astype(np.uint64)).dictionary_encode()
+    texts = [unpack_host(code.to_bytes(8, "big")) for code in codes.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(codes.indices)
+
+
+def _is_name(name: bytes) -> bool:
+    try:
+        return name.decode() not in _BAD_TOPICS
+    except UnicodeDecodeError:
+        return False

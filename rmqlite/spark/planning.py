@@ -1,0 +1,210 @@
+"""What there is to read, and which task reads what: done once per load, where the driver is.
+
+One look at a store or a broker says where everything ends; all partitions of a load keep to
+it.  Options that name queue offsets or times are turned into bounds here, and what is out of
+range is refused here, before any task runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.levels import LevelHistory, parse_levels
+from rmqlite.spark.offsets import QueueSlice, packed
+from rmqlite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rmqlite.spark.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
+
+QUEUE_SHARE: Final = 0.4
+"""Of more than that share of all records, passing over the others in the log costs less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A store or a broker at one moment.
+
+    files: of each log file where it begins and the store timestamp of its first record, where
+    that is known.  queues: min_offset <= queue offset < max_offset of each, sorted.
+    """
+
+    place: Place
+    newest_timestamp_ms: int
+    files: tuple[tuple[int, int | None], ...]
+    queues: tuple[QueueStretch, ...]
+
+
+def look(options: ReadOptions) -> Look:
+    """Raises InvalidValue for what is no store, StoreDamaged, Unavailable."""
+    return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
+
+
+def look_at_store(path: str) -> Look:
+    # The store's reader loads more than an executor may have.
+    from rmqlite.store.reader import StoreReader
+
+    with StoreReader(Path(path)) as reader:
+        layout = reader.layout()
+    place = Place(
+        path,
+        "",
+        layout.log_file_bytes,
+        layout.queue_file_bytes,
+        layout.begin,
+        layout.known_end,
+        layout.end,
+        layout.levels,
+    )
+    queues = tuple((q.topic, q.queue_id, q.min_offset, q.max_offset) for q in layout.queues)
+    return Look(place, layout.newest_timestamp_ms, layout.files, queues)
+
+
+def look_at_broker(endpoint: str) -> Look:
+    # gRPC only where a broker is read.
+    from rmqlite.client.raw import RawReader
+
+    with RawReader(endpoint) as reader:
+        found = reader.snapshot()
+    tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
+    levels = LevelHistory(tuple(tables), tables[-1][1])
+    begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes
+    place = Place("", endpoint, room, 0, begin, end, end, levels)
+    starts = [begin, *range(begin - begin % room + room, end, room)] if begin < end else []
+    queues = sorted(
+        (each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)
+        for each in found.queues
+    )
+    files = tuple((start, None) for start in starts)
+    return Look(place, found.newest_timestamp_ms, files, tuple(queues))
+
+
+def plan(options: ReadOptions) -> list[Partition]:
+    """The partitions of a batch.  Raises InvalidValue, OffsetGone, and what look() raises."""
+    found = look(options)
+    begin, end = _log_bounds(found.place, options)
+    stretches = _stretches(found, options)
+    files = _files_between(found, begin, end, options)
+    named = options.is_by_topic or options.queue_ids or options.starting_offsets is not None
+    if named or options.ending_offsets is not None:
+        wanted = sum(high - low for _, _, low, high in stretches)
+        every = sum(high - low for _, _, low, high in found.queues)
+        is_filed = (found.place.end - found.place.known_end) * 4 <= end - begin
+        # A window of time that leaves out log files is not known to the queues.
+        is_whole = len(files) == len(found.files)
+        if wanted <= every * QUEUE_SHARE and is_filed and is_whole:
+            return _queue_slices(found.place, stretches, options)
+    bounds = (
+        () if options.starting_offsets is None and options.ending_offsets is None else stretches
+    )
+    return _log_slices(found.place, files, options.slice_bytes, tuple(bounds))
+
+
+def _queue_slices(
+    place: Place, stretches: Sequence[QueueStretch], options: ReadOptions
+) -> list[Partition]:
+    parts = packed(
+        [QueueSlice(*stretch) for stretch in stretches],
+        partitions_max=options.max_partitions,
+        rows=options.rows_per_partition,
+    )
+    return [QueueSlices(part, place) for part in parts]
+
+
+def _log_slices(
+    place: Place,
+    files: Sequence[tuple[int, int]],
+    slice_bytes: int,
+    bounds: tuple[QueueStretch, ...],
+) -> list[Partition]:
+    """Stretches of about the same length, none longer than it may be, none in two files."""
+    slices: list[Partition] = []
+    for begin, end in files:
+        count = -(-(end - begin) // slice_bytes)
+        for number in range(count):
+            low = begin + (end - begin) * number // count
+            high = begin + (end - begin) * (number + 1) // count
+            slices.append(LogSlice(place, low, high, bounds))
+    return slices
+
+
+def _log_bounds(place: Place, options: ReadOptions) -> tuple[int, int]:
+    begin, end = options.starting_physical_offset, options.ending_physical_offset
+    if end is not None and end > place.end:
+        raise InvalidValue("endingPhysicalOffset", end, f"at most {place.end}, where the log ends")
+    if begin is not None and begin > place.end:
+        rule = f"at most {place.end}, where the log ends"
+        raise InvalidValue("startingPhysicalOffset", begin, rule)
+    if begin is not None and begin < place.begin and options.fail_on_data_loss:
+        raise OffsetGone(f"the log of {place.where}", begin, place.begin)
+    return max(begin or 0, place.begin), place.end if end is None else end
+
+
+def _files_between(
+    found: Look, begin: int, end: int, options: ReadOptions
+) -> list[tuple[int, int]]:
+    """The parts of log files that lie between, without those that a window of time leaves out."""
+    since, until = options.starting_timestamp_ms, options.ending_timestamp_ms
+    parts = []
+    room = found.place.log_file_bytes
+    for number, (start, first_ms) in enumerate(found.files):
+        following = found.files[number + 1][1] if number + 1 < len(found.files) else None
+        if since is not None and following is not None and following < since:
+            continue
+        if until is not None and first_ms is not None and first_ms >= until:
+            continue
+        low, high = max(begin, start), min(end, start - start % room + room)
+        if low < high:
+            parts.append((low, high))
+    return parts
+
+
+def _stretches(found: Look, options: ReadOptions) -> list[QueueStretch]:
+    """Of each queue that is asked for, from where to where; checked against what there is."""
+    kept = {(topic, queue_id): (low, high) for topic, queue_id, low, high in found.queues}
+    starts, ends = _by_queue(options.starting_offsets), _by_queue(options.ending_offsets)
+    for name, given in (("startingOffsets", starts), ("endingOffsets", ends)):
+        for queue, offset in given.items():
+            _check_offset(name, queue, offset, kept, options)
+    first = options.starting_offsets if isinstance(options.starting_offsets, int) else EARLIEST
+    last = options.ending_offsets if isinstance(options.ending_offsets, int) else LATEST
+    stretches = []
+    for queue, bounds in kept.items():
+        if options.takes_queue(*queue):
+            low = _resolved(starts.get(queue, first), bounds)
+            high = _resolved(ends.get(queue, last), bounds)
+            stretches.append((*queue, low, max(low, high)))
+    return stretches
+
+
+def _by_queue(given: int | Offsets | None) -> dict[tuple[str, int], int]:
+    rows = given if isinstance(given, tuple) else ()
+    return {(topic, queue_id): offset for topic, queue_id, offset in rows}
+
+
+def _resolved(offset: int, bounds: tuple[int, int]) -> int:
+    if offset in (EARLIEST, LATEST):
+        return bounds[0] if offset == EARLIEST else bounds[1]
+    return max(offset, bounds[0])
+
+
+def _check_offset(
+    name: str,
+    queue: tuple[str, int],
+    offset: int,
+    kept: Mapping[tuple[str, int], tuple[int, int]],
+    options: ReadOptions,
+) -> None:
+    where = f"{queue[0]} queue {queue[1]}"
+    if queue not in kept:
+        near = get_close_matches(queue[0], {topic for topic, _ in kept}, n=1)
+        hint = f"; did you mean {near[0]}?" if near and near[0] != queue[0] else ""
+        raise InvalidValue(name, where, f"a queue that holds messages{hint}")
+    low, high = kept[queue]
+    if offset > high:
+        rule = f"at most {high}, where that queue ends now"
+        raise InvalidValue(name, f"{where}: {offset}", rule)
+    if 0 <= offset < low and name == "startingOffsets" and options.fail_on_data_loss:
+        raise OffsetGone(where, offset, low)

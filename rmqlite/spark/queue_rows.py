@@ -1,0 +1,146 @@
+"""Records found by their queue offsets: from the queues' files, and where these lag from the log.
+
+An entry is believed when the record it points at says the same topic, queue and queue offset.
+What has no such entry is looked for in the log behind known_end, where a broker that was
+killed may not have filed it; what is not there either was taken by retention, or is damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from rmqlite.errors import OffsetGone
+from rmqlite.spark.decode import topics_of
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import LogSlice, QueueStretch
+from rmqlite.spark.records import (
+    MAGIC,
+    NOT_FOR_READERS,
+    RECORD_BYTES_MIN,
+    Bytes,
+    Flags,
+    Longs,
+    Records,
+    gathered,
+)
+from rmqlite.spark.store_files import LogGone, StoreFiles
+
+if TYPE_CHECKING:
+    from rmqlite.spark.rows import Block
+
+PIECE_BYTES: Final = 4 << 20
+_ANONYMOUS: Final = -1
+"""The queue offset of a place where nobody knows which records were lost."""
+
+
+def stretches(
+    files: StoreFiles, ranges: Sequence[QueueStretch], options: ReadOptions
+) -> Iterator[Block]:
+    """The records of these stretches.  Raises OffsetGone, StoreDamaged, UnsoundRecord."""
+    for topic, queue_id, begin, end in ranges:
+        missing = []
+        for first in range(begin, end, options.batch_rows):
+            offsets = np.arange(first, min(end, first + options.batch_rows))
+            for data, base, starts, lacking in _pieces(files, topic, queue_id, offsets):
+                missing.append(lacking)
+                if len(starts):
+                    yield data, base, starts
+        lacking = np.concatenate(missing) if missing else np.empty(0, np.int64)
+        if len(lacking):
+            yield from _behind(files, topic, queue_id, lacking, options)
+
+
+def _pieces(
+    files: StoreFiles, topic: str, queue_id: int, offsets: Longs
+) -> Iterator[tuple[Bytes, int, Longs, Longs]]:
+    """The records of some entries, log file by log file, and which offsets have none."""
+    entries = files.entries(topic, queue_id, offsets)
+    places = entries["physical_offset"].astype(np.int64)
+    sizes = entries["size"].astype(np.int64)
+    is_entry = (sizes >= RECORD_BYTES_MIN) & (places < files.place.end)
+    nothing = np.empty(0, np.int64)
+    if not is_entry.all():
+        yield np.empty(0, np.uint8), 0, nothing, offsets[~is_entry]
+        offsets, places, sizes = offsets[is_entry], places[is_entry], sizes[is_entry]
+    # In pieces of one log file, not too large for a batch.
+    numbers = places // files.place.log_file_bytes
+    numbers = numbers * len(offsets) * PIECE_BYTES + np.cumsum(sizes) // PIECE_BYTES
+    cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
+    for part in np.split(np.arange(len(offsets)), cuts):
+        if not len(part):
+            continue
+        try:
+            data, base = files.at(int(places[part[0]]), 0)
+        except LogGone:
+            yield np.empty(0, np.uint8), 0, nothing, offsets[part]
+            continue
+        starts = places[part] - base
+        good, known = _fitting(data, base, starts, sizes[part], (topic, queue_id), offsets[part])
+        yield data, base, starts[good], offsets[part][~known]
+
+
+def _fitting(
+    data: Bytes, base: int, starts: Longs, sizes: Longs, queue: tuple[str, int], offsets: Longs
+) -> tuple[Flags, Flags]:
+    """Which entries point at their record, and of which it is known what became of them."""
+    topic, queue_id = queue
+    good = starts + sizes <= len(data)
+    at = np.where(good, starts, 0)
+    for position, kind, value in (
+        (0, ">i4", sizes),
+        (4, ">i4", MAGIC),
+        (28, ">i8", starts + base),
+    ):
+        good &= gathered(data, at + position, kind) == value
+    # A repaired place stands for records that were lost.
+    lost = good & (gathered(data, at + 36, ">i4") & NOT_FOR_READERS != 0)
+    lost &= gathered(data, at + 20, ">i8") == _ANONYMOUS
+    good &= ~lost
+    good &= gathered(data, at + 12, ">i4") == queue_id
+    good &= gathered(data, at + 20, ">i8") == offsets
+    rows = np.flatnonzero(good)
+    if len(rows):
+        topics = topics_of(Records(data, base, starts[rows]))
+        good[rows] = pc.equal(topics, topic).to_numpy(zero_copy_only=False)
+    return good, good | lost
+
+
+def _behind(
+    files: StoreFiles, topic: str, queue_id: int, missing: Longs, options: ReadOptions
+) -> Iterator[Block]:
+    """The records with these queue offsets from where the files may lag behind the log."""
+    from rmqlite.spark.rows import log_blocks
+
+    place = files.place
+    has_lost = False
+    position = max(place.begin, place.known_end)
+    while position < place.end:
+        file_end = position - position % place.log_file_bytes + place.log_file_bytes
+        for data, base, starts in log_blocks(
+            files, LogSlice(place, position, min(file_end, place.end))
+        ):
+            records = Records(data, base, starts)
+            offsets = records.longs("queue_offset")
+            is_lost = records.head["sys_flag"] & NOT_FOR_READERS != 0
+            has_lost |= bool((is_lost & (offsets == _ANONYMOUS)).any())
+            keep = (records.head["queue_id"] == queue_id) & np.isin(offsets, missing)
+            if keep.any():
+                records = records.only(keep)
+                records = records.only(
+                    pc.equal(topics_of(records), topic).to_numpy(zero_copy_only=False)
+                )
+                missing = np.setdiff1d(missing, records.longs("queue_offset"))
+                if len(records):
+                    yield data, base, records.starts
+        position = file_end
+    if not len(missing) or has_lost:
+        return
+    if files.log_begin() <= place.begin:
+        raise files.queue_damage(topic, queue_id, int(missing[0]))
+    if options.fail_on_data_loss:
+        kept = int(missing[-1]) + 1
+        raise OffsetGone(f"{topic} queue {queue_id}", int(missing[0]), kept)

@@ -1,0 +1,90 @@
+"""Reading a store or a broker into a DataFrame, and saying what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rmqlite.clock import local_text
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.planning import look
+from rmqlite.spark.schema import columns_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSnapshot:
+    """begin_offset <= physical offset < end_offset is what there was to read.
+
+    newest_timestamp_ms: store timestamp of the last record; 0 when there is none.
+    """
+
+    where: str
+    begin_offset: int
+    end_offset: int
+    newest_timestamp_ms: int
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        newest = ""
+        if self.newest_timestamp_ms:
+            newest = f", newest of {local_text(self.newest_timestamp_ms)}"
+        return f"{self.where}: physical offsets {self.begin_offset} to {self.end_offset}{newest}"
+
+
+def snapshot(*, path: str = "", endpoint: str = "") -> SourceSnapshot:
+    """A store or a broker as it is now.  Raises InvalidValue, StoreDamaged, Unavailable.
+
+    Several loads read the same with startingPhysicalOffset and endingPhysicalOffset of it.
+    """
+    found = look(ReadOptions.parse(_place(path, endpoint)))
+    place = found.place
+    return SourceSnapshot(place.where, place.begin, place.end, found.newest_timestamp_ms)
+
+
+def read_log(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    columns: Sequence[str] = (),
+    **options: object,
+) -> DataFrame:
+    """The records of a store or a broker; options are those of the format, as Python values.
+
+    A list or tuple becomes one text with commas, a mapping is JSON for the offsets.  What is
+    read is settled when the DataFrame is first used, and stays.  Raises InvalidValue.
+    """
+    texts = option_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    ReadOptions.parse(texts)
+    return spark.read.format("rmqlite").options(**texts).load()
+
+
+def option_texts(
+    *, path: str, endpoint: str, columns: Sequence[str], options: Mapping[str, object]
+) -> dict[str, str]:
+    """The options as Spark takes them; those that are None are left out.  Raises InvalidValue."""
+    texts = _place(path, endpoint)
+    if columns:
+        texts["columns"] = ",".join(column.name for column in columns_of(tuple(columns)))
+    return texts | {name: _as_text(value) for name, value in options.items() if value is not None}
+
+
+def _place(path: str, endpoint: str) -> dict[str, str]:
+    return {name: text for name, text in (("path", path), ("endpoint", endpoint)) if text}
+
+
+def _as_text(value: object) -> str:
+    import json
+
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return str(value)

@@ -1,0 +1,301 @@
+"""Many records of the commit log at once: where they begin, and their fixed parts as arrays.
+
+A record says where it lies, so a beginning is found by the magic number in front of that; a
+body may look the same, so beginnings are believed only where each record ends at the next
+one.  The layout is drawn in rmqlite/store/record.py; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Longs = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+HEAD: Final = np.dtype(
+    [
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("body_crc", ">i4"),
+        ("queue_id", ">i4"),
+        ("flag", ">i4"),
+        ("queue_offset", ">i8"),
+        ("physical_offset", ">i8"),
+        ("sys_flag", ">i4"),
+        ("born_timestamp", ">i8"),
+        ("born_host", ">u8"),
+        ("store_timestamp", ">i8"),
+        ("store_host", ">u8"),
+        ("reconsume_times", ">i4"),
+        ("prepared_transaction_offset", ">i8"),
+        ("body_size", ">i4"),
+    ]
+)
+HEAD_BYTES: Final = HEAD.itemsize
+RECORD_BYTES_MIN: Final = 91
+MAGIC: Final = -626843481
+BLANK_MAGIC: Final = -875286124
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+V6_MORE_BYTES: Final = 12
+NOT_FOR_READERS: Final = 0x04
+"""Set in both transaction types whose records are in no queue: prepared and rolled back."""
+CHUNK_BYTES: Final = 1 << 20
+"""How much is searched at a time: what stays in the processor's cache."""
+LOOK_BACK_BYTES: Final = (4 << 20) + (64 << 10)
+"""How far before a place a record is looked for that may reach over it: RocketMQ's largest."""
+
+_PER_RECORD: Final = (
+    *("starts", "head", "body_begin", "body_end", "topic_begin", "topic_end"),
+    *("pairs_begin", "end"),
+)
+_MAGIC_BYTES: Final = b"\xda\xa3\x20\xa7"
+_MAGIC_WORD: Final = int.from_bytes(_MAGIC_BYTES, "little")
+_BLANK: Final = struct.Struct(">ii")
+_BORN_HOST_AT: Final = 48
+_AFTER_BORN_HOST: Final = 56
+_AFTER_STORE_HOST: Final = 72
+
+
+class UnsoundRecord(Exception):
+    """No record begins at a physical offset where one should; the reader says in which file."""
+
+    def __init__(self, physical_offset: int, expected: str = "a record") -> None:
+        super().__init__(f"{expected} at {physical_offset}")
+        self.physical_offset = physical_offset
+        self.expected = expected
+
+
+class Source(Protocol):
+    """Bytes of the log by their physical offset."""
+
+    def at(self, position: int, size: int) -> tuple[Bytes, int]:
+        """An array that has the bytes from a position on, and the offset of its first byte.
+
+        It has fewer than size of them only where no more are there.
+        """
+
+
+def gathered(data: Bytes, places: Any, kind: str | np.dtype[Any]) -> NDArray[Any]:
+    """The values that lie at these places of data, wherever these are."""
+    dtype = np.dtype(kind)
+    room = len(data) - dtype.itemsize + 1
+    if dtype.fields is None:
+        # Any byte begins a value: a view that is copied from only where it is asked to.
+        view: NDArray[Any] = np.ndarray((max(0, room),), dtype, buffer=data, strides=(1,))
+        found: NDArray[Any] = view[places]
+        return found
+    view = np.ndarray((max(0, room),), f"V{dtype.itemsize}", buffer=data, strides=(1,))
+    found = view[places].view(dtype)
+    return found
+
+
+class Records:
+    """Records of one array of bytes; every position is an index into that array."""
+
+    __slots__ = (
+        "begin",
+        "body_begin",
+        "body_end",
+        "data",
+        "end",
+        "head",
+        "is_v6",
+        "pairs_begin",
+        "starts",
+        "topic_begin",
+        "topic_end",
+    )
+
+    def __init__(self, data: Bytes, begin: int | None, starts: Longs) -> None:
+        """begin: physical offset of data's first byte; None: the records tell their own places.
+
+        All that read_head() of the store checks, but for the bytes of the topic.  Raises
+        UnsoundRecord.
+        """
+        self.data = data
+        self.begin = begin
+        self.starts = starts
+        self._check(starts + HEAD_BYTES <= len(data))
+        self.head = gathered(data, starts, HEAD)
+        head = self.head
+        self._check(
+            (head["magic"] == MAGIC)
+            & (begin is None or head["physical_offset"] == starts + begin)
+            & (head["queue_id"] >= 0)
+        )
+        sys_flag = head["sys_flag"].astype(np.int32)
+        shift: Any = 0
+        self.is_v6 = bool((sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)).any())
+        if self.is_v6:
+            shift = self._shift_heads(sys_flag)
+        size = head["size"].astype(np.int64)
+        self.end = starts + size
+        self._check((size >= RECORD_BYTES_MIN + shift) & (self.end <= len(data)))
+        body_size = head["body_size"].astype(np.int64)
+        self.body_begin = starts + (HEAD_BYTES + shift)
+        self.body_end = self.body_begin + body_size
+        self._check((body_size >= 0) & (self.body_end <= self.end - 3))
+        self.topic_begin = self.body_end + 1
+        self.topic_end = self.topic_begin + data[self.body_end]
+        self._check(self.topic_end <= self.end - 2)
+        self.pairs_begin = self.topic_end + 2
+        high, low = data[self.topic_end], data[self.topic_end + 1]
+        self._check(self.pairs_begin + (high.astype(np.int64) << 8) + low == self.end)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def only(self, wanted: Flags) -> Records:
+        """Those that are wanted."""
+        if wanted.all():
+            return self
+        found = object.__new__(Records)
+        found.data, found.begin, found.is_v6 = self.data, self.begin, self.is_v6
+        for name in _PER_RECORD:
+            setattr(found, name, getattr(self, name)[wanted])
+        return found
+
+    def ints(self, name: str) -> NDArray[np.int32]:
+        return self.head[name].astype(np.int32)
+
+    def longs(self, name: str) -> Longs:
+        return self.head[name].astype(np.int64)
+
+    @property
+    def places(self) -> Longs:
+        """Where they lie in the log."""
+        return self.longs("physical_offset")
+
+    def place(self, row: int) -> int:
+        """The physical offset of one; also of what is no record, if its place is known."""
+        start = int(self.starts[row])
+        if self.begin is not None:
+            return self.begin + start
+        return int.from_bytes(self.data[start + 28 : start + 36].tobytes(), "big")
+
+    def host_at(self, row: int, name: str) -> bytes:
+        """The 8 or 20 bytes of one host."""
+        at = int(self.starts[row]) + _BORN_HOST_AT
+        sys_flag = int(self.head["sys_flag"][row])
+        is_v6 = sys_flag & BORN_HOST_V6
+        if name == "store_host":
+            at += 8 + 8 + (V6_MORE_BYTES if is_v6 else 0)
+            is_v6 = sys_flag & STORE_HOST_V6
+        return self.data[at : at + (20 if is_v6 else 8)].tobytes()
+
+    def check_bodies(self) -> None:
+        """Do all fit their CRC?  Raises UnsoundRecord."""
+        view = self.data.data
+        told = self.ints("body_crc").tolist()
+        begins, ends = self.body_begin.tolist(), self.body_end.tolist()
+        for row, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            crc = zlib.crc32(view[begin:end]) & 0x7FFFFFFF if end > begin else 0
+            if crc != told[row]:
+                expected = f"a body with CRC {told[row]:#010x}"
+                raise UnsoundRecord(self.place(row), expected)
+
+    def _shift_heads(self, sys_flag: NDArray[np.int32]) -> Longs:
+        """What lies behind an IPv6 address moves to where it is without; by how much it moved."""
+        born = np.where(sys_flag & BORN_HOST_V6, V6_MORE_BYTES, 0)
+        shift = born + np.where(sys_flag & STORE_HOST_V6, V6_MORE_BYTES, 0)
+        self._check(self.starts + HEAD_BYTES + shift <= len(self.data))
+        rows = self.head.view(np.uint8).reshape(-1, HEAD_BYTES)
+        for begin, end, more in (
+            (_AFTER_BORN_HOST, _AFTER_STORE_HOST, born),
+            (_AFTER_STORE_HOST, HEAD_BYTES, shift),
+        ):
+            moved = gathered(self.data, self.starts + begin + more, f"V{end - begin}")
+            rows[:, begin:end] = moved.view(np.uint8).reshape(-1, end - begin)
+        return shift.astype(np.int64)
+
+    def _check(self, sound: Flags) -> None:
+        if not sound.all():
+            raise UnsoundRecord(self.place(int(np.argmin(sound))))
+
+
+def candidates(data: Bytes, begin: int, low: int, high: int) -> Longs:
+    """Where in low <= n < high of data something lies that could be a record."""
+    found = []
+    high = min(high, len(data) - RECORD_BYTES_MIN + 1)
+    for first in range(low, high, CHUNK_BYTES):
+        # The first byte of the magic number; of what is compared next, little is left.
+        part = data[first + 4 : min(first + CHUNK_BYTES, high) + 4]
+        at = np.flatnonzero(part == _MAGIC_BYTES[0]) + first
+        at = at[gathered(data, at + 4, "<u4") == _MAGIC_WORD]
+        at = at[gathered(data, at + 28, ">i8") == at + begin]
+        found.append(at)
+    starts = np.concatenate(found) if found else np.empty(0, np.int64)
+    return starts[gathered(data, starts, ">i4") >= RECORD_BYTES_MIN]
+
+
+def chained(starts: Longs, sizes: Longs, position: int) -> tuple[Longs, int]:
+    """Which candidates are records, if one begins at a position: each begins where one ends.
+
+    Returns their indexes, and where the next one has to begin.
+    """
+    ends = starts + sizes
+    follows = ends[:-1] == starts[1:]
+    first = int(np.searchsorted(starts, position))
+    if first == len(starts) or starts[first] != position:
+        return np.empty(0, np.int64), position
+    if follows[first:].all():
+        return np.arange(first, len(starts)), int(ends[-1])
+    breaks = np.flatnonzero(~follows)
+    parts = []
+    while first < len(starts) and starts[first] == position:
+        at = int(np.searchsorted(breaks, first))
+        last = int(breaks[at]) if at < len(breaks) else len(starts) - 1
+        parts.append(np.arange(first, last + 1))
+        position = int(ends[last])
+        first = int(np.searchsorted(starts, position))
+    return np.concatenate(parts), position
+
+
+def is_blank(data: bytes, room: int) -> bool:
+    """Is it the beginning of what fills the last `room` bytes of a log file?"""
+    return len(data) >= _BLANK.size and _BLANK.unpack_from(data) == (room, BLANK_MAGIC)
+
+
+def synced(source: Source, begin: int, file_begin: int) -> int:
+    """A place at or before `begin` where a record surely begins, from which to walk to it."""
+    low = begin - LOOK_BACK_BYTES
+    if low <= file_begin:
+        return file_begin
+    data, base = source.at(low, begin - low)
+    starts = candidates(data, base, low - base, begin - base)
+    sizes = gathered(data, starts, ">i4").astype(np.int64)
+    first = 0
+    while first < len(starts):
+        rows, position = chained(starts, sizes, int(starts[first]))
+        if position + base >= begin and _is_sound(data, base, int(starts[first])):
+            return base + int(starts[first])
+        # What looked like a record lay in a body; or its file ends before.
+        first = max(first + 1, int(rows[-1]) + 1)
+    return file_begin
+
+
+def joined(parts: list[Records]) -> Records:
+    """Several of the same array as one."""
+    if len(parts) == 1:
+        return parts[0]
+    found = object.__new__(Records)
+    found.data, found.begin = parts[0].data, parts[0].begin
+    found.is_v6 = any(part.is_v6 for part in parts)
+    for name in _PER_RECORD:
+        setattr(found, name, np.concatenate([getattr(part, name) for part in parts]))
+    return found
+
+
+def _is_sound(data: Bytes, base: int, start: int) -> bool:
+    try:
+        Records(data, base, np.array([start])).check_bodies()
+    except UnsoundRecord:
+        return False
+    return True

@@ -1,0 +1,138 @@
+"""A store's files as an executor sees them: mapped, read only, never a byte changed.
+
+A broker may be at work on the store.  What was planned lies below its end at that time and
+stays as it is; only retention may take whole files, which then are simply not there.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.spark.partitions import Place
+from rmqlite.spark.records import Bytes, Longs, Records, UnsoundRecord
+
+ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+ENTRY_BYTES: Final = ENTRY.itemsize
+TIME_MIN: Final = 1 << 31
+"""A tags code below is a hash, not a deliver time."""
+_NOTHING: Final = np.empty(0, np.uint8)
+_FOUND_BYTES: Final = 16
+
+
+class LogGone(Exception):
+    """The log file of a physical offset is not there any more."""
+
+    def __init__(self, physical_offset: int) -> None:
+        super().__init__(f"no log file has {physical_offset}")
+        self.physical_offset = physical_offset
+
+
+class StoreFiles:
+    """The log and the queues of one store."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._root = Path(place.root)
+        self._log: tuple[int, Bytes] = (-1, _NOTHING)
+        self._queues: dict[tuple[str, int, int], Bytes | None] = {}
+
+    def at(self, position: int, size: int) -> tuple[Bytes, int]:
+        """The whole file of a position; see records.Source.  Raises LogGone."""
+        del size
+        start = position - position % self.place.log_file_bytes
+        if self._log[0] != start:
+            data = mapped(self.log_path(position))
+            if data is None:
+                raise LogGone(position)
+            # Nothing behind the end is ever looked at: it is being written.
+            self._log = start, data[: max(0, self.place.end - start)]
+        return self._log[1], start
+
+    def log_path(self, position: int) -> Path:
+        start = position - position % self.place.log_file_bytes
+        return self._root / "commitlog" / f"{start:020d}"
+
+    def log_begin(self) -> int:
+        """Where the oldest log file begins that is there now."""
+        names = [path.name for path in (self._root / "commitlog").glob("[0-9]*")]
+        return min((int(name) for name in names if name.isdigit()), default=self.place.end)
+
+    def entries(self, topic: str, queue_id: int, offsets: Longs) -> NDArray[Any]:
+        """The entries at these queue offsets; all zeros where the files have none."""
+        found = np.zeros(len(offsets), ENTRY)
+        in_file = self.place.queue_file_bytes // ENTRY_BYTES
+        numbers = offsets // in_file
+        for number in np.unique(numbers).tolist():
+            data = self._queue_file(topic, queue_id, number)
+            if data is None:
+                continue
+            table = data[: len(data) // ENTRY_BYTES * ENTRY_BYTES].view(f"V{ENTRY_BYTES}")
+            rows = np.flatnonzero(numbers == number)
+            at = offsets[rows] - number * in_file
+            rows, at = rows[at < len(table)], at[at < len(table)]
+            found[rows] = table[at].view(ENTRY)
+        return found
+
+    def promised_ms(self, records: Records, rows: Longs) -> Longs:
+        """See decode.Promises: what the queue entry says that points at the record."""
+        head = records.head[rows]
+        queue_ids = head["queue_id"].astype(np.int64)
+        places = records.places[rows]
+        promised = np.zeros(len(rows), np.int64)
+        for queue_id in np.unique(queue_ids).tolist():
+            at = np.flatnonzero(queue_ids == queue_id)
+            offsets = head["queue_offset"][at].astype(np.int64)
+            entries = self.entries(SCHEDULE_TOPIC, queue_id, offsets)
+            is_its = (entries["physical_offset"] == places[at]) & (
+                entries["size"] == head["size"][at]
+            )
+            tags_codes = entries["tags_code"].astype(np.int64)
+            promised[at] = np.where(is_its & (tags_codes >= TIME_MIN), tags_codes, 0)
+        return promised
+
+    def damage(self, unsound: UnsoundRecord) -> StoreDamaged:
+        """The error for a place where no record is, with what is there."""
+        position = unsound.physical_offset
+        data, base = self.at(position, _FOUND_BYTES)
+        found = data[position - base : position - base + _FOUND_BYTES].tobytes()
+        text = f"the bytes {found.hex(' ', 4)}" if found else "nothing"
+        path = str(self.log_path(position))
+        return StoreDamaged(path, position - base, unsound.expected, text)
+
+    def queue_damage(self, topic: str, queue_id: int, queue_offset: int) -> StoreDamaged:
+        """The error for an entry that is missing, and its record with it."""
+        position = queue_offset * ENTRY_BYTES
+        start = position - position % self.place.queue_file_bytes
+        path = self._queue_path(topic, queue_id, start)
+        expected = f"{topic} queue {queue_id}, queue offset {queue_offset}: an entry"
+        return StoreDamaged(str(path), position - start, expected, "none that fits a record")
+
+    def _queue_path(self, topic: str, queue_id: int, start: int) -> Path:
+        return self._root / "consumequeue" / topic / str(queue_id) / f"{start:020d}"
+
+    def _queue_file(self, topic: str, queue_id: int, number: int) -> Bytes | None:
+        key = (topic, queue_id, number)
+        if key not in self._queues:
+            start = number * self.place.queue_file_bytes
+            self._queues[key] = mapped(self._queue_path(topic, queue_id, start))
+        return self._queues[key]
+
+
+def mapped(path: Path) -> Bytes | None:
+    """A file's bytes, which are read when they are looked at; None if it is not there."""
+    try:
+        if not path.stat().st_size:
+            return _NOTHING
+        with pa.memory_map(str(path)) as file:
+            return np.frombuffer(file.read_buffer(), np.uint8)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreUnavailable("read", str(path), error.strerror or str(error)) from error

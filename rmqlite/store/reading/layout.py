@@ -1,0 +1,64 @@
+"""Where a store's log and queues lie, for readers that map its files in other processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rmqlite.levels import LevelHistory
+from rmqlite.store.reading.snapshot import Sizes, Snapshot
+
+
+class QueueExtent(NamedTuple):
+    """min_offset <= queue offset < max_offset; those below `filed` are in the queue's files."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    filed: int
+    max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """A store at one moment; begin <= physical offset < end are whole, sound records.
+
+    known_end: up to there the queues' files have an entry for every record.  files: of each
+    log file the physical offset of its first byte, and the store timestamp of its first
+    record, None when it has none.
+    """
+
+    log_file_bytes: int
+    queue_file_bytes: int
+    begin: int
+    known_end: int
+    end: int
+    newest_timestamp_ms: int
+    levels: LevelHistory
+    files: tuple[tuple[int, int | None], ...]
+    queues: tuple[QueueExtent, ...]
+
+
+def layout_of(snapshot: Snapshot, sizes: Sizes) -> StoreLayout:
+    """Raises StoreDamaged when the log ends where it should not."""
+    if snapshot.damage is not None:
+        raise snapshot.damage
+    log = snapshot.log
+    starts = [each for each in log.segments.starts if snapshot.begin <= each < snapshot.end]
+    queues = [
+        QueueExtent(*key, queue.min_offset, queue.filed, queue.max_offset)
+        for key, queue in sorted(snapshot.queues.items())
+    ]
+    return StoreLayout(
+        sizes.log_file_bytes,
+        sizes.queue_file_bytes,
+        snapshot.begin,
+        snapshot.known_end,
+        snapshot.end,
+        snapshot.newest_timestamp_ms,
+        snapshot.levels,
+        tuple(
+            (start, snapshot.log.timestamp_at(start)) for start in starts if start < snapshot.end
+        ),
+        tuple(queues),
+    )

@@ -1,0 +1,123 @@
+"""The slow decoder that the fast one is compared with: record by record, with the store's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from rmqlite.levels import LevelHistory
+from rmqlite.message import StoredMessage, decode_properties
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record
+from rmqlite.store.completion import completed_level, completion_of
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.record import Head
+
+Row = dict[str, Any]
+_INT_MAX = (1 << 31) - 1
+
+
+def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
+    """Every column of a record; timestamps are milliseconds, a body is bytes."""
+    message = record.to_message(head, data)
+    pairs = message.properties
+    level = completed_level(head)
+    return {
+        **_fixed(message, head),
+        "keys": pairs.get("KEYS"),
+        "tags": pairs.get("TAGS"),
+        "unique_key": pairs.get("UNIQ_KEY"),
+        "delay_level": _number(pairs.get("DELAY"), _INT_MAX),
+        "real_topic": pairs.get("REAL_TOPIC"),
+        "real_queue_id": _number(pairs.get("REAL_QID"), _INT_MAX),
+        "deliver_timestamp": due_ms if head.topic == SCHEDULE_TOPIC else None,
+        "completes": head.completes if level else None,
+        "completed_level": min(level, _INT_MAX) if level else None,
+        "completion": completion_of(head.topic, head.properties).value if level else None,
+        "origin_topic": pairs.get("RETRY_TOPIC", pairs.get("DLQ_ORIGIN_TOPIC")),
+        "origin_message_id": pairs.get("ORIGIN_MESSAGE_ID", pairs.get("DLQ_ORIGIN_MESSAGE_ID")),
+        "origin_queue_id": _number(pairs.get("ORIGIN_QUEUE_ID"), _INT_MAX),
+        "origin_queue_offset": _number(pairs.get("ORIGIN_QUEUE_OFFSET")),
+        "delivery_attempts": _number(pairs.get("DELIVERY_ATTEMPTS"), _INT_MAX),
+        "first_failure_timestamp": _number(pairs.get("FIRST_FAILURE_TIMESTAMP"), (1 << 63) // 1001),
+        "last_failure_timestamp": _number(pairs.get("LAST_FAILURE_TIMESTAMP"), (1 << 63) // 1001),
+        "failure_reason": pairs.get("FAILURE_REASON"),
+        "properties": decode_properties(head.properties),
+    }
+
+
+def _fixed(message: StoredMessage, head: Head) -> Row:
+    return {
+        "topic": message.topic,
+        "queue_id": message.queue_id,
+        "queue_offset": message.queue_offset,
+        "body": message.body,
+        "born_timestamp": message.born_timestamp_ms,
+        "store_timestamp": message.store_timestamp_ms,
+        "born_host": message.born_host,
+        "store_host": message.store_host,
+        "reconsume_times": message.reconsume_times,
+        "flag": message.flag,
+        "sys_flag": message.sys_flag,
+        "store_size": message.store_size,
+        "body_size": len(message.body),
+        "body_crc": head.body_crc,
+        "physical_offset": message.physical_offset,
+        "end_offset": message.physical_offset + message.store_size,
+        "prepared_transaction_offset": message.prepared_transaction_offset,
+    }
+
+
+def _number(text: str | None, most: int = (1 << 63) - 1) -> int | None:
+    """What a property says as digits, and nothing but digits."""
+    if text is None or not (text.isascii() and text.isdigit()) or len(text) > 18:
+        return None
+    return int(text) if int(text) <= most else None
+
+
+def plain_rows(root: Path, levels: LevelHistory, queue_file_bytes: int) -> Iterator[Row]:
+    """Every record of a store's files that is in a queue, in the order of the log."""
+    for path in sorted((root / "commitlog").iterdir()):
+        data, position = path.read_bytes(), 0
+        while head := record.read_head(data, position):
+            position += head.size
+            if head.sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
+                continue
+            due_ms = levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+            if head.topic == SCHEDULE_TOPIC:
+                due_ms = _promised_ms(root, head, queue_file_bytes) or due_ms
+            yield plain_row(head, data, due_ms)
+
+
+def _promised_ms(root: Path, head: Head, queue_file_bytes: int) -> int:
+    position = head.queue_offset * ENTRY_BYTES
+    start = position - position % queue_file_bytes
+    path = root / "consumequeue" / head.topic / str(head.queue_id) / f"{start:020d}"
+    if not path.exists():
+        return 0
+    physical_offset, size, tags_code = ENTRY.unpack_from(path.read_bytes(), position - start)
+    is_its = (physical_offset, size) == (head.physical_offset, head.size)
+    return tags_code if is_its and tags_code >= 1 << 31 else 0
+
+
+def decoded_rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
+    """What the fast decoder made, as the plain one writes it."""
+    rows: list[Row] = []
+    for batch in batches:
+        batch.validate(full=True)
+        arrays = [
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+            for column in batch.columns
+        ]
+        cells = [
+            [None if cell is None else cell // 1000 for cell in array.to_pylist()]
+            if pa.types.is_timestamp(column.type)
+            else array.to_pylist(maps_as_pydicts="strict")
+            for array, column in zip(arrays, batch.columns, strict=True)
+        ]
+        names = batch.schema.names
+        rows += [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
+    return rows

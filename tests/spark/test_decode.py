@@ -1,0 +1,256 @@
+"""The decoder gives, value for value, what reading record by record gives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rmqlite.message import pack_host
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.spark import records, rows
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import QueueSlices, read_partition
+from rmqlite.spark.planning import look_at_store, plan
+from rmqlite.spark.schema import COLUMNS
+from rmqlite.store import record
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import NewRecord, body_crc
+from tests.spark.plain_decoder import Row, decoded_rows, plain_rows
+from tests.support.brokers import small_config
+from tests.support.clock import FakeClock
+from tests.support.files import QuickFiles
+from tests.support.stores import StoreUnderTest, new_record
+
+ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
+ALL = tuple(column.name for column in COLUMNS)
+
+NAMES = (
+    *("KEYS", "TAGS", "UNIQ_KEY", "DELAY", "REAL_TOPIC", "REAL_QID", "RETRY_TOPIC", "FIRED"),
+    *("ORIGIN_MESSAGE_ID", "ORIGIN_QUEUE_ID", "ORIGIN_QUEUE_OFFSET", "RESCHEDULED_FROM"),
+    *("FIRST_FAILURE_TIMESTAMP", "FAILURE_REASON", "DLQ_ORIGIN_TOPIC", "DELIVERY_ATTEMPTS"),
+    *("colour", "customer_identifier_1", "customer_identifier_2", "é"),
+)
+HOSTS = tuple(map(pack_host, ("10.0.0.1:1234", "255.1.2.3:65535", "[2001:db8::1]:80")))
+values = st.one_of(
+    st.sampled_from(["1", "3", "18", "0", "-1", "+2", "99999999999", "1763700000000", "ü", ""]),
+    st.text("ab 1\x01", max_size=9),
+)
+pairs = st.tuples(st.sampled_from(NAMES), values).map(lambda pair: "\x01".join(pair).encode())
+segments = st.one_of(pairs, st.binary(max_size=6), st.just(b""))
+property_strings = st.lists(segments, max_size=7).map(b"\x02".join)
+new_records = st.builds(
+    lambda topic, queue_id, properties, body, sys_flag, hosts, completes, born_ms: NewRecord(
+        *(topic, queue_id, properties, body, body_crc(body), -7, sys_flag, born_ms),
+        *hosts,
+        *(3, completes, 0),
+    ),
+    st.sampled_from(
+        ["orders", "é", SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "%RETRY%g", "a" * 127]
+    ),
+    st.integers(0, 3),
+    property_strings,
+    st.one_of(st.binary(max_size=60), st.just(record.MAGIC_BYTES * 20)),
+    st.sampled_from([0, 1, 4, 8, 12]),
+    st.tuples(st.sampled_from(HOSTS), st.sampled_from(HOSTS)),
+    st.sampled_from([0, 0, 1, 1 << 40]),
+    st.sampled_from([0, 1_763_700_000_000, (1 << 62) - 1, -(1 << 63)]),
+)
+
+
+def encoded(news: Sequence[NewRecord]) -> bytes:
+    """The records as a log that begins with the first."""
+    log = b""
+    for number, new in enumerate(news):
+        place = {"queue_offset": number, "physical_offset": len(log), "store_timestamp_ms": 5}
+        log += b"".join(record.encode(new, **place)[1:])  # type: ignore[arg-type]
+    return log
+
+
+def write_store(root: Path, log: bytes) -> None:
+    """A store that has only this log, in one file."""
+    (root / "commitlog").mkdir(parents=True)
+    path = root / "commitlog" / f"{0:020d}"
+    path.write_bytes(log + bytes(max(64, 1 << 14) - len(log) % (1 << 14)))
+
+
+def fast_rows(root: Path, **options: str) -> list[Row]:
+    wanted = ReadOptions.parse({"path": str(root), **options})
+    found: list[Row] = []
+    for partition in plan(wanted):
+        found += decoded_rows(read_partition(partition, wanted, ALL))
+    return found
+
+
+def slow_rows(root: Path) -> list[Row]:
+    place = look_at_store(str(root)).place
+    return list(plain_rows(root, place.levels, place.queue_file_bytes))
+
+
+def comparable(row: Row) -> Row:
+    """A clock that was wrong by ages is null in Arrow."""
+    is_sane = abs(row["born_timestamp"] or 0) < 1 << 53
+    return row | {"born_timestamp": row["born_timestamp"] if is_sane else None}
+
+
+@settings(max_examples=150, deadline=None)
+@given(news=st.lists(new_records, min_size=1, max_size=12))
+def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
+    """Whatever a body or a property string holds; half of them are not even properties."""
+    import numpy as np
+
+    log = encoded(news)
+    data = np.frombuffer(log + bytes(100), np.uint8)
+    starts = records.candidates(data, 0, 0, len(log))
+    sizes = records.gathered(data, starts, ">i4").astype(np.int64)
+    kept, end = records.chained(starts, sizes, 0)
+    assert end == len(log)
+    found = records.Records(data, 0, starts[kept])
+    keep = found.head["sys_flag"] & records.NOT_FOR_READERS == 0
+    found = found.only(keep)
+    from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
+    from rmqlite.spark.decode import Decoder, Dues
+    from tests.spark.plain_decoder import plain_row
+
+    levels = LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
+    fast = decoded_rows([Decoder(COLUMNS, Dues(levels)).batch(found)])
+    slow, position = [], 0
+    while position < len(log):
+        head = record.read_head(log, position)
+        assert head is not None
+        position += head.size
+        if not head.sys_flag & 4:
+            due_ms = levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+            slow.append(comparable(plain_row(head, log, due_ms)))
+    assert fast == slow
+
+
+@pytest.mark.parametrize("which", ["clean", "killed"])
+def test_a_store_of_rocketmqs_decodes_as_one_by_one(tmp_path: Path, which: str) -> None:
+    """Its retries, dead letters and transactions are not ours in every detail."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "rocketmq-4.9.8" / which
+    fast, slow = fast_rows(root), slow_rows(root)
+    assert len(slow) > 50
+    assert fast == slow
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> StoreUnderTest:
+    """Several log files, scheduled records and deliveries, a table of levels that changed."""
+    store = StoreUnderTest(tmp_path / "store")
+    store.fill()
+    store.restart("2s 7s 20s")
+    store.fill()
+    store.close()
+    return store
+
+
+def test_a_store_of_several_files_decodes_as_one_by_one(filled: StoreUnderTest) -> None:
+    """Blanks between files, deliveries, promises of two tables of levels."""
+    assert fast_rows(filled.root) == slow_rows(filled.root)
+    assert {row["completion"] for row in slow_rows(filled.root)} == {None, "delivered"}
+
+
+@pytest.mark.parametrize("slice_bytes", [97, 400, 1500, 4096])
+def test_slices_may_begin_anywhere(filled: StoreUnderTest, slice_bytes: int) -> None:
+    """A record belongs to the slice in which it begins: none is lost, none given twice."""
+    assert fast_rows(filled.root, sliceBytes=str(slice_bytes)) == slow_rows(filled.root)
+
+
+@pytest.mark.parametrize("bytes_at_once", [200, 1000])
+def test_windows_and_searches_may_end_anywhere(
+    filled: StoreUnderTest, bytes_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record across a window's end, a magic number across a chunk's."""
+    monkeypatch.setattr(rows, "WINDOW_BYTES", bytes_at_once)
+    monkeypatch.setattr(records, "CHUNK_BYTES", bytes_at_once // 3)
+    monkeypatch.setattr(records, "LOOK_BACK_BYTES", bytes_at_once)
+    for slice_bytes in ("300", "4096"):
+        assert fast_rows(filled.root, sliceBytes=slice_bytes) == slow_rows(filled.root)
+
+
+@pytest.mark.parametrize("batch_rows", [1, 5, 1000])
+def test_the_queues_lead_to_the_same_records(filled: StoreUnderTest, batch_rows: int) -> None:
+    """By their queue offsets, however many at once."""
+    options = ReadOptions.parse({"path": str(filled.root), "batchRows": str(batch_rows)})
+    found = look_at_store(str(filled.root))
+    every = decoded_rows(read_partition(QueueSlices(found.queues, found.place), options, ALL))
+    assert sorted(every, key=lambda row: row["physical_offset"]) == slow_rows(filled.root)
+
+
+def test_records_that_are_in_no_queue_file_are_found_in_the_log(filled: StoreUnderTest) -> None:
+    """A power cut takes the entries first; the log has what was promised."""
+    for path in (filled.root / "consumequeue").rglob("0000*"):
+        path.unlink()
+    (filled.root / "config" / "storeProgress.json").unlink()
+    found = look_at_store(str(filled.root))
+    options = ReadOptions.parse({"path": str(filled.root)})
+    every = decoded_rows(read_partition(QueueSlices(found.queues, found.place), options, ALL))
+    assert sorted(every, key=lambda row: row["physical_offset"]) == slow_rows(filled.root)
+
+
+def hostile_body(place: int, count: int) -> bytes:
+    """A body that holds whole records which say that they lie where they do."""
+    body = b""
+    while len(body) < count:
+        fake = new_record(b"fake", "stolen")
+        at = {"queue_offset": 0, "physical_offset": place + len(body), "store_timestamp_ms": 1}
+        body += b"".join(record.encode(fake, **at)[1:])  # type: ignore[arg-type]
+    return body
+
+
+@pytest.mark.parametrize("slice_bytes", [150, 900, 1 << 20])
+def test_a_body_that_looks_like_records_is_a_body(tmp_path: Path, slice_bytes: int) -> None:
+    """Also where a slice begins in the middle of it; a sender may know where the log ends."""
+    config = small_config(tmp_path / "store")
+    store = MessageStore(config, QuickFiles(), FakeClock())
+    for number in range(5):
+        store.append([new_record(f"before {number}")])
+        store.append([new_record(hostile_body(store.end + record.HEAD.size, 2000))])
+    store.append([new_record(b"after")])
+    store.close({})
+    found = fast_rows(tmp_path / "store", sliceBytes=str(slice_bytes))
+    assert found == slow_rows(tmp_path / "store")
+    assert {row["topic"] for row in found} == {"orders"}
+
+
+def test_the_layout_is_the_stores() -> None:
+    """Drawn once in record.py; the arrays here must agree."""
+    assert records.HEAD_BYTES == record.HEAD.size
+    assert (records.MAGIC, records.BLANK_MAGIC) == (record.MAGIC, record.BLANK_MAGIC)
+    assert records.RECORD_BYTES_MIN == record.RECORD_BYTES_MIN
+    assert (records.BORN_HOST_V6, records.STORE_HOST_V6) == (0x10, 0x20)
+    assert records.NOT_FOR_READERS == record.PREPARED & record.ROLLBACK
+
+
+def test_arrow_and_spark_agree_on_every_column() -> None:
+    """Spark compares the schema of a batch to the letter: order, types, time zone."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from rmqlite.spark.decode import arrow_schema
+    from rmqlite.spark.schema import spark_schema
+
+    wanted = to_arrow_schema(spark_schema(COLUMNS), timezone="UTC")
+    assert arrow_schema(COLUMNS).equals(wanted)
+
+
+def test_decoding_loads_neither_spark_nor_grpc_nor_the_brokers_rooms() -> None:
+    """An executor, and rmqlite store export, have Arrow and numpy, and need no more."""
+    script = (
+        "import sys, rmqlite.spark.rows, rmqlite.spark.partitions, rmqlite.spark.planning\n"
+        "print(*[m for m in sys.modules if m.split('.')[0] in "
+        "('pyspark', 'grpc', 'pydantic', 'pandas') or m.startswith('rmqlite.store')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == []
