@@ -74,6 +74,8 @@ class SinkOptions:
         """What somebody has written.  Raises InvalidValue."""
         given: dict[str, Any] = {}
         for name, text in options.items():
+            if name.lower() in _SPARKS_OWN:
+                continue
             known = _BY_LOWER_NAME.get(name.lower())
             if known is None:
                 raise InvalidValue("option", name, f"an option of the sink{_hint(name, _OPTIONS)}")
@@ -222,6 +224,8 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "retryTimeout": ("retry_ms", _number(0)),
 }
 """Option -> the field that it sets, and how it is read."""
+_SPARKS_OWN: Final = ("checkpointlocation", "queryname")
+"""Options of every stream, which Spark hands on."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 assert {field for field, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
 

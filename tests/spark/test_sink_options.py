@@ -47,6 +47,7 @@ def test_options_are_read_whatever_their_case() -> None:
         refusedPath="/tmp/refused",
         maxPerSecond="9",
         retryTimeout="5",
+        checkpointLocation="Spark's own",
     )
     assert options == SinkOptions(
         ENDPOINT,
