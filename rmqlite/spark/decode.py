@@ -55,6 +55,7 @@ _ARROW_TYPES: Final = {
 _US_PER_MS: Final = 1000
 _MS_MAX: Final = (1 << 63) // _US_PER_MS - 1
 _INT_MAX: Final = (1 << 31) - 1
+_LONG_MAX: Final = (1 << 63) - 1
 _BAD_TOPICS: Final = ("", ".", "..")
 _TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "keys": (KEYS,),
@@ -121,9 +122,9 @@ class Decoder:
 
     def batch(self, records: Records) -> pa.RecordBatch:
         """One row for each record.  Raises UnsoundRecord."""
-        made = _Batch(records, self.dues)
         if not len(records):
-            return self.schema.empty_table().to_batches()[0]
+            return pa.RecordBatch.from_pylist([], schema=self.schema)
+        made = _Batch(records, self.dues)
         arrays = [made.column(name) for name in self.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -203,8 +204,7 @@ class _Batch:
     def _number(self, name: str, kind: pa.DataType) -> pa.Array:
         pairs, rows = self.pairs.last(name)
         numbers, good = self.pairs.numbers(pairs)
-        most = _INT_MAX if kind == pa.int32() else _MS_MAX
-        good &= numbers <= most
+        good &= numbers <= {pa.int32(): _INT_MAX, TIME: _MS_MAX}.get(kind, _LONG_MAX)
         return self._sparse(numbers[good], rows[good], kind)
 
     def _sparse(self, numbers: Longs, rows: Longs, kind: pa.DataType) -> pa.Array:
@@ -315,8 +315,8 @@ def _longs(values: Longs) -> pa.Array:
 
 def _times(values_ms: Longs) -> pa.Array:
     """A clock that was wrong by more than a timestamp can say gives null."""
-    if bool((np.abs(values_ms) > _MS_MAX).any()):
-        good = np.abs(values_ms) <= _MS_MAX
+    good = (values_ms >= -_MS_MAX) & (values_ms <= _MS_MAX)
+    if not good.all():
         values_us = np.where(good, values_ms, 0) * _US_PER_MS
         return pa.array(values_us, pa.int64(), mask=~good).view(TIME)
     values_us = values_ms * _US_PER_MS

@@ -18,6 +18,7 @@ from rmqlite.store.record import Head
 
 Row = dict[str, Any]
 _INT_MAX = (1 << 31) - 1
+_MS_MAX = (1 << 63) // 1000 - 1
 
 
 def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
@@ -42,8 +43,8 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "origin_queue_id": _number(pairs.get("ORIGIN_QUEUE_ID"), _INT_MAX),
         "origin_queue_offset": _number(pairs.get("ORIGIN_QUEUE_OFFSET")),
         "delivery_attempts": _number(pairs.get("DELIVERY_ATTEMPTS"), _INT_MAX),
-        "first_failure_timestamp": _number(pairs.get("FIRST_FAILURE_TIMESTAMP"), (1 << 63) // 1001),
-        "last_failure_timestamp": _number(pairs.get("LAST_FAILURE_TIMESTAMP"), (1 << 63) // 1001),
+        "first_failure_timestamp": _number(pairs.get("FIRST_FAILURE_TIMESTAMP"), _MS_MAX),
+        "last_failure_timestamp": _number(pairs.get("LAST_FAILURE_TIMESTAMP"), _MS_MAX),
         "failure_reason": pairs.get("FAILURE_REASON"),
         "properties": decode_properties(head.properties),
     }
