@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
+from rmqlite.cli.pipeline.forecast import forecast
+from rmqlite.cli.pipeline.lateness import lateness
+from rmqlite.cli.pipeline.reconcile import reconcile
+from rmqlite.cli.pipeline.retries import retries
+
 app = typer.Typer(
     no_args_is_help=True,
     help="Jobs over all records of a store or a broker, run by Spark: here or on a cluster.",
 )
+app.command("reconcile")(reconcile)
+app.command("lateness")(lateness)
+app.command("retries")(retries)
+app.command("forecast")(forecast)

@@ -6,15 +6,39 @@ not before its options are known to be right.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 from rmqlite.cli.options import refuse
 from rmqlite.cli.pipeline.options import TableFormat
 from rmqlite.cli.terminal import note
+from rmqlite.errors import StoreUnavailable
 
 PROMISE_BROKEN: Final = 4
 """The exit code when a job found that a promise of the broker's was broken."""
+
+
+class SnapshotRead(Protocol):
+    """What a job read, as far as it is told."""
+
+    @property
+    def begin_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def newest_timestamp_ms(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+
+
+class ReportPage(Protocol):
+    """A report that can be written: a page that needs no other file, and its plots."""
+
+    @property
+    def html(self) -> str: ...
+    @property
+    def png(self) -> bytes: ...
 
 
 def source(path: str, endpoint: str) -> dict[str, str]:
@@ -37,6 +61,21 @@ def settings(conf: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
+def note_snapshot(snapshot: SnapshotRead) -> None:
+    """Say what is read, beside the output."""
+    note(f"reading {snapshot.text}")
+
+
+def snapshot_tree(snapshot: SnapshotRead) -> dict[str, Any]:
+    """What was read, for --json."""
+    return {
+        "text": snapshot.text,
+        "begin_offset": snapshot.begin_offset,
+        "end_offset": snapshot.end_offset,
+        "newest_timestamp_ms": snapshot.newest_timestamp_ms,
+    }
+
+
 def write(table: Any, output: str, form: TableFormat | None) -> None:
     """Write a job's table where --output says; nothing if it says nothing."""
     from rmqlite.spark.tables import write as write_table
@@ -45,8 +84,19 @@ def write(table: Any, output: str, form: TableFormat | None) -> None:
         note(f"wrote {write_table(table, output, form.value if form else '')}")
 
 
-def rows_as_cells(
-    rows: Sequence[Mapping[str, Any]], names: Sequence[str]
-) -> list[tuple[object, ...]]:
-    """The cells of these columns, for print_table()."""
-    return [tuple(row[name] for name in names) for row in rows]
+def check_report(report: Path | None) -> None:
+    """End the command, before Spark starts, if no page can have that name."""
+    if report is not None and report.suffix.lower() not in (".html", ".htm"):
+        refuse("--report", report, "a file's name that ends in .html")
+
+
+def write_report(page: ReportPage, report: Path) -> None:
+    """The page under its name, the plots beside it."""
+    png = report.with_suffix(".png")
+    try:
+        report.write_text(page.html, encoding="utf-8")
+        png.write_bytes(page.png)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreUnavailable("write to", str(report), reason) from error
+    note(f"wrote {report} and {png}")

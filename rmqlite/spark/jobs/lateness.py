@@ -52,8 +52,8 @@ def lateness_counts(
 def lateness(
     counts: DataFrame, *, by: Sequence[str] = BY_LEVEL_AND_HOUR, late_ms: int = LATE_MS
 ) -> DataFrame:
-    """The figures of lateness_counts(): by, messages, p50_ms, p90_ms, p99_ms, max_ms,
-    late_share, early.
+    """The figures of lateness_counts(): by, messages, p50_ms, p90_ms, p99_ms, min_ms,
+    max_ms, late_share, early.
 
     A percentile between two values is interpolated.  late_share: of the messages that were
     more than late_ms late.  early: of those that were delivered before their deliver time; P2
@@ -68,6 +68,7 @@ def lateness(
     table = counts.groupBy(*by).agg(
         F.sum(messages).alias("messages"),
         percentiles.alias("_percentiles"),
+        F.min(late).alias("min_ms"),
         F.max(late).alias("max_ms"),
         (those(late > late_ms) / F.sum(messages)).alias("late_share"),
         those(late < 0).alias("early"),
@@ -76,5 +77,14 @@ def lateness(
         F.col("_percentiles")[number].alias(name)
         for number, name in enumerate(("p50_ms", "p90_ms", "p99_ms"))
     ]
-    columns: list[str | Column] = [*by, "messages", *figures, "max_ms", "late_share", "early"]
-    return table.select(columns).orderBy(*by)
+    columns: list[str | Column] = [
+        *by,
+        "messages",
+        *figures,
+        "min_ms",
+        "max_ms",
+        "late_share",
+        "early",
+    ]
+    shown = table.select(columns)
+    return shown.orderBy(*by) if by else shown

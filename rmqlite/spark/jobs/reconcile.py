@@ -52,6 +52,12 @@ OPEN: Final = ("pending", "overdue", "missing")
 STATES: Final = (*ENDED, *OPEN, "orphan", "expired")
 BROKEN: Final = ("missing", "orphan", "duplicates", "early")
 """What there is none of when the promises held."""
+OFFENDERS_SCHEMA: Final = (
+    "what string, level int, unique_key string, real_topic string, real_queue_id int,"
+    " end_offset bigint, deliver_timestamp timestamp, completion string, completions bigint,"
+    " completed_timestamp timestamp, early_ms bigint"
+)
+"""Of offenders()."""
 _COUNTS: Final = ("messages", "duplicates", "early", "without_pointer")
 _SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
 """What a scheduled record and its delivery by RocketMQ have in common."""

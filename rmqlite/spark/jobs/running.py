@@ -21,7 +21,8 @@ class Job:
     def __init__(self, spark: SparkSession, *, path: str, endpoint: str) -> None:
         self.spark = spark
         self.snapshot: SourceSnapshot = snapshot(path=path, endpoint=endpoint)
-        self._place = {"path": path, "endpoint": endpoint}
+        self._path = path
+        self._endpoint = endpoint
 
     def read(self, columns: Sequence[str], **options: object) -> DataFrame:
         """These columns of the snapshot's records; options are those of the format."""
@@ -29,7 +30,13 @@ class Job:
             "startingPhysicalOffset": self.snapshot.begin_offset,
             "endingPhysicalOffset": self.snapshot.end_offset,
         }
-        return read_log(self.spark, **self._place, columns=tuple(columns), **(bounds | options))
+        return read_log(
+            self.spark,
+            path=self._path,
+            endpoint=self._endpoint,
+            columns=tuple(columns),
+            **(bounds | options),
+        )
 
 
 @contextmanager

@@ -1,0 +1,142 @@
+"""rmqlite pipeline forecast: what comes due per minute in the next hours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson, refuse
+from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.running import (
+    check_report,
+    note_snapshot,
+    settings,
+    snapshot_tree,
+    source,
+    write,
+    write_report,
+)
+from rmqlite.cli.schedule.bars import print_bars
+from rmqlite.cli.schedule.spans import delay_text
+from rmqlite.cli.terminal import note, print_json, print_table, time_text
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import parse_delay
+
+_HOUR_MS: Final = 3_600_000
+_BARS_MAX: Final = 18
+"""As many as a terminal has lines for, beside overdue, later and the tables' first lines."""
+_BUCKETS_MAX: Final = 100_000
+_ROWS_SHOWN: Final = 10
+_CLOCK: Final = slice(0, 16)
+"""Of a time's text: without seconds."""
+Row = dict[str, Any]
+
+
+def forecast(
+    path: StorePath = "",
+    endpoint: Endpoint = "",
+    hours: Annotated[
+        float, typer.Option("--hours", min=0.01, metavar="N", help="So far ahead.")
+    ] = 6,
+    bucket: Annotated[
+        str, typer.Option("--bucket", metavar="SPAN", help="Count by so much time: 1m, 30s, 1h.")
+    ] = "1m",
+    master: Master = "",
+    conf: Conf = None,
+    output: Output = "",
+    form: Format = None,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """What comes due when in the next hours, by topic and level; from the snapshot's time on."""
+    where, told = source(path, endpoint), settings(conf)
+    span_ms = round(hours * _HOUR_MS)
+    bucket_ms = _bucket_ms(bucket, span_ms)
+    check_report(report)
+    from rmqlite.spark.jobs import forecast as job_of
+    from rmqlite.spark.jobs import reconcile
+    from rmqlite.spark.jobs.running import running
+    from rmqlite.spark.tables import collected
+
+    with running("forecast", **where, master=master, conf=told) as job:
+        note_snapshot(job.snapshot)
+        sizes = {
+            "now_ms": job.snapshot.newest_timestamp_ms,
+            "span_ms": span_ms,
+            "bucket_ms": bucket_ms,
+        }
+        table = job_of.forecast(job_of.open_waits(job.read(job_of.COLUMNS)), **sizes).persist()
+        rows = collected(table)
+        if any(row["state"] == "overdue" for row in rows):
+            # RocketMQ's own deliveries do not say what they end: look for them.
+            ended = reconcile.ended(job.read(reconcile.MORE_COLUMNS))
+            table = job_of.forecast(ended, **sizes).persist()
+            rows = collected(table)
+        if report is not None:
+            from rmqlite.spark.report import forecast_report
+
+            page = forecast_report(job.snapshot.text, rows, **sizes)
+            write_report(page, report)
+        write(table, output, form)
+    if as_json:
+        print_json({"snapshot": snapshot_tree(job.snapshot)} | sizes | {"rows": rows})
+    else:
+        _print(rows, **sizes)
+
+
+def _bucket_ms(text: str, span_ms: int) -> int:
+    try:
+        bucket_ms = parse_delay(text)
+    except InvalidValue as error:
+        refuse("--bucket", text, error.rule)
+    if span_ms / bucket_ms > _BUCKETS_MAX:
+        refuse("--bucket", text, f"at most {_BUCKETS_MAX:,} buckets in --hours")
+    return bucket_ms
+
+
+def _print(rows: list[Row], now_ms: int, span_ms: int, bucket_ms: int) -> None:
+    if not rows:
+        note("nothing waits")
+        return
+    states = Counter[str]()
+    for row in rows:
+        states[row["state"]] += row["messages"]
+    buckets = -(-span_ms // bucket_ms)
+    # As many buckets as fit side by side in one bar.
+    bar_ms = bucket_ms * -(-buckets // _BARS_MAX)
+    bars = Counter[int]()
+    for row in rows:
+        if row["state"] == "due":
+            bars[(row["due_timestamp_ms"] - now_ms) // bar_ms] += row["messages"]
+    shown = [("overdue", "", states["overdue"])]
+    for number in range(-(-span_ms // bar_ms)):
+        begin_ms = number * bar_ms
+        span = f"{delay_text(begin_ms) if begin_ms else 'now'} -"
+        shown.append((span, time_text(now_ms + begin_ms)[_CLOCK], bars[number]))
+    shown.append((f"after {delay_text(span_ms)}", "", states["later"]))
+    total = sum(states.values())
+    print_bars(f"{total:,} pending, as of {time_text(now_ms)}", shown)
+    for column, head in (("real_topic", "TOPIC"), ("level", "LEVEL")):
+        table = Counter[tuple[str, str]]()
+        for row in rows:
+            table[str(row[column]), row["state"]] += row["messages"]
+        print_table((head, "OVERDUE", f"IN {delay_text(span_ms)}".upper(), "LATER"), _by(table))
+
+
+def _by(table: Counter[tuple[str, str]]) -> list[tuple[object, ...]]:
+    """The rows with most messages first, the others as one."""
+    sums = Counter[str]()
+    for (name, _), count in table.items():
+        sums[name] += count
+    names = [name for name, _ in sums.most_common()]
+    states = ("overdue", "due", "later")
+    rows: list[tuple[object, ...]] = [
+        (name, *[table[name, state] for state in states]) for name in names[:_ROWS_SHOWN]
+    ]
+    others = names[_ROWS_SHOWN:]
+    if others:
+        counts = [sum(table[name, state] for name in others) for state in states]
+        rows.append((f"{len(others)} others", *counts))
+    return rows

@@ -1,0 +1,99 @@
+"""rmqlite pipeline lateness: how late each level delivered, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson, moment_ms
+from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.running import (
+    check_report,
+    note_snapshot,
+    settings,
+    snapshot_tree,
+    source,
+    write,
+    write_report,
+)
+from rmqlite.cli.terminal import note, print_json, print_table, time_text
+
+_HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
+_HOURS_SHOWN: Final = 24
+
+
+def lateness(
+    path: StorePath = "",
+    endpoint: Endpoint = "",
+    late_ms: Annotated[
+        int, typer.Option("--late-ms", min=0, metavar="MS", help="Later than this is late.")
+    ] = 100,
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Delivered then or later.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="TIME", help="Delivered before then.")
+    ] = "",
+    master: Master = "",
+    conf: Conf = None,
+    output: Output = "",
+    form: Format = None,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """How late messages were delivered, per level and hour; --output has a row for each."""
+    where, told = source(path, endpoint), settings(conf)
+    since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
+    check_report(report)
+    from rmqlite.spark.jobs import lateness as job_of
+    from rmqlite.spark.jobs.running import running
+    from rmqlite.spark.tables import collected
+
+    with running("lateness", **where, master=master, conf=told) as job:
+        note_snapshot(job.snapshot)
+        counts = job_of.lateness_counts(
+            job.read(job_of.COLUMNS), since_ms=since_ms, until_ms=until_ms
+        ).persist()
+        tables = {
+            name: collected(job_of.lateness(counts, by=by, late_ms=late_ms))
+            for name, by in (
+                ("all", ()),
+                ("levels", ("level",)),
+                ("hours", ("hour",)),
+                ("levels_and_hours", job_of.BY_LEVEL_AND_HOUR),
+            )
+        }
+        if report is not None:
+            from rmqlite.spark.report import lateness_report
+
+            page = lateness_report(job.snapshot.text, late_ms, tables, collected(counts))
+            write_report(page, report)
+        write(job_of.lateness(counts, late_ms=late_ms), output, form)
+        counts.unpersist()
+    if as_json:
+        print_json({"snapshot": snapshot_tree(job.snapshot), "late_ms": late_ms} | tables)
+    else:
+        _print(tables, late_ms)
+
+
+def _print(tables: dict[str, list[dict[str, Any]]], late_ms: int) -> None:
+    if not tables["levels"]:
+        note("nothing was delivered from the schedule")
+        return
+    levels = [(str(row["level"]), *_cells(row)) for row in tables["levels"]]
+    levels += [("all", *_cells(row)) for row in tables["all"]]
+    title = f"Delivery - deliver time, per level; late is more than {late_ms} ms"
+    print_table(("LEVEL", *_HEAD), levels, title)
+    hours = tables["hours"]
+    if len(hours) > 1:
+        shown = hours[-_HOURS_SHOWN:]
+        which = f"the last {_HOURS_SHOWN} of {len(hours)} hours" if shown != hours else "per hour"
+        rows = [(time_text(row["hour_ms"])[:16], *_cells(row)) for row in shown]
+        print_table(("HOUR", *_HEAD), rows, f"All levels, {which}")
+
+
+def _cells(row: dict[str, Any]) -> Sequence[object]:
+    names = ("messages", "p50_ms", "p90_ms", "p99_ms", "max_ms")
+    return (*[row[name] for name in names], 100 * row["late_share"], row["early"])

@@ -1,0 +1,162 @@
+"""rmqlite pipeline retries: what became of the messages that consumers failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson
+from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.running import (
+    check_report,
+    note_snapshot,
+    settings,
+    snapshot_tree,
+    source,
+    write,
+    write_report,
+)
+from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import note, print_json, print_table
+from rmqlite.names import is_retry, retry_topic
+
+_REASON_CHARS_MAX: Final = 44
+_NAME_CHARS_MAX: Final = 16
+
+
+def retries(
+    path: StorePath = "",
+    endpoint: Endpoint = "",
+    reasons: Annotated[
+        int, typer.Option("--reasons", min=1, metavar="N", help="So many reasons of each group.")
+    ] = 5,
+    master: Master = "",
+    conf: Conf = None,
+    output: Output = "",
+    form: Format = None,
+    report: Report = None,
+    as_json: AsJson = False,
+) -> None:
+    """The retry funnel per group and topic: which retry succeeds, how soon, and what fails.
+
+    --output has a row for each group, topic and attempt.
+    """
+    where, told = source(path, endpoint), settings(conf)
+    check_report(report)
+    from rmqlite.spark.jobs import retries as job_of
+    from rmqlite.spark.jobs.running import running
+    from rmqlite.spark.tables import collected
+
+    with running("retries", **where, master=master, conf=told) as job:
+        note_snapshot(job.snapshot)
+        committed = job.spark.createDataFrame(_committed(path, endpoint), job_of.COMMITTED_SCHEMA)
+        failures = job_of.failures(job.read(job_of.COLUMNS), committed).persist()
+        messages = job_of.messages(failures).persist()
+        tables = {
+            "groups": collected(job_of.summary(messages)),
+            "funnel": collected(job_of.funnel(messages)),
+            "reasons": collected(job_of.reasons(failures, most=reasons)),
+            "levels": collected(job_of.levels(failures)),
+        }
+        if report is not None:
+            from rmqlite.spark.report import retries_report
+
+            write_report(retries_report(job.snapshot.text, tables), report)
+        write(job_of.funnel(messages), output, form)
+        messages.unpersist()
+        failures.unpersist()
+    if as_json:
+        print_json({"snapshot": snapshot_tree(job.snapshot)} | tables)
+    else:
+        _print(tables)
+
+
+def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:
+    """How far each queue of the retry topics was read: topic, queue id, queue offset."""
+    if path:
+        from rmqlite.store.reader import StoreReader
+
+        with StoreReader(Path(path)) as reader:
+            lags = reader.overview().lags()
+        return [
+            (lag.topic, lag.queue_id, lag.committed_offset)
+            for lag in lags
+            if lag.topic == retry_topic(lag.group)
+        ]
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        groups = [admin.group(each.group) for each in admin.list_groups()]
+    return [
+        (each.queue.topic, each.queue.queue_id, each.committed_offset)
+        for group in groups
+        for each in group.progress
+        if is_retry(each.queue.topic) and each.committed_offset is not None
+    ]
+
+
+def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
+    if not tables["groups"]:
+        note("no message was failed")
+        return
+    groups = [
+        (
+            _cut(row["consumer_group"]),
+            _cut(row["origin_topic"]),
+            *[row[name] for name in ("messages", "succeeded", "in_hand", "waiting", "dead")],
+        )
+        for row in tables["groups"]
+    ]
+    head = ("GROUP", "TOPIC", "FAILED", "SUCCEEDED", "IN HAND", "WAITING", "DEAD")
+    print_table(head, groups, "Messages that failed at least once")
+    took = [
+        (
+            _cut(row["consumer_group"]),
+            _cut(row["origin_topic"]),
+            span_text(round(row["to_success_p50_ms"])),
+            span_text(round(row["to_success_p99_ms"])),
+        )
+        for row in tables["groups"]
+        if row["to_success_p50_ms"] is not None
+    ]
+    if took:
+        print_table(("GROUP", "TOPIC", "P50", "P99"), took, "From the birth to the success")
+    names = ("attempt", "reached", "succeeded", "failed", "dead")
+    retried = [
+        (
+            _cut(row["consumer_group"]),
+            _cut(row["origin_topic"]),
+            *[row[name] for name in names],
+            None if row["success_rate"] is None else 100 * row["success_rate"],
+        )
+        for row in tables["funnel"]
+    ]
+    columns = ("GROUP", "TOPIC", "RETRY", "REACHED", "SUCCEEDED", "FAILED", "DEAD", "RATE %")
+    print_table(columns, retried, "What became of each retry")
+    reasons = [
+        (
+            _cut(row["consumer_group"]),
+            row["failures"],
+            _cut(row["reason"] or "(none given)", _REASON_CHARS_MAX),
+        )
+        for row in tables["reasons"]
+    ]
+    print_table(("GROUP", "FAILURES", "REASON"), reasons, "The most frequent reasons")
+    levels = [
+        (
+            _cut(row["consumer_group"]),
+            str(row["delay_level"]),
+            row["retries"],
+            ", ".join(map(str, row["attempts"])),
+        )
+        for row in tables["levels"]
+    ]
+    print_table(("GROUP", "LEVEL", "RETRIES", "OF RETRY"), levels, "Levels at which retries wait")
+
+
+def _cut(text: str | None, chars_max: int = _NAME_CHARS_MAX) -> str:
+    """As much of it as a table has room for."""
+    whole = " ".join((text or "-").split())
+    return whole if len(whole) <= chars_max else whole[: chars_max - 1] + "…"

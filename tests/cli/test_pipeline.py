@@ -1,0 +1,56 @@
+"""rmqlite pipeline without Spark: what its options refuse, before a JVM is started."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rmqlite.cli.main import app
+
+COMMANDS = ("reconcile", "lateness", "retries", "forecast")
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, ["pipeline", *words], env={"COLUMNS": "80"})
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_job_reads_one_source(command: str) -> None:
+    """Neither is nothing to read; both would be a question of which."""
+    neither = run(command)
+    assert (neither.exit_code, neither.stdout) == (2, "")
+    assert neither.stderr.startswith("error: --path='' is not allowed: a store's folder, or")
+    both = run(command, "--path", "store", "--endpoint", "127.0.0.1:1")
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert both.stderr.endswith("is not allowed: either --path or --endpoint\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["lateness", "--conf", "fast"], "--conf='fast' is not allowed: KEY=VALUE"),
+        (["lateness", "--since", "soon"], "--since='soon' is not allowed: a local time"),
+        (["lateness", "--report", "x.png"], "--report='x.png' is not allowed: a file's name"),
+        (["forecast", "--bucket", "1 minute"], "--bucket='1 minute' is not allowed: a whole"),
+        (["forecast", "--hours", "9999", "--bucket", "1s"], "--bucket='1s' is not allowed: at"),
+    ],
+)
+def test_a_wrong_option_is_one_line(words: list[str], said: str) -> None:
+    """Option, value, rule; before anything is started."""
+    result = run(*words, "--path", "store")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"error: {said}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_help_loads_nothing_of_spark() -> None:
+    """Who asks for help, or sends a message, must not wait for what only jobs need."""
+    script = (
+        "import sys, rmqlite.cli.main;"
+        "print(sorted({'pyspark', 'pyarrow', 'numpy', 'matplotlib'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n"
