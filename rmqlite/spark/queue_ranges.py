@@ -37,6 +37,10 @@ class QueueRanges(Protocol):
         """Tell how far a consumer group is.  Raises RmqliteError."""
         ...
 
+    def close(self) -> None:
+        """End what is kept for the next question, which may still come."""
+        ...
+
 
 class StoreRanges:
     """Of a store's folder."""
@@ -60,6 +64,9 @@ class StoreRanges:
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
         raise AssertionError(f"a folder has nobody to tell how far {group} is: {offsets}")
 
+    def close(self) -> None:
+        """Nothing is kept."""
+
 
 class BrokerRanges:
     """Of a broker; gRPC is loaded when it is first asked."""
@@ -81,6 +88,11 @@ class BrokerRanges:
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
         reached = {requests.Queue(*queue): offset for queue, offset in offsets.items()}
         self._opened().commit(group, reached)
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _opened(self) -> RawReader:
         if self._reader is None:

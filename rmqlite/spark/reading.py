@@ -59,12 +59,12 @@ def read_log(
     A list or tuple becomes one text with commas, a mapping is JSON for the offsets.  What is
     read is settled when the DataFrame is first used, and stays.  Raises InvalidValue.
     """
-    texts = option_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     ReadOptions.parse(texts)
     return spark.read.format("rmqlite").options(**texts).load()
 
 
-def option_texts(
+def load_texts(
     *, path: str, endpoint: str, columns: Sequence[str], options: Mapping[str, object]
 ) -> dict[str, str]:
     """The options as Spark takes them; those that are None are left out.  Raises InvalidValue."""

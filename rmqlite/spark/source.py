@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from rmqlite.spark.schema import columns_named, columns_of, spark_schema
+from rmqlite.spark.schema import columns_named, spark_schema
 
 if TYPE_CHECKING:
     from rmqlite.spark.batch import LogReader
@@ -44,8 +44,8 @@ class RmqliteDataSource(DataSource):
         return BulkStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> RmqliteStreamReader:
+        from rmqlite.spark.batch import checked_columns
         from rmqlite.spark.options import ReadOptions
         from rmqlite.spark.stream import RmqliteStreamReader
 
-        columns = [column.name for column in columns_of(schema.fieldNames())]
-        return RmqliteStreamReader(ReadOptions.parse(self.options), columns)
+        return RmqliteStreamReader(ReadOptions.parse(self.options), checked_columns(schema))

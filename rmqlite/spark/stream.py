@@ -67,6 +67,10 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark says so when it plans the next batch; read_stream() publishes at once."""
         self._plan.publish(from_spark(end))
 
+    def stop(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
     @property
     def _plan(self) -> StreamPlan:
         if self._made is None:

@@ -96,6 +96,9 @@ class StreamPlan:
         if self._options.group:
             publish(self._source, self._options.group, reached)
 
+    def close(self) -> None:
+        self._source.close()
+
     def _look(self) -> Ranges:
         takes = self._options.takes_queue
         found = self._source.ranges()

@@ -41,6 +41,9 @@ class FakeRanges:
             raise self.failure
         self.published.append((group, dict(offsets)))
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 def plan_of(source: FakeRanges, **options: str) -> StreamPlan:
     where = {"endpoint": "127.0.0.1:1"} if "path" not in options else {}

@@ -1,0 +1,130 @@
+"""A stream that keeps where it began, and shows a consumer group how far it is.
+
+Spark does not keep where a new stream began until its first batch is done: "latest" would be
+another place after a crash in that batch.  So the beginning is written beside the checkpoint,
+as queue offsets, before the stream is started, and read from there ever after.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.spark.hadoop import HadoopFolder
+from rmqlite.spark.offsets import Offsets, from_spark
+from rmqlite.spark.options import ReadOptions, offsets_text
+from rmqlite.spark.queue_ranges import BrokerRanges, QueueRanges, ranges_of
+from rmqlite.spark.reading import load_texts
+from rmqlite.spark.stream_plan import StreamPlan, check_stream, publish
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+INITIAL_OFFSETS: Final = "rmqlite-initial-offsets.json"
+"""In the checkpoint's folder, beside Spark's own files."""
+_BEGIN: Final = ("startingoffsets", "startingtimestamp")
+
+log = logging.getLogger(__name__)
+
+
+def read_stream(
+    spark: SparkSession,
+    *,
+    path: str = "",
+    endpoint: str = "",
+    checkpoint: str,
+    columns: Sequence[str] = (),
+    **options: object,
+) -> DataFrame:
+    """The records of a store or a broker as a stream, each once from its beginning on.
+
+    checkpoint: the checkpointLocation with which it will be started; where the stream begins
+    is settled now, and stays in that folder.  options are those of the format, as in read_log;
+    with group the broker is told after every batch how far the stream is.  Raises
+    InvalidValue, StoreDamaged, Unavailable.
+    """
+    if not checkpoint:
+        raise InvalidValue("checkpoint", checkpoint, "the folder of the query's checkpoint")
+    texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
+    parsed = ReadOptions.parse(texts)
+    check_stream(parsed)
+    folder = HadoopFolder(spark, checkpoint)
+    begin = _beginning(folder, parsed)
+    if begin:
+        texts = {name: text for name, text in texts.items() if name.lower() not in _BEGIN}
+        texts["startingOffsets"] = begin
+    if parsed.group:
+        source = BrokerRanges(parsed.endpoint)
+        spark.streams.addListener(Progress(folder, parsed.group, source))
+    return spark.readStream.format("rmqlite").options(**texts).load()
+
+
+def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
+    """Where the stream begins or began; empty for one that was begun without this."""
+    names = folder.names()
+    if INITIAL_OFFSETS in names:
+        return folder.read_text(INITIAL_OFFSETS)
+    if "offsets" in names and folder.names("offsets"):
+        return ""
+    begin = offsets_text(StreamPlan(options, ranges_of(options)).initial())
+    folder.write_text(INITIAL_OFFSETS, begin)
+    return begin
+
+
+class Progress(StreamingQueryListener):
+    """Publishes how far the query of one checkpoint is when a batch is done.
+
+    Of a query with several sources each publishes for itself, a batch later.
+    """
+
+    def __init__(self, checkpoint: HadoopFolder, group: str, source: QueueRanges) -> None:
+        self._checkpoint = checkpoint
+        self._group = group
+        self._source = source
+        self._query_id = ""
+        self._reached: Offsets = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        del event
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        sources = event.progress.sources
+        if len(sources) != 1 or not self._is_its(str(event.progress.id)):
+            return
+        try:
+            reached = from_spark(json.loads(sources[0].endOffset))
+        except (RmqliteError, TypeError, ValueError) as error:
+            log.warning("progress cannot be read group=%s: %s", self._group, error)
+            return
+        if reached != self._reached:
+            publish(self._source, self._group, reached)
+            self._reached = reached
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        del event
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if self._query_id == str(event.id):
+            self._reached = {}
+            self._source.close()
+
+    def _is_its(self, query_id: str) -> bool:
+        """Spark writes the query's id into its checkpoint, and it stays the same."""
+        if not self._query_id:
+            try:
+                self._query_id = str(json.loads(self._checkpoint.read_text("metadata"))["id"])
+            except (RmqliteError, KeyError, TypeError, ValueError):
+                # Of another query, as this one writes it before its first batch.
+                return False
+        return self._query_id == query_id

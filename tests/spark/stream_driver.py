@@ -1,0 +1,33 @@
+"""A Spark driver that streams into Parquet until it is killed: python -m tests.spark.stream_driver.
+
+Arguments: path or endpoint, its value, the checkpoint's folder, the sink's folder.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rmqlite.spark.session import session
+from rmqlite.spark.streaming import read_stream
+from tests.spark.conftest import QUICK
+
+COLUMNS = ("topic", "queue_id", "queue_offset", "keys")
+
+
+def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
+    spark = session("local[2]", conf=QUICK)
+    stream = read_stream(
+        spark,
+        checkpoint=checkpoint,
+        columns=COLUMNS,
+        topicPattern="orders*",
+        startingOffsets="latest",
+        maxOffsetsPerTrigger=1_000,
+        **{kind: where},
+    )
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    writer.option("path", sink).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,156 @@
+"""A stream whose driver, JVM and workers are killed again and again: each record exactly once.
+
+The seed of a run is in every failure; RMQLITE_SEED sets another.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import Message, Producer
+from rmqlite.client.raw import RawReader
+from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
+from tests.spark.stream_driver import COLUMNS
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SEED = int(os.environ.get("RMQLITE_SEED", "20261121"))
+KILLS = 5
+TOPICS = ("orders", "orders-late")
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Sending(threading.Thread):
+    """Sends small batches to queues in turn until told to stop; a topic more after a while."""
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__()
+        self._endpoint = endpoint
+        self._stopped = threading.Event()
+        self.sent = 0
+
+    def run(self) -> None:
+        with Producer(self._endpoint, "senders") as producer:
+            while not self._stopped.wait(0.02):
+                topic = TOPICS[self.sent > 4_000 and self.sent % 3 == 0]
+                keys = [f"m{self.sent + n}" for n in range(25)]
+                producer.send_batch([Message(topic, b"x" * 50, keys=key) for key in keys])
+                self.sent += len(keys)
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self.join()
+
+
+class Driver:
+    """The driver in a session of its own: it, its JVM and its Python workers."""
+
+    def __init__(self, log: Path, *arguments: object) -> None:
+        command = [sys.executable, "-m", "tests.spark.stream_driver", *map(str, arguments)]
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> int:
+        """SIGKILL to every process; how many there were."""
+        pids = self._pids()
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait()
+        return len(pids)
+
+    def _pids(self) -> list[int]:
+        """All of the session; Spark's workers are in process groups of their own."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self._process.pid:
+                found.append(int(folder.name))
+        return found
+
+
+def begun(checkpoint: Path) -> int:
+    """How many batches were begun."""
+    return len([each for each in checkpoint.glob("offsets/*") if each.name.isdigit()])
+
+
+def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Killed at any moment, also in the first batch from "latest"; from a broker and its files.
+
+    Topics and queues that come meanwhile are read from their beginning.
+    """
+    randomly = random.Random(SEED)
+    checkpoint, sink, log = tmp_path / "checkpoint", tmp_path / "sink", tmp_path / "driver.log"
+    keys = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
+    with BrokerProcess(tmp_path / "broker", keys) as broker:
+        sending = Sending(broker.endpoint)
+        sending.start()
+        eventually(lambda: sending.sent > 500, "there is something before the stream begins")
+        places = [("endpoint", broker.endpoint), ("path", broker.store)]
+        killed = []
+        try:
+            for number in range(KILLS):
+                driver = Driver(log, *places[number % 2], checkpoint, sink)
+                # The first one as soon as its first batch has begun.
+                wanted = begun(checkpoint) + (randomly.randint(2, 5) if number else 1)
+                eventually(
+                    lambda driver=driver, wanted=wanted: (  # type: ignore[misc]
+                        begun(checkpoint) >= wanted or not driver.is_running
+                    ),
+                    f"seed {SEED}, run {number}: {wanted} batches have begun, see {log}",
+                    seconds=90,
+                )
+                assert driver.is_running, log.read_text(errors="replace")[-3_000:]
+                threading.Event().wait(randomly.random() * 0.3 if number else 0)
+                killed.append(driver.kill())
+        finally:
+            sending.stop()
+        # Driver and JVM at least, each time.
+        assert min(killed) >= 2
+        with RawReader(broker.endpoint) as reader:
+            ends = {
+                (each.queue.topic, each.queue.queue_id): each.max_offset
+                for each in reader.snapshot(TOPICS).queues
+            }
+        stream = read_stream(
+            spark,
+            endpoint=broker.endpoint,
+            checkpoint=str(checkpoint),
+            columns=COLUMNS,
+            topicPattern="orders*",
+        )
+        writer = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
+        query = writer.option("path", str(sink)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+    begins = json.loads((checkpoint / INITIAL_OFFSETS).read_text())
+    wanted_offsets = {
+        (topic, queue_id, offset)
+        for (topic, queue_id), end in ends.items()
+        for offset in range(begins.get(topic, {}).get(str(queue_id), 0), end)
+    }
+    assert any(begin > 0 for queues in begins.values() for begin in queues.values())
+    assert any(topic == TOPICS[1] for topic, _, _ in wanted_offsets)
+    rows = spark.read.parquet(str(sink)).toArrow().to_pydict()
+    read = list(zip(rows["topic"], rows["queue_id"], rows["queue_offset"], strict=True))
+    assert len(read) == len(wanted_offsets), f"seed {SEED}"
+    assert set(read) == wanted_offsets, f"seed {SEED}"
+    assert len(set(rows["keys"])) == len(read)
