@@ -1,0 +1,144 @@
+"""Closed log files as Parquet, so that retention may delete them, and both as one table.
+
+A segment is written, read again and counted, and only then named by its manifest; run again,
+what is missing is archived and nothing else.  A table of archive and live log goes on in the
+log exactly where the archive ends: every record is there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as F
+from pyspark.sql.observation import Observation
+
+from rmqlite.clock import wall_ms
+from rmqlite.errors import StoreUnavailable
+from rmqlite.spark.archived_log import (
+    ALL,
+    FIRST,
+    Live,
+    check_same_log,
+    first_of,
+    first_record,
+    parquet_of,
+)
+from rmqlite.spark.manifest import Archive, First, Segment, segment_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+CODEC: Final = "zstd"
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A closed segment of the log: is_new if this run has archived it."""
+
+    segment: Segment
+    is_new: bool
+
+
+class ArchiveJob:
+    """Archives a store's or a broker's closed log files.  Two at once to one place must not be."""
+
+    def __init__(
+        self, spark: SparkSession, place: str, *, path: str = "", endpoint: str = ""
+    ) -> None:
+        """place: any folder that Hadoop knows.
+
+        Raises InvalidValue for one that holds something else, or the archive of another
+        store; StoreDamaged, StoreUnavailable, Unavailable.
+        """
+        self._live = Live(spark, path=path, endpoint=endpoint)
+        self._archive = Archive(spark, place)
+        segments = self._archive.segments()
+        check_same_log(self._live, segments, place)
+        self._known = {each.begin: each for each in segments}
+
+    @property
+    def closed(self) -> list[tuple[int, int]]:
+        """Where the closed log files begin and end: all but the one that is written."""
+        room, end = self._live.place.log_file_bytes, self._live.place.end
+        bounds = [(start, start - start % room + room) for start, _ in self._live.look.files]
+        return [(low, high) for low, high in bounds if high <= end]
+
+    def run(self, until_ms: int | None = None) -> Iterator[Archived]:
+        """Every closed segment, when it is archived; until_ms: only if all of it is older."""
+        for begin, end in self.closed:
+            if until_ms is not None and self._following_ms(end) >= until_ms:
+                return
+            known = self._known.get(begin)
+            if known is not None and self._archive.is_whole(known):
+                yield Archived(known, is_new=False)
+                continue
+            segment = self._write(begin, end)
+            self._known[begin] = segment
+            yield Archived(segment, is_new=True)
+
+    def deletable(self) -> list[Segment]:
+        """The segments that are archived and still in the log, from its begin on without a gap."""
+        found = []
+        for begin, _ in self.closed:
+            if begin not in self._known:
+                break
+            found.append(self._known[begin])
+        return found
+
+    def _write(self, begin: int, end: int) -> Segment:
+        folder = self._archive.folder.child(segment_folder(begin))
+        seen = Observation()
+        log = self._live.read(ALL, begin, end).observe(seen, *_figures())
+        log.write.mode("overwrite").option("compression", CODEC).parquet(folder)
+        kept = parquet_of(self._live.spark, folder)
+        found = kept.agg(*_figures(), first_record().alias("first")).collect()[0].asDict()
+        first = found.pop("first")
+        _check_kept(folder, seen.get, found)
+        segment = Segment(
+            begin,
+            end,
+            found["records"],
+            found["record_bytes"],
+            found["first_timestamp_ms"],
+            found["last_timestamp_ms"],
+            First(**first.asDict()),
+            self._archive.files_of(begin),
+            self._live.place.where,
+            wall_ms(),
+        )
+        self._archive.add(segment)
+        return segment
+
+    def _following_ms(self, end: int) -> int:
+        """When the record was stored that begins behind a closed file."""
+        known = dict(self._live.look.files).get(end)
+        if known is not None:
+            return known
+        if end >= self._live.place.end:
+            return self._live.look.newest_timestamp_ms
+        first = first_of(self._live.read(FIRST, end, end + 1))
+        return first.store_timestamp_ms if first else self._live.look.newest_timestamp_ms
+
+
+def _figures() -> list[Column]:
+    """What is counted while a segment is written, and again when it is read."""
+    return [
+        F.count("*").alias("records"),
+        F.sum(F.col("store_size").cast("bigint")).alias("record_bytes"),
+        F.min("physical_offset").alias("first_offset"),
+        F.max("end_offset").alias("last_end"),
+        F.unix_millis(F.min("store_timestamp")).alias("first_timestamp_ms"),
+        F.unix_millis(F.max("store_timestamp")).alias("last_timestamp_ms"),
+    ]
+
+
+def _check_kept(folder: str, seen: dict[str, Any], found: dict[str, Any]) -> None:
+    """Raises StoreUnavailable unless what was read again is what was written, each once."""
+    if seen != found:
+        raise StoreUnavailable("verify", folder, f"{seen} were written, {found} are there")
+    if not found["records"]:
+        raise StoreUnavailable("archive", folder, "its log file holds no record")
+    if found["record_bytes"] > found["last_end"] - found["first_offset"]:
+        raise StoreUnavailable("verify", folder, "it holds records more than once")
