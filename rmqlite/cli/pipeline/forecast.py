@@ -8,7 +8,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, refuse
-from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.options import (
+    Archive,
+    Conf,
+    Endpoint,
+    Format,
+    Master,
+    Output,
+    Report,
+    StorePath,
+)
 from rmqlite.cli.pipeline.running import (
     check_report,
     note_snapshot,
@@ -37,6 +46,7 @@ Row = dict[str, Any]
 def forecast(
     path: StorePath = "",
     endpoint: Endpoint = "",
+    archive: Archive = "",
     hours: Annotated[
         float, typer.Option("--hours", min=0.01, metavar="N", help="So far ahead.")
     ] = 6,
@@ -51,7 +61,7 @@ def forecast(
     as_json: AsJson = False,
 ) -> None:
     """What comes due when in the next hours, by topic and level; from the snapshot's time on."""
-    where, told = source(path, endpoint), settings(conf)
+    where, told = source(path, endpoint, archive), settings(conf)
     span_ms = round(hours * _HOUR_MS)
     bucket_ms = _bucket_ms(bucket, span_ms)
     check_report(report)

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, moment_ms
-from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.options import (
+    Archive,
+    Conf,
+    Endpoint,
+    Format,
+    Master,
+    Output,
+    Report,
+    StorePath,
+)
 from rmqlite.cli.pipeline.running import (
     check_report,
     note_snapshot,
@@ -27,6 +36,7 @@ _HOURS_SHOWN: Final = 24
 def lateness(
     path: StorePath = "",
     endpoint: Endpoint = "",
+    archive: Archive = "",
     late_ms: Annotated[
         int, typer.Option("--late-ms", min=0, metavar="MS", help="Later than this is late.")
     ] = 100,
@@ -44,7 +54,7 @@ def lateness(
     as_json: AsJson = False,
 ) -> None:
     """How late messages were delivered, per level and hour; --output has a row for each."""
-    where, told = source(path, endpoint), settings(conf)
+    where, told = source(path, endpoint, archive), settings(conf)
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     check_report(report)
     from rmqlite.spark.jobs import lateness as job_of

@@ -37,6 +37,15 @@ Endpoint = Annotated[
         show_default=False,
     ),
 ]
+Archive = Annotated[
+    str,
+    typer.Option(
+        "--archive",
+        metavar="PLACE",
+        help="Read an archive and what the log has behind it, as one table.",
+        show_default=False,
+    ),
+]
 Master = Annotated[
     str,
     typer.Option(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, StorePath
+from rmqlite.cli.pipeline.options import Archive, Conf, Endpoint, Format, Master, Output, StorePath
 from rmqlite.cli.pipeline.running import (
     PROMISE_BROKEN,
     note_snapshot,
@@ -46,6 +46,7 @@ _MEANINGS: Final = {
 def reconcile(
     path: StorePath = "",
     endpoint: Endpoint = "",
+    archive: Archive = "",
     slack_ms: Annotated[
         int,
         typer.Option(
@@ -66,7 +67,7 @@ def reconcile(
 
     Exit code 4 if not.  --output has all messages that broke a promise.
     """
-    where, told = source(path, endpoint), settings(conf)
+    where, told = source(path, endpoint, archive), settings(conf)
     from rmqlite.spark.jobs.reconcile import OFFENDERS_SCHEMA, audit
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected

@@ -8,7 +8,16 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.pipeline.options import Conf, Endpoint, Format, Master, Output, Report, StorePath
+from rmqlite.cli.pipeline.options import (
+    Archive,
+    Conf,
+    Endpoint,
+    Format,
+    Master,
+    Output,
+    Report,
+    StorePath,
+)
 from rmqlite.cli.pipeline.running import (
     check_report,
     note_snapshot,
@@ -29,6 +38,7 @@ _NAME_CHARS_MAX: Final = 16
 def retries(
     path: StorePath = "",
     endpoint: Endpoint = "",
+    archive: Archive = "",
     reasons: Annotated[
         int, typer.Option("--reasons", min=1, metavar="N", help="So many reasons of each group.")
     ] = 5,
@@ -43,7 +53,7 @@ def retries(
 
     --output has a row for each group, topic and attempt.
     """
-    where, told = source(path, endpoint), settings(conf)
+    where, told = source(path, endpoint, archive), settings(conf)
     check_report(report)
     from rmqlite.spark.jobs import retries as job_of
     from rmqlite.spark.jobs.running import running

@@ -41,13 +41,13 @@ class ReportPage(Protocol):
     def png(self) -> bytes: ...
 
 
-def source(path: str, endpoint: str) -> dict[str, str]:
+def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
     """What a job reads, as running() takes it: a store's folder or a broker, never both."""
     if not path and not endpoint:
         refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
     if path and endpoint:
         refuse("--endpoint", endpoint, "either --path or --endpoint")
-    return {"path": path, "endpoint": endpoint}
+    return {"path": path, "endpoint": endpoint, "archive": archive}
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from rmqlite.spark.archived_log import LogWithArchive
 from rmqlite.spark.failure import as_ours
 from rmqlite.spark.reading import SourceSnapshot, read_log, snapshot
 from rmqlite.spark.session import active, session
@@ -18,14 +19,22 @@ if TYPE_CHECKING:
 class Job:
     """A session, and the snapshot of a store or a broker that all its tables are read from."""
 
-    def __init__(self, spark: SparkSession, *, path: str, endpoint: str) -> None:
+    def __init__(self, spark: SparkSession, *, path: str, endpoint: str, archive: str = "") -> None:
+        """archive: of log files that the store or the broker may not have any more."""
         self.spark = spark
-        self.snapshot: SourceSnapshot = snapshot(path=path, endpoint=endpoint)
+        self._with_archive: LogWithArchive | None = None
+        if archive:
+            self._with_archive = LogWithArchive(spark, archive, path=path, endpoint=endpoint)
+            self.snapshot: SourceSnapshot = self._with_archive.snapshot
+        else:
+            self.snapshot = snapshot(path=path, endpoint=endpoint)
         self._path = path
         self._endpoint = endpoint
 
     def read(self, columns: Sequence[str], **options: object) -> DataFrame:
         """These columns of the snapshot's records; options are those of the format."""
+        if self._with_archive is not None:
+            return self._with_archive.read(columns, **options)
         bounds = {
             "startingPhysicalOffset": self.snapshot.begin_offset,
             "endingPhysicalOffset": self.snapshot.end_offset,
@@ -45,12 +54,13 @@ def running(
     *,
     path: str,
     endpoint: str,
+    archive: str = "",
     master: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[Job]:
     """A job while it runs.  Raises what rmqlite raises, never what Spark does."""
     with running_session(name, master=master, conf=conf) as spark:
-        yield Job(spark, path=path, endpoint=endpoint)
+        yield Job(spark, path=path, endpoint=endpoint, archive=archive)
 
 
 @contextmanager
