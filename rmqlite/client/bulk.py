@@ -111,8 +111,8 @@ class _Call:
 
     request: BulkRequest
     answered: Future[BulkAnswer]
-    began_s: float
     attempt: int = 0
+    failing_since_s: float = 0.0
 
 
 class BulkScheduler:
@@ -120,8 +120,9 @@ class BulkScheduler:
 
     job_id: under which the broker counts, for AdminClient.job() and `rmqlite job show`; the
     same when a run is repeated.  match: EXACT or LONGER, which level a time means.
-    retry_ms: for how long a call is repeated that found the broker away; then the error is
-    raised, such as BrokerUnreachable.
+    timeout_ms: of one call, which may wait behind those of many other senders.  retry_ms: for
+    how long a call is repeated that found the broker away; then the error is raised, such as
+    BrokerUnreachable.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class BulkScheduler:
         match: BulkMatch = BulkMatch.EXACT,
         batch_messages: int = BATCH_MESSAGES,
         in_flight: int = CALLS_IN_FLIGHT,
-        timeout_ms: int = 10_000,
+        timeout_ms: int = 30_000,
         retry_ms: int = 60_000,
         channel: grpc.Channel | None = None,
     ) -> None:
@@ -245,7 +246,7 @@ class BulkScheduler:
         yield from self._cut(request.part(count // 2, count))
 
     def _start(self, request: BulkRequest) -> _Call:
-        call = _Call(request, Future(), elapsed_s())
+        call = _Call(request, Future())
         self._try(call)
         return call
 
@@ -276,8 +277,11 @@ class BulkScheduler:
             try:
                 return call.answered.result()
             except Unavailable:
+                # From when it is looked at: calls before it may have waited for the broker.
+                if call.attempt == 0:
+                    call.failing_since_s = elapsed_s()
                 pause_s = retry_pause_s(call.attempt)
-                late = elapsed_s() + pause_s - call.began_s >= self._retry_s
+                late = elapsed_s() + pause_s - call.failing_since_s >= self._retry_s
                 if late or self._pause.wait(pause_s):
                     raise
                 call.attempt += 1

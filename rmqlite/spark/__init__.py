@@ -6,4 +6,5 @@ wants the decoder alone gets it alone.
 
     schema      the columns of the format "rmqlite"
     session     a SparkSession with Java found and the format registered
+    sink        df.write and df.writeStream: bulk scheduling;  bulk: bulk_schedule(df, ...)
 """

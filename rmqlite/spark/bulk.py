@@ -59,7 +59,6 @@ def bulk_schedule(
     without it one is made on this machine.  max_per_second: of the whole job, which then
     sends from one task.  What Spark raises ends with one line of ours.
     """
-    from rmqlite.client.admin import AdminClient
     from rmqlite.spark.session import register
     from rmqlite.spark.sink import refused_file
 
@@ -87,11 +86,17 @@ def bulk_schedule(
     # One task keeps the rate exactly, and without a shuffle, which could reorder the rows.
     rows = df.coalesce(1) if max_per_second else df
     rows.write.format("rmqlite").mode("append").options(**given).save()
-    with AdminClient(endpoint) as admin:
-        try:
-            job = admin.job(job_id)
-        except JobUnknown:
-            # There was no row.
-            job = BulkJob(job_id)
+    job = _job(endpoint, job_id)
     refused = spark.read.parquet(refused_file(refused_path, job_id)) if is_collecting else None
     return BulkResult(job_id, job.accepted, job.duplicates, job.refused, refused)
+
+
+def _job(endpoint: str, job_id: str) -> BulkJob:
+    """What the broker has counted; nothing when there was no row."""
+    from rmqlite.client.admin import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        try:
+            return admin.job(job_id)
+        except JobUnknown:
+            return BulkJob(job_id)
