@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.levels import LevelHistory, parse_levels
+from rmqlite.log_requests import LogSnapshot
 from rmqlite.spark.offsets import QueueSlice, packed
 from rmqlite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.spark.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
@@ -67,7 +68,11 @@ def look_at_broker(endpoint: str) -> Look:
     from rmqlite.client.raw import RawReader
 
     with RawReader(endpoint) as reader:
-        found = reader.snapshot()
+        return look_of(endpoint, reader.snapshot())
+
+
+def look_of(endpoint: str, found: LogSnapshot) -> Look:
+    """What a broker's snapshot says."""
     tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
     levels = LevelHistory(tuple(tables), tables[-1][1])
     begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes

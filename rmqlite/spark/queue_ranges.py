@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Protocol
 from rmqlite import requests
 from rmqlite.spark.offsets import Offsets, Queue
 from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import Place
+from rmqlite.spark.planning import Look, look_at_store, look_of
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -24,6 +26,9 @@ Ranges = dict[Queue, tuple[int, int]]
 
 class QueueRanges(Protocol):
     """Where a stream's offsets come from."""
+
+    place: Place | None
+    """What readers must know, as it was when the ranges were looked at last."""
 
     def ranges(self) -> Ranges:
         """Of every queue of every topic, the system's, too.  Raises Unavailable, StoreDamaged."""
@@ -46,18 +51,18 @@ class StoreRanges:
     """Of a store's folder."""
 
     def __init__(self, path: str) -> None:
-        self._root = Path(path)
+        self._root = path
+        self.place: Place | None = None
 
     def ranges(self) -> Ranges:
-        from rmqlite.store.reader import StoreReader
-
-        with StoreReader(self._root) as reader:
-            return reader.queue_ranges()
+        found = look_at_store(self._root)
+        self.place = found.place
+        return _ranges(found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
         from rmqlite.store.reader import StoreReader
 
-        with StoreReader(self._root) as reader:
+        with StoreReader(Path(self._root)) as reader:
             found = reader.offsets_at(timestamp_ms)
         return {queue: offset for queue, offset in found.items() if queue in queues}
 
@@ -74,12 +79,12 @@ class BrokerRanges:
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
         self._reader: RawReader | None = None
+        self.place: Place | None = None
 
     def ranges(self) -> Ranges:
-        return {
-            (each.queue.topic, each.queue.queue_id): (each.min_offset, each.max_offset)
-            for each in self._opened().snapshot().queues
-        }
+        found = look_of(self._endpoint, self._opened().snapshot())
+        self.place = found.place
+        return _ranges(found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
         reader = self._opened()
@@ -100,6 +105,10 @@ class BrokerRanges:
 
             self._reader = RawReader(self._endpoint)
         return self._reader
+
+
+def _ranges(found: Look) -> Ranges:
+    return {(topic, queue_id): (low, high) for topic, queue_id, low, high in found.queues}
 
 
 def ranges_of(options: ReadOptions) -> QueueRanges:

@@ -58,7 +58,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         slices = self._plan.slices(from_spark(start), from_spark(end))
-        return [InputPartition(QueueSlices(each)) for each in slices]
+        return [InputPartition(QueueSlices(each, self._plan.place)) for each in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition.value, self._options, self._columns)

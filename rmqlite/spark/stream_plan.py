@@ -14,6 +14,7 @@ from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.names import check_group, is_system
 from rmqlite.spark.offsets import Offsets, Queue, QueueSlice, limited, packed
 from rmqlite.spark.options import EARLIEST, LATEST, ReadOptions
+from rmqlite.spark.partitions import Place
 from rmqlite.spark.queue_ranges import QueueRanges, Ranges
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,11 @@ class StreamPlan:
         if self._ranges is None:
             return None
         return {queue: high for queue, (_, high) in self._ranges.items() if high}
+
+    @property
+    def place(self) -> Place | None:
+        """Of what slices() gave last."""
+        return self._source.place
 
     def publish(self, reached: Mapping[Queue, int]) -> None:
         """Tell the broker how far the group is, if there is one; a failure is only logged."""

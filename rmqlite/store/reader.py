@@ -130,16 +130,6 @@ class StoreReader:
 
     # ---- queues
 
-    def queue_ranges(self) -> dict[QueueKey, tuple[int, int]]:
-        """min_offset <= queue offset < max_offset of every queue that held a record.
-
-        Raises StoreDamaged when the log ends where it should not.
-        """
-        if self._snapshot.damage is not None:
-            raise self._snapshot.damage
-        queues = self._snapshot.queues
-        return {key: (queue.min_offset, queue.max_offset) for key, queue in queues.items()}
-
     def offsets_at(self, timestamp_ms: int) -> dict[QueueKey, int]:
         """Per queue the first queue offset stored at or after a time; its end if none."""
         return offsets_at(self._snapshot, timestamp_ms)

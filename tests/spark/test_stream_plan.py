@@ -11,6 +11,7 @@ import pytest
 from rmqlite.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
 from rmqlite.spark.offsets import Offsets, Queue
 from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import Place
 from rmqlite.spark.queue_ranges import Ranges
 from rmqlite.spark.stream_plan import StreamPlan
 
@@ -25,6 +26,7 @@ class FakeRanges:
         self.found: Ranges = {}
         self.published: list[tuple[str, Offsets]] = []
         self.failure: Exception | None = None
+        self.place: Place | None = None
         self.set(**ranges)
 
     def set(self, **ranges: tuple[int, int]) -> None:

@@ -1,0 +1,177 @@
+"""Streams in a real session, from a real broker and from its files while it runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.errors import Refused
+from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
+from tests.support.eventually import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+COLUMNS = ("topic", "queue_id", "queue_offset")
+Rows = list[tuple[str, int, int]]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    keys = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), keys) as broker:
+        yield broker
+
+
+def send(broker: BrokerProcess, topic: str, count: int) -> None:
+    """To the topic's queues in turn."""
+    with Producer(broker.endpoint, "senders") as producer:
+        for _ in range(count):
+            producer.send(Message(topic, b"x"))
+
+
+class Sink:
+    """Takes batches; of the one that is to fail it takes the rows and raises."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, Rows]] = []
+        self.fails = False
+
+    def __call__(self, batch: DataFrame, number: int) -> None:
+        self.batches.append((number, sorted(tuple(row) for row in batch.collect())))
+        if self.fails:
+            raise RuntimeError("the sink is full")
+
+    def rows(self) -> Rows:
+        return sorted(row for _, rows in self.batches for row in rows)
+
+
+def run(stream: DataFrame, checkpoint: Path, sink: Sink) -> Exception | None:
+    """All there is now; the error that ended it."""
+    writer = stream.writeStream.foreachBatch(sink).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    try:
+        assert query.awaitTermination(60)
+    except Exception as error:
+        return error
+    return None
+
+
+def numbered(topic: str, *counts: int) -> Rows:
+    """The first so many of each queue."""
+    return [(topic, queue_id, n) for queue_id, count in enumerate(counts) for n in range(count)]
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "path"])
+def test_a_stream_reads_batch_after_batch_and_goes_on_where_it_was(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path, kind: str
+) -> None:
+    """A batch that failed is read again as it was, though more has come, and a queue more."""
+    topic = f"orders-{kind}"
+    send(broker, topic, 90)
+    options: dict[str, Any] = {
+        kind: str(broker.store) if kind == "path" else broker.endpoint,
+        "topicPattern": f"{topic}*",
+        "startingOffsets": "earliest",
+        "columns": ",".join(COLUMNS),
+    }
+    stream = spark.readStream.format("rmqlite").options(**options)
+    sink = Sink()
+    assert run(stream.option("maxOffsetsPerTrigger", 40).load(), tmp_path, sink) is None
+    assert [len(rows) for _, rows in sink.batches] == [40, 40, 10]
+    assert len(set(sink.rows())) == 90
+    send(broker, topic, 7)
+    sink.fails = True
+    assert "the sink is full" in str(run(stream.load(), tmp_path, sink))
+    send(broker, topic, 3)
+    send(broker, f"{topic}-new", 5)
+    sink.fails = False
+    assert run(stream.load(), tmp_path, sink) is None
+    (_, failed), (number, again), (_, rest) = sink.batches[3:]
+    assert (number, len(again), again) == (3, 7, failed)
+    assert (len(rest), len({topic for topic, _, _ in rest})) == (8, 2)
+    assert len(sink.rows()) - len(failed) == len(set(sink.rows())) == 105
+    assert run(stream.load(), tmp_path, sink) is None
+    assert len(sink.batches) == 6
+
+
+def test_what_came_after_the_beginning_is_read_whatever_becomes_of_the_first_batch(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """From "latest", settled when the stream was made: not at its start, not at its restart."""
+    send(broker, "first", 8)
+
+    def made() -> DataFrame:
+        return read_stream(
+            spark,
+            endpoint=broker.endpoint,
+            checkpoint=str(tmp_path),
+            columns=COLUMNS,
+            topic="first",
+        )
+
+    stream, sink = made(), Sink()
+    assert json.loads((tmp_path / INITIAL_OFFSETS).read_text()) == {
+        "first": {"0": 2, "1": 2, "2": 2, "3": 2}
+    }
+    send(broker, "first", 4)
+    sink.fails = True
+    assert run(stream, tmp_path, sink) is not None
+    send(broker, "first", 4)
+    sink.fails = False
+    assert run(made(), tmp_path, sink) is None
+    late = [row for row in numbered("first", 4, 4, 4, 4) if row[2] >= 2]
+    assert sink.batches[0][1] == sink.batches[1][1]
+    assert sorted(row for _, rows in sink.batches[1:] for row in rows) == late
+
+
+def test_a_group_shows_how_far_a_stream_is(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """As soon as a batch is done, also the last one, which Spark does not tell the source."""
+    send(broker, "watched", 12)
+    stream = read_stream(
+        spark,
+        endpoint=broker.endpoint,
+        checkpoint=str(tmp_path),
+        columns=COLUMNS,
+        topic="watched",
+        startingOffsets="earliest",
+        group="pipeline",
+        maxOffsetsPerTrigger=5,
+    )
+    sink = Sink()
+    assert run(stream, tmp_path, sink) is None
+    assert len(sink.rows()) == 12
+
+    def lag() -> int | None:
+        with AdminClient(broker.endpoint) as admin:
+            try:
+                progress = admin.group("pipeline").progress
+            except Refused:
+                return None
+        return sum(each.lag for each in progress if each.queue.topic == "watched")
+
+    eventually(lambda: lag() == 0, "the group has no lag")
+    send(broker, "watched", 3)
+    assert lag() == 3
+
+
+def test_expired_records_end_a_stream_with_one_clear_line(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    """Topic, queue, what was asked for and what there is, ours and last in Python's trace."""
+    send(broker, "short", 4)
+    stream = spark.readStream.format("rmqlite").option("endpoint", broker.endpoint)
+    stream = stream.option("startingOffsets", '{"short": {"0": 23}}').option("topic", "short")
+    error = str(run(stream.load(), tmp_path, Sink()))
+    lines = [line for line in error.splitlines() if line.startswith("rmqlite.errors.")]
+    assert len(lines) == 1
+    told = "offset='23' is not allowed: queue 0 of topic 'short' ends at 1"
+    assert lines[0].startswith(f"rmqlite.errors.InvalidValue: {told}")
