@@ -1,0 +1,94 @@
+"""rmqlite pipeline archive: closed log files as Parquet, so that retention may delete them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson, moment_ms, refuse
+from rmqlite.cli.pipeline.options import Conf, Endpoint, Master, StorePath
+from rmqlite.cli.pipeline.running import settings, source
+from rmqlite.cli.status import size_text
+from rmqlite.cli.terminal import note, print_json, print_table, time_text
+
+if TYPE_CHECKING:
+    from rmqlite.spark.jobs.archive import Archived
+
+_SECONDS: Final = len("2026-11-20 10:00:00")
+
+
+def archive(
+    place: Annotated[
+        str,
+        typer.Option(
+            "--archive",
+            metavar="PLACE",
+            help="The archive: any folder that Spark can write.",
+            show_default=False,
+        ),
+    ] = "",
+    path: StorePath = "",
+    endpoint: Endpoint = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="TIME", help="Only log files whose records were all stored before."
+        ),
+    ] = "",
+    master: Master = "",
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Archive every closed log file that is not archived yet; the others stay as they are.
+
+    --archive of the other jobs reads the archive and the live log as one table.
+    """
+    where, told = source(path, endpoint), settings(conf)
+    if not place:
+        refuse("--archive", "", "a folder for the archive")
+    until_ms = moment_ms("--until", until)
+    from rmqlite.spark.jobs.archive import ArchiveJob
+    from rmqlite.spark.jobs.running import running_session
+
+    found: list[Archived] = []
+    with running_session("archive", master=master, conf=told) as spark:
+        job = ArchiveJob(spark, place, path=where["path"], endpoint=where["endpoint"])
+        for each in job.run(until_ms):
+            found.append(each)
+            if each.is_new:
+                note(f"archived {each.segment.begin:020d}: {each.segment.records:,} records")
+        deletable = job.deletable()
+    if as_json:
+        rows = [asdict(each.segment) | {"is_new": each.is_new} for each in found]
+        upto = deletable[-1].end if deletable else None
+        print_json({"archive": place, "segments": rows, "deletable_before": upto})
+        return
+    _print(found)
+    if deletable:
+        size = size_text(sum(each.end - each.begin for each in deletable))
+        files = "1 log file" if len(deletable) == 1 else f"{len(deletable):,} log files"
+        note(
+            f"{files} ({size}, up to physical offset {deletable[-1].end}) "
+            "are safe in the archive: retention may delete them"
+        )
+
+
+def _print(found: list[Archived]) -> None:
+    if not found:
+        note("no closed log file to archive")
+        return
+    rows = [
+        (
+            f"{each.segment.begin:020d}",
+            each.segment.records,
+            time_text(each.segment.first_timestamp_ms)[:_SECONDS],
+            size_text(each.segment.record_bytes),
+            size_text(each.segment.archived_bytes),
+            f"{each.segment.archived_bytes / each.segment.record_bytes:.0%}",
+            "yes" if each.is_new else "-",
+        )
+        for each in found
+    ]
+    print_table(("LOG FILE", "RECORDS", "FROM", "LOG", "PARQUET", "RATIO", "NEW"), rows)

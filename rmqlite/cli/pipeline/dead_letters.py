@@ -1,0 +1,47 @@
+"""Which dead letters: the options that dlq-export and dlq-redrive share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqlite.cli.options import moment_ms, refuse
+from rmqlite.errors import InvalidName
+from rmqlite.names import check_group
+
+if TYPE_CHECKING:
+    from rmqlite.spark.jobs.dead_letters import Wanted
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", "-g", help="Only this consumer group's; may be given several times."),
+]
+OriginTopic = Annotated[
+    str, typer.Option("--topic", "-t", help="Only what was sent to this topic first.")
+]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Only where the reason has this in it.")
+]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Died then or later: '2026-11-20 10:00' or epoch ms."
+    ),
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Died before then.")]
+
+
+def wanted(groups: list[str] | None, topic: str, reason: str, since: str, until: str) -> Wanted:
+    """What the options mean; ends the command if one cannot be."""
+    since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        refuse("--until", until, "a time after --since")
+    for group in groups or ():
+        try:
+            check_group(group)
+        except InvalidName as error:
+            refuse("--group", group, error.rule)
+    from rmqlite.spark.jobs.dead_letters import Wanted
+
+    return Wanted(tuple(groups or ()), topic, reason, since_ms, until_ms)

@@ -1,0 +1,79 @@
+"""rmqlite pipeline dlq-export: dead letters as Parquet, by group and day."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import AsJson, refuse
+from rmqlite.cli.pipeline.dead_letters import Groups, OriginTopic, Reason, Since, Until, wanted
+from rmqlite.cli.pipeline.options import Archive, Conf, Endpoint, Master, StorePath
+from rmqlite.cli.pipeline.running import note_snapshot, settings, snapshot_tree, source
+from rmqlite.cli.terminal import note, print_json, print_table
+
+_REASON_CHARS: Final = 36
+
+
+def dlq_export(
+    path: StorePath = "",
+    endpoint: Endpoint = "",
+    archive: Archive = "",
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PLACE",
+            help="The export: any folder that Spark can write; what it has already stays.",
+            show_default=False,
+        ),
+    ] = "",
+    group: Groups = None,
+    topic: OriginTopic = "",
+    reason: Reason = "",
+    since: Since = "",
+    until: Until = "",
+    master: Master = "",
+    conf: Conf = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add dead letters to an export of Parquet files, by group and day (UTC).
+
+    What the export has already is not added again, so the same command may run every hour.
+    """
+    where, told = source(path, endpoint, archive), settings(conf)
+    if not output:
+        refuse("--output", "", "a folder for the export")
+    letters = wanted(group, topic, reason, since, until)
+    from rmqlite.spark.jobs import dead_letters as job_of
+    from rmqlite.spark.jobs.running import running
+
+    with running("dlq-export", **where, master=master, conf=told) as job:
+        note_snapshot(job.snapshot)
+        log = job.read(job_of.COLUMNS, **letters.read_options())
+        found = job_of.export(job_of.dead_letters(log, letters), output)
+    if as_json:
+        counts = [row | {"day": str(row["day"])} for row in found.counts]
+        tree = {"snapshot": snapshot_tree(job.snapshot), "export": found.place}
+        print_json(tree | {"added": found.added, "known": found.known, "counts": counts})
+        return
+    rows = [
+        (
+            row["group"],
+            str(row["day"]),
+            row["dead_letters"],
+            row["added"],
+            _short(row["top_reason"] or "-"),
+        )
+        for row in found.counts
+    ]
+    if rows:
+        print_table(("GROUP", "DAY (UTC)", "LETTERS", "ADDED", "MOST OF THEM"), rows)
+    else:
+        note("no dead letters")
+    note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _REASON_CHARS else text[: _REASON_CHARS - 1] + "…"
