@@ -38,6 +38,8 @@ BATCH_MESSAGES: Final = 500
 """More make a call no cheaper, and others wait longer for the broker."""
 CALLS_IN_FLIGHT: Final = 4
 BATCH_BYTES_MAX: Final = 8 << 20
+RETRY_S_MIN: Final = 1.0
+"""So long a repeated call may take, however little is left of retry_ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +265,13 @@ class BulkScheduler:
             else:
                 answered.set_result(outcome)
 
-        wait = call.attempt > 0
+        timeout_s, wait = self._timeout_s, call.attempt > 0
+        if wait:
+            left_s = call.failing_since_s + self._retry_s - elapsed_s()
+            timeout_s = min(timeout_s, max(RETRY_S_MIN, left_s))
         try:
             self._connection.start(
-                rpcs.SCHEDULE_BULK, call.request, self._timeout_s, done, wait_for_ready=wait
+                rpcs.SCHEDULE_BULK, call.request, timeout_s, done, wait_for_ready=wait
             )
         except RmqliteError as error:
             done(error)

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 )
 
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest, Refusal
-from rmqlite.errors import InvalidValue, RmqliteError, restore
-from rmqlite.levels import parse_levels
+from rmqlite.errors import InvalidValue, RmqliteError, Unavailable, restore
+from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 REFUSED_ROWS_MAX: Final = 10_000
 """So many refused rows of a task are kept with onInvalid=collect; more are only counted."""
 REFUSED_BYTES_MAX: Final = 32 << 20
+PLAN_RETRY_MS_MAX: Final = 5_000
+PLAN_PAUSE_S: Final = 0.2
 CODE_COLUMN: Final = "code"
 REASON_COLUMN: Final = "reason"
 
@@ -58,15 +60,28 @@ def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> Sin
 
     Raises InvalidValue, DelayUnknown, BrokerUnreachable.
     """
-    from rmqlite.client.admin import AdminClient
-
     if overwrite:
         rule = 'append: a broker takes nothing back; write with mode("append")'
         raise InvalidValue("mode", "overwrite", rule)
     options.check_columns(schema)
-    with AdminClient(options.endpoint) as admin:
-        options.check_levels(parse_levels(admin.levels().message_delay_level))
+    options.check_levels(_levels(options))
     return options
+
+
+def _levels(options: SinkOptions) -> LevelTable:
+    """The broker's table; for a while the broker may be away, but who mistyped it waits, too."""
+    from rmqlite.client.admin import AdminClient
+    from rmqlite.clock import elapsed_s, pause_s
+
+    until_s = elapsed_s() + min(options.retry_ms, PLAN_RETRY_MS_MAX) / 1000
+    with AdminClient(options.endpoint) as admin:
+        while True:
+            try:
+                return parse_levels(admin.levels().message_delay_level)
+            except Unavailable:
+                if elapsed_s() >= until_s:
+                    raise
+                pause_s(PLAN_PAUSE_S)
 
 
 class BulkWriter(DataSourceArrowWriter):
