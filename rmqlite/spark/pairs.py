@@ -157,7 +157,12 @@ class Pairs:
     def first(self, name: str) -> tuple[Longs, Longs]:
         """Of each row that has it the pair that find_property gives; and these rows."""
         pairs, rows = self.named(name)
-        if len(rows) > 1 and (is_first := np.append(True, rows[1:] != rows[:-1])).sum() < len(rows):
+        if len(rows) > 1 and bool((rows[1:] == rows[:-1]).any()):
+            # It comes to the one that begins the string only when there is no other.
+            begins = self.key_begins[pairs] == self.begins[rows] + 1
+            is_only = np.append(rows[1:] != rows[:-1], True)
+            pairs, rows = pairs[~begins | is_only], rows[~begins | is_only]
+            is_first = np.append(True, rows[1:] != rows[:-1])
             pairs, rows = pairs[is_first], rows[is_first]
         return pairs, rows
 

@@ -124,8 +124,15 @@ def _log_slices(
     slice_bytes: int,
     bounds: tuple[QueueStretch, ...],
 ) -> list[Partition]:
-    """Stretches of about the same length, none longer than it may be, none in two files."""
+    """Stretches of about the same length, none longer than it may be, none in two files.
+
+    Not an odd number of them: of three, one of two tasks would read two.
+    """
     slices: list[Partition] = []
+    total = sum(end - begin for begin, end in files)
+    wanted = -(-total // slice_bytes)
+    if wanted > 1 and wanted % 2:
+        slice_bytes = -(-total // (wanted + 1))
     for begin, end in files:
         count = -(-(end - begin) // slice_bytes)
         for number in range(count):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,13 +53,19 @@ def records(count: int) -> Iterator[NewRecord]:
         filled = body % (number, b"x" * 24)
         where = (SCHEDULE_TOPIC, level - 1) if number % 10 == 8 else (topic, queue_id)
         yield NewRecord(
-            *where,
-            encode_properties(pairs),
-            filled,
-            body_crc(filled),
-            *(0, 0, 1_763_700_000_000 + number, HOSTS[number % 50], STORE_HOST, 0),
-            1 if number % 10 == 9 else 0,
-            tags_hash(pairs["TAGS"]),
+            topic=where[0],
+            queue_id=where[1],
+            properties=encode_properties(pairs),
+            body=filled,
+            body_crc=body_crc(filled),
+            flag=0,
+            sys_flag=0,
+            born_timestamp_ms=1_763_700_000_000 + number,
+            born_host=HOSTS[number % 50],
+            store_host=STORE_HOST,
+            reconsume_times=0,
+            completes=1 if number % 10 == 9 else 0,
+            tags_code=tags_hash(pairs["TAGS"]),
         )
 
 
@@ -145,7 +152,7 @@ def measured(count: int, master: str, runs: int) -> dict[str, float]:
             ("decode all columns", EVERY),
         ):
             assert decoded(root, columns) == count
-            found[name] = best_s(lambda columns=columns: decoded(root, columns), runs)  # type: ignore[misc]
+            found[name] = best_s(partial(decoded, root, columns), runs)
         for name, work in through_spark(root, master).items() if master else ():
             work()
             found[name] = best_s(work, runs)

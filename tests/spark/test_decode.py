@@ -22,7 +22,7 @@ from rmqlite.spark.schema import COLUMNS
 from rmqlite.store import record
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc
+from rmqlite.store.record import NewRecord
 from tests.spark.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
@@ -47,11 +47,18 @@ pairs = st.tuples(st.sampled_from(NAMES), values).map(lambda pair: "\x01".join(p
 segments = st.one_of(pairs, st.binary(max_size=6), st.just(b""))
 property_strings = st.lists(segments, max_size=7).map(b"\x02".join)
 new_records = st.builds(
-    lambda topic, queue_id, properties, body, sys_flag, hosts, completes, born_ms: NewRecord(
-        *(topic, queue_id, properties, body, body_crc(body), -7, sys_flag, born_ms),
-        *hosts,
-        *(3, completes, 0),
-    ),
+    lambda topic, queue_id, properties, body, sys_flag, hosts, completes, born_ms: new_record(
+        body,
+        topic,
+        queue_id,
+        flag=-7,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_ms,
+        born_host=hosts[0],
+        store_host=hosts[1],
+        reconsume_times=3,
+        completes=completes,
+    )._replace(properties=properties),
     st.sampled_from(
         ["orders", "é", SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "%RETRY%g", "a" * 127]
     ),
@@ -70,7 +77,7 @@ def encoded(news: Sequence[NewRecord]) -> bytes:
     log = b""
     for number, new in enumerate(news):
         place = {"queue_offset": number, "physical_offset": len(log), "store_timestamp_ms": 5}
-        log += b"".join(record.encode(new, **place)[1:])  # type: ignore[arg-type]
+        log += b"".join(record.encode(new, **place)[1:])
     return log
 
 
@@ -204,7 +211,7 @@ def hostile_body(place: int, count: int) -> bytes:
     while len(body) < count:
         fake = new_record(b"fake", "stolen")
         at = {"queue_offset": 0, "physical_offset": place + len(body), "store_timestamp_ms": 1}
-        body += b"".join(record.encode(fake, **at)[1:])  # type: ignore[arg-type]
+        body += b"".join(record.encode(fake, **at)[1:])
     return body
 
 
