@@ -33,6 +33,7 @@ _JAVA_REMEDY: Final = (
     " Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17)"
     " or set JAVA_HOME to the one you have"
 )
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _PLACES: Final = ("/usr/lib/jvm", "/opt/homebrew/opt/openjdk", "/Library/Java/JavaVirtualMachines")
 
 
@@ -154,6 +155,10 @@ def _local_conf(master: str) -> dict[str, str]:
     """What suits a session in one process; a cluster has its own administrators."""
     conf = {"spark.sql.session.timeZone": "UTC"}
     if not master or master.startswith("local"):
+        # Not there where rmqlite is imported from a zip; then Spark logs as it does.
+        if _LOGGING.exists():
+            option = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+            conf["spark.driver.extraJavaOptions"] = option
         conf |= {
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",

@@ -73,12 +73,11 @@ def running_session(
         if found is not None:
             yield found
             return
-        own = {
-            "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-            # What fails is told once, by us; --conf spark.log.level=WARN shows all of it.
-            "spark.log.level": "FATAL",
-        }
+        own = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
         spark = session(master, app_name=f"rmqlite {name}", conf=own | dict(conf or {}))
+        if "spark.log.level" not in (conf or {}):
+            # What fails is told once, by us; --conf spark.log.level=WARN shows all of it.
+            spark.sparkContext.setLogLevel("FATAL")
         try:
             yield spark
         finally:
