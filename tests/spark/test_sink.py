@@ -193,7 +193,8 @@ def test_the_first_refused_row_fails_the_task(broker: SinkBroker) -> None:
 def test_refused_rows_are_collected_with_their_reason(broker: SinkBroker, tmp_path: Path) -> None:
     """All their columns, on the driver, when the job is done."""
     path = str(tmp_path / "refused")
-    options = broker.options(job_id="night/1", is_collecting=True, refused_path=path)
+    given = {"is_collecting": True, "refused_path": path, "in_flight": 1}
+    options = broker.options(job_id="night/1", **given)
     writer = BulkWriter(options, SCHEMA, overwrite=False)
     batches = [rows(["a", "b"]), rows(["c"], topic="a b"), rows(["d"], topic=None)]
     messages = [writer.write(iter(batches)), writer.write(iter([rows(["e"], level=99)])), None]
