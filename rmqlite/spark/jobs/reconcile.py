@@ -122,6 +122,8 @@ def reconcile(
     """
     # What is open is counted by the second in which it is due: few rows, of which all are
     # seen at once; only then it is known what is the horizon.
+    is_open = F.col("completion").isNull()
+    is_ahead = F.when(is_open, F.col("deliver_ms") > now_ms) if now_ms else F.lit(None)
     deliver_s = F.when(
         F.col("completion").isNull(), (F.col("deliver_ms") / _SECOND_MS).cast("long")
     )
@@ -134,6 +136,7 @@ def reconcile(
             F.col("deliver_ms").isNull().alias("is_orphan"),
             (F.col("end_offset") <= begin_offset).alias("is_expired"),
             deliver_s.alias("deliver_s"),
+            is_ahead.cast("boolean").alias("is_ahead"),
         )
         .agg(
             *_counts(),
@@ -141,7 +144,9 @@ def reconcile(
             F.max("newest_ms").alias("newest_ms"),
         )
     )
-    state = _state(F.col("deliver_s") * _SECOND_MS, slack_ms)
+    due_ms = F.col("deliver_s") * _SECOND_MS
+    is_pending = F.coalesce("is_ahead", due_ms > F.col("now_ms"))
+    state = _state(is_pending, due_ms, slack_ms)
     return _summed(_with_limits(seconds, now_ms).withColumn("state", state))
 
 
@@ -190,7 +195,7 @@ def stated(
         waits.crossJoin(F.broadcast(limits))
         .withColumn("is_orphan", F.col("deliver_ms").isNull())
         .withColumn("is_expired", F.col("end_offset") <= begin_offset)
-        .withColumn("state", _state(due_ms, slack_ms))
+        .withColumn("state", _state(F.col("deliver_ms") > F.col("now_ms"), due_ms, slack_ms))
         .withColumn("duplicates", F.greatest(F.col("completions") - 1, F.lit(0)))
         .withColumn("is_early", F.coalesce(_is_early(), F.lit(False)))
     )
@@ -259,10 +264,10 @@ def _unpointed(records: DataFrame) -> DataFrame:
     )
 
 
-def _state(due_ms: Column, slack_ms: int) -> Column:
-    """Of completion, is_orphan, is_expired, now_ms and horizon_ms."""
+def _state(is_pending: Column, due_ms: Column, slack_ms: int) -> Column:
+    """Of these, completion, is_orphan, is_expired and horizon_ms."""
     open_state = (
-        F.when(due_ms > F.col("now_ms"), "pending")
+        F.when(is_pending, "pending")
         .when(due_ms < F.col("horizon_ms") - slack_ms, "missing")
         .otherwise("overdue")
     )
