@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,10 +13,7 @@ from rmqlite.cli.pipeline.running import settings, source
 from rmqlite.cli.status import size_text
 from rmqlite.cli.terminal import note, print_json, print_table, time_text
 
-if TYPE_CHECKING:
-    from rmqlite.spark.jobs.archive import Archived
-
-_SECONDS: Final = len("2026-11-20 10:00:00")
+_MINUTES: Final = len("2026-11-20 10:00")
 
 
 def archive(
@@ -52,7 +49,7 @@ def archive(
     from rmqlite.spark.jobs.archive import ArchiveJob
     from rmqlite.spark.jobs.running import running_session
 
-    found: list[Archived] = []
+    found = []
     with running_session("archive", master=master, conf=told) as spark:
         job = ArchiveJob(spark, place, path=where["path"], endpoint=where["endpoint"])
         for each in job.run(until_ms):
@@ -75,7 +72,8 @@ def archive(
         )
 
 
-def _print(found: list[Archived]) -> None:
+def _print(found: list[Any]) -> None:
+    """found: of Archived."""
     if not found:
         note("no closed log file to archive")
         return
@@ -83,7 +81,7 @@ def _print(found: list[Archived]) -> None:
         (
             f"{each.segment.begin:020d}",
             each.segment.records,
-            time_text(each.segment.first_timestamp_ms)[:_SECONDS],
+            time_text(each.segment.first_timestamp_ms)[:_MINUTES],
             size_text(each.segment.record_bytes),
             size_text(each.segment.archived_bytes),
             f"{each.segment.archived_bytes / each.segment.record_bytes:.0%}",

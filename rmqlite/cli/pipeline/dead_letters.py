@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rmqlite.cli.options import moment_ms, refuse
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
-
-if TYPE_CHECKING:
-    from rmqlite.spark.jobs.dead_letters import Wanted
 
 Groups = Annotated[
     list[str] | None,
@@ -32,8 +29,10 @@ Since = Annotated[
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Died before then.")]
 
 
-def wanted(groups: list[str] | None, topic: str, reason: str, since: str, until: str) -> Wanted:
-    """What the options mean; ends the command if one cannot be."""
+def wanted(
+    groups: list[str] | None, topic: str, reason: str, since: str, until: str
+) -> dict[str, Any]:
+    """What the options mean, as Wanted takes it; ends the command if one cannot be."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         refuse("--until", until, "a time after --since")
@@ -42,6 +41,10 @@ def wanted(groups: list[str] | None, topic: str, reason: str, since: str, until:
             check_group(group)
         except InvalidName as error:
             refuse("--group", group, error.rule)
-    from rmqlite.spark.jobs.dead_letters import Wanted
-
-    return Wanted(tuple(groups or ()), topic, reason, since_ms, until_ms)
+    return {
+        "groups": tuple(groups or ()),
+        "topic": topic,
+        "reason": reason,
+        "since_ms": since_ms,
+        "until_ms": until_ms,
+    }

@@ -45,10 +45,11 @@ def dlq_export(
     where, told = source(path, endpoint, archive), settings(conf)
     if not output:
         refuse("--output", "", "a folder for the export")
-    letters = wanted(group, topic, reason, since, until)
+    asked = wanted(group, topic, reason, since, until)
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
+    letters = job_of.Wanted(**asked)
     with running("dlq-export", **where, master=master, conf=told) as job:
         note_snapshot(job.snapshot)
         log = job.read(job_of.COLUMNS, **letters.read_options())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -13,69 +13,71 @@ from rmqlite.cli.pipeline.dead_letters import Groups, OriginTopic, Reason, Since
 from rmqlite.cli.pipeline.options import Conf, Endpoint, Master, StorePath
 from rmqlite.cli.pipeline.running import note_snapshot, settings, source
 from rmqlite.cli.terminal import note, print_json, print_table, print_two_line_table, printable
-from rmqlite.names import check_sendable
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from rmqlite.spark.jobs.dead_letters import Wanted
-    from rmqlite.spark.jobs.redriving import Planned, Redriven
 
 _REFUSED: Final = 1
 
 
+From = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="EXPORT",
+        help="Take the letters from what dlq-export has written.",
+        show_default=False,
+    ),
+]
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        metavar="HOST:PORT",
+        help="The broker to send to; that of --endpoint if there is none.",
+        show_default=False,
+    ),
+]
+ToTopic = Annotated[
+    str, typer.Option("--to-topic", help="Send to this topic, not to where each was sent.")
+]
+DelayLevel = Annotated[
+    int, typer.Option("--delay-level", min=0, help="Let them wait at this level first.")
+]
+Rate = Annotated[int, typer.Option("--rate", min=0, metavar="N", help="At most so many a second.")]
+SkipRedriven = Annotated[
+    bool, typer.Option("--skip-redriven", help="Not those that have died again.")
+]
+CheckLog = Annotated[
+    bool,
+    typer.Option(
+        "--check-log/--no-check-log",
+        help="Look in the broker's log for what was redriven before; without it the broker "
+        "knows what was sent within its bulkDedupWindow.",
+    ),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
+]
+JobId = Annotated[
+    str, typer.Option("--job-id", metavar="ID", help="Count under this job at the broker.")
+]
+
+
 def dlq_redrive(
-    export: Annotated[
-        str,
-        typer.Option(
-            "--from",
-            metavar="EXPORT",
-            help="Take the letters from what dlq-export has written.",
-            show_default=False,
-        ),
-    ] = "",
+    export: From = "",
     path: StorePath = "",
     endpoint: Endpoint = "",
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="HOST:PORT",
-            help="The broker to send to; that of --endpoint if there is none.",
-            show_default=False,
-        ),
-    ] = "",
+    to: To = "",
     group: Groups = None,
     topic: OriginTopic = "",
     reason: Reason = "",
     since: Since = "",
     until: Until = "",
-    to_topic: Annotated[
-        str, typer.Option("--to-topic", help="Send to this topic, not to where each was sent.")
-    ] = "",
-    delay_level: Annotated[
-        int, typer.Option("--delay-level", min=0, help="Let them wait at this level first.")
-    ] = 0,
-    rate: Annotated[
-        int, typer.Option("--rate", min=0, metavar="N", help="At most so many per second.")
-    ] = 0,
-    skip_redriven: Annotated[
-        bool, typer.Option("--skip-redriven", help="Not those that have died again.")
-    ] = False,
-    check_log: Annotated[
-        bool,
-        typer.Option(
-            "--check-log/--no-check-log",
-            help="Look in the broker's log for what was redriven before; without it the broker "
-            "knows what was sent within its bulkDedupWindow.",
-        ),
-    ] = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be sent, and send nothing.")
-    ] = False,
-    job_id: Annotated[
-        str, typer.Option("--job-id", metavar="ID", help="Count under this job at the broker.")
-    ] = "",
+    to_topic: ToTopic = "",
+    delay_level: DelayLevel = 0,
+    rate: Rate = 0,
+    skip_redriven: SkipRedriven = False,
+    check_log: CheckLog = True,
+    dry_run: DryRun = False,
+    job_id: JobId = "",
     master: Master = "",
     conf: Conf = None,
     as_json: AsJson = False,
@@ -91,25 +93,17 @@ def dlq_redrive(
     target = to or endpoint
     if not target:
         refuse("--to", "", "the HOST:PORT of the broker to send to")
-    if to_topic:
-        check_sendable(to_topic)
-    letters, told = wanted(group, topic, reason, since, until), settings(conf)
-    from rmqlite.spark.jobs.redrive import redrive_rows
-    from rmqlite.spark.jobs.redriving import planned, redrive, sent_to
+    asked, told = wanted(group, topic, reason, since, until), settings(conf)
+    from rmqlite.spark.jobs import redrive, redriving
 
-    with _letters(export, path, endpoint, letters, master=master, conf=told) as dead:
-        known = sent_to(dead, target) if check_log else None
-        rows = redrive_rows(
-            dead,
-            to_topic=to_topic,
-            delay_level=delay_level,
-            skip_redriven=skip_redriven,
-            sent=known,
-        ).persist()
-        plan = planned(rows)
-        done = None
+    how = {"to_topic": to_topic, "delay_level": delay_level, "skip_redriven": skip_redriven}
+    done = None
+    with _letters(export, path, endpoint, asked, master=master, conf=told) as dead:
+        known = redriving.sent_to(dead, target) if check_log else None
+        rows = redrive.redrive_rows(dead, **how, sent=known).persist()
+        plan = redriving.planned(rows)
         if not dry_run and plan.letters:
-            done = redrive(rows, endpoint=target, max_per_second=rate, job_id=job_id)
+            done = redriving.redrive(rows, endpoint=target, max_per_second=rate, job_id=job_id)
         rows.unpersist()
     _tell(plan, done, target, as_json=as_json, dry_run=dry_run)
     if plan.refused or (done is not None and done.reasons):
@@ -118,12 +112,13 @@ def dlq_redrive(
 
 @contextmanager
 def _letters(
-    export: str, path: str, endpoint: str, letters: Wanted, **how: Any
-) -> Iterator[DataFrame]:
-    """The dead letters that are asked for, read once."""
+    export: str, path: str, endpoint: str, asked: dict[str, Any], **how: Any
+) -> Iterator[Any]:
+    """The dead letters that are asked for, a DataFrame, read once."""
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running, running_session
 
+    letters = job_of.Wanted(**asked)
     if export:
         with running_session("dlq-redrive", **how) as spark:
             note(f"reading {export}")
@@ -135,9 +130,8 @@ def _letters(
         yield job_of.dead_letters(log, letters).persist()
 
 
-def _tell(
-    plan: Planned, done: Redriven | None, target: str, *, as_json: bool, dry_run: bool
-) -> None:
+def _tell(plan: Any, done: Any, target: str, *, as_json: bool, dry_run: bool) -> None:
+    """plan: a Planned; done: a Redriven, None if nothing was sent."""
     if as_json:
         print_json(
             {
@@ -177,7 +171,7 @@ def _print_refused(reasons: Sequence[dict[str, Any]]) -> None:
     print_two_line_table(("REFUSED", "SUCH AS"), rows)
 
 
-def _job_tree(done: Redriven) -> dict[str, Any]:
+def _job_tree(done: Any) -> dict[str, Any]:
     return {
         "job_id": done.job_id,
         "accepted": done.accepted,
