@@ -96,7 +96,11 @@ def dlq_redrive(
     asked, told = wanted(group, topic, reason, since, until), settings(conf)
     from rmqlite.spark.jobs import redrive, redriving
 
-    how = {"to_topic": to_topic, "delay_level": delay_level, "skip_redriven": skip_redriven}
+    how: dict[str, Any] = {
+        "to_topic": to_topic,
+        "delay_level": delay_level,
+        "skip_redriven": skip_redriven,
+    }
     done = None
     with _letters(export, path, endpoint, asked, master=master, conf=told) as dead:
         known = redriving.sent_to(dead, target) if check_log else None
