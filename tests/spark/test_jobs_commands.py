@@ -1,0 +1,167 @@
+"""The commands of rmqlite pipeline over real files: what they print, write and exit with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyarrow import csv, parquet
+from typer.testing import CliRunner, Result
+
+from rmqlite.cli.main import app
+from rmqlite.errors import Refused, StoreDamaged
+from rmqlite.message import ORIGIN_MESSAGE_ID, RETRY_TOPIC
+from rmqlite.spark.failure import told
+from rmqlite.spark.tables import collected
+from rmqlite.spark.tables import write as write_table
+from tests.support.looking import untouched
+from tests.support.stores import StoreUnderTest, new_record, scheduled
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def run(*words: object) -> Result:
+    result = CliRunner().invoke(app, ["pipeline", *map(str, words)], env={"COLUMNS": "80"})
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[StoreUnderTest]:
+    """Four wait a second, three of them are delivered 3 ms late, one waits on at level 3."""
+    store = StoreUnderTest(tmp_path / "store", log_file_bytes=1 << 16)
+    waiting = store.append(*[scheduled(f"later {n}", 1) for n in range(3)])
+    store.append(scheduled("much later", 3))
+    store.clock.forward(1_003)
+    store.deliver(1, *waiting)
+    store.persist()
+    store.sync()
+    yield store
+    store.close()
+
+
+def test_promises_that_held_are_exit_code_0(store: StoreUnderTest, tmp_path: Path) -> None:
+    """What was read is said beside the output; no store is changed by being looked at."""
+    with untouched(store.root):
+        result = run("reconcile", "--path", store.root, "--output", tmp_path / "wrong.csv")
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"reading {store.root}: physical offsets 0 to ")
+    assert "The promises held: each exactly once, none early, none missing." in result.stdout
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["1", "3", "0", "0", "0", "0", "0", "0", "0"] in lines
+    assert ["3", "0", "0", "0", "1", "0", "0", "0", "0"] in lines
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    # A file without offenders is an answer, too.
+    assert csv.read_csv(tmp_path / "wrong.csv").num_rows == 0
+
+
+def test_a_promise_that_broke_is_exit_code_4(store: StoreUnderTest, tmp_path: Path) -> None:
+    """The offender is named, and written; programs read the same."""
+    twice = store.append(scheduled("twice", 1))
+    store.clock.forward(1_000)
+    store.deliver(1, *twice, *twice)
+    store.sync()
+    target = tmp_path / "wrong.parquet"
+    result = run("reconcile", "--path", store.root, "--output", target)
+    assert result.exit_code == 4
+    assert "PROMISES BROKEN: 1 duplicates." in result.stdout
+    row = parquet.read_table(target).to_pylist()[0]
+    assert (row["what"], row["level"], row["completions"]) == ("duplicate", 1, 2)
+    as_json = run("reconcile", "--path", store.root, "--json")
+    tree = json.loads(as_json.stdout)
+    assert (as_json.exit_code, tree["held"], tree["totals"]["duplicates"]) == (4, False, 1)
+    assert [row["end_offset"] for row in tree["offenders"]] == [row["end_offset"]]
+
+
+def test_lateness_is_printed_written_and_drawn(store: StoreUnderTest, tmp_path: Path) -> None:
+    """A page needs no other file and names its snapshot; the plots are beside it, too."""
+    page = tmp_path / "late.html"
+    target = tmp_path / "table"
+    words = ("--path", store.root, "--report", page, "--output", target, "--format", "csv")
+    result = run("lateness", *words)
+    assert result.exit_code == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["1", "3", "3.0", "3.0", "3.0", "3", "0.0", "0"] in lines
+    text = page.read_text("utf-8")
+    assert f"{store.root}: physical offsets 0 to" in text
+    assert "prefers-color-scheme: dark" in text
+    assert "http" not in text
+    assert page.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert [path for path in target.iterdir() if path.suffix == ".csv"]
+
+
+def test_retries_know_what_nobody_has_read(store: StoreUnderTest, tmp_path: Path) -> None:
+    """The store's table of offsets says that the group has not read its retry topic."""
+    properties = {RETRY_TOPIC: "orders", ORIGIN_MESSAGE_ID: "A" * 32}
+    again = new_record("x", "%RETRY%workers", reconsume_times=1, properties=properties)
+    store.append(again)
+    store.sync()
+    result = run("retries", "--path", store.root, "--report", tmp_path / "r.html")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert ["workers", "orders", "1", "0", "1", "0", "0"] in lines
+    assert "no message was failed" in run("retries", "--path", empty(tmp_path)).stderr
+
+
+def empty(folder: Path) -> Path:
+    store = StoreUnderTest(folder / "empty")
+    store.send("x")
+    store.sync()
+    store.close()
+    return store.root
+
+
+def test_a_forecast_is_bars_and_tables(store: StoreUnderTest, tmp_path: Path) -> None:
+    """Nine seconds from the snapshot's time on; a table has each topic and level."""
+    page = tmp_path / "f.html"
+    result = run("forecast", "--path", store.root, "--report", page, "--bucket", "30s")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("1 pending, as of ")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["orders", "0", "1", "0"] in lines
+    assert page.exists()
+    tree = json.loads(run("forecast", "--path", store.root, "--json").stdout)
+    assert [(row["state"], row["level"]) for row in tree["rows"]] == [("due", 3)]
+    assert tree["rows"][0]["due_timestamp_ms"] == tree["now_ms"]
+
+
+def test_what_is_no_store_is_one_line(tmp_path: Path) -> None:
+    """Ours, and the exit code says whether asking again may help."""
+    result = run("lateness", "--path", tmp_path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
+    away = run("lateness", "--endpoint", "127.0.0.1:1")
+    assert (away.exit_code, away.stderr.count("\n")) == (3, 1)
+
+
+def test_a_failure_on_an_executor_is_the_error_that_it_was() -> None:
+    """The last error of ours in the trace, whatever Spark and Java say round it."""
+    trace = (
+        "[STAGE] failed\n  File x\nrmqlite.errors.StoreUnavailable: first\n\n"
+        "The above exception was the cause:\nrmqlite.errors.StoreDamaged: log is damaged\n\tat org"
+    )
+    error = told(trace)
+    assert isinstance(error, StoreDamaged)
+    assert str(error) == "log is damaged"
+    other = told("[PATH_ALREADY_EXISTS] Path x already exists.\nmore")
+    assert isinstance(other, Refused)
+    assert str(other) == "Spark: Path x already exists."
+
+
+def test_a_table_is_never_written_over_another(spark: SparkSession, tmp_path: Path) -> None:
+    """One file where the name says so; what has that name already stays."""
+    table = spark.createDataFrame([(1, "a"), (2, None)], "number int, word string")
+    target = tmp_path / "x.json"
+    assert write_table(table, str(target)) == str(target)
+    assert [json.loads(line) for line in target.read_text().splitlines()] == collected(table)
+    with pytest.raises(Refused, match="a file that does not exist yet"):
+        write_table(table, str(target))
+    assert list(tmp_path.iterdir()) == [target]
