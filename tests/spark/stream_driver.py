@@ -13,9 +13,12 @@ from tests.spark.conftest import QUICK
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "keys")
 
+SHORT_LIVED = {"spark.sql.codegen.wholeStage": "false"}
+"""What is killed at once has no use for code that would be faster later."""
+
 
 def main(kind: str, where: str, checkpoint: str, sink: str) -> None:
-    spark = session("local[2]", conf=QUICK)
+    spark = session("local[2]", conf=QUICK | SHORT_LIVED)
     stream = read_stream(
         spark,
         checkpoint=checkpoint,
