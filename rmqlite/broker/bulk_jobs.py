@@ -17,7 +17,7 @@ from typing import Final
 
 from rmqlite.bulk_requests import SAMPLES_MAX, BulkJob, Refusal
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import JobUnknown, StoreUnavailable
+from rmqlite.errors import JobUnknown, StoreDamaged, StoreUnavailable
 from rmqlite.message import pack_host
 from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.store.commit_log import Walked
@@ -37,7 +37,9 @@ class BulkJobs:
     """Jobs by id; the one last used the longest ago is forgotten first."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
+        """Raises StoreDamaged for a table, or a record of a job, that cannot be read."""
         self._jobs_max = config.bulk_jobs_max
+        self._folder = config.store_path / "config"
         self._store = store
         self._jobs: dict[str, BulkJob] = {}
         self._texts: dict[str, str] = {}
@@ -112,12 +114,16 @@ class BulkJobs:
     def _load(self) -> None:
         """The table, then what the log says behind it."""
         tree = self._store.load_table(TABLE) or {}
-        for text in tree.get("jobs", ()):
-            self.keep(BulkJob.from_json(json.loads(text)))
+        try:
+            for text in tree.get("jobs", ()):
+                self.keep(BulkJob.from_json(json.loads(text)))
+            begin = int(tree.get("queueOffset", 0))
+        except (KeyError, TypeError, ValueError) as error:
+            path = self._folder / TABLE
+            raise StoreDamaged(str(path), 0, "a table of bulk jobs", repr(error)) from error
         queue = self._store.queue(BULK_JOBS_TOPIC, 0)
         if queue is None:
             return
-        begin = int(tree.get("queueOffset", 0))
         if begin > queue.max_offset:
             # Another queue than the one that the table tells of.
             begin = 0

@@ -21,7 +21,7 @@ from rmqlite.bulk_requests import (
     check_property_text,
 )
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import DelayUnknown, InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.message import Message
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
@@ -205,9 +205,8 @@ class Levels:
         at = bisect_left(self._delays_ms, wanted_ms)
         if at == len(self._delays_ms):
             longest = self._table.name(self._levels[-1])
-            if field == "delay":
-                raise DelayUnknown(str(value), f"{self._table.text}, the longest is {longest}")
-            raise InvalidValue(field, value, f"at most {longest} from now: the longest level")
+            from_now = "" if field == "delay" else " from now"
+            raise InvalidValue(field, value, f"at most {longest}{from_now}: the longest level")
         return self._levels[at]
 
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rmqlite.broker.bulk import HOUR_MS
+from rmqlite.broker.bulk_jobs import TABLE
 from rmqlite.bulk_requests import BulkMatch, BulkRequest, Refusal
-from rmqlite.errors import DiskFull, InvalidValue, JobUnknown, MessageTooLarge, StoreUnavailable
+from rmqlite.errors import (
+    DiskFull,
+    InvalidValue,
+    JobUnknown,
+    MessageTooLarge,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from rmqlite.message import REAL_TOPIC, Message
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests import TopicInfo
 from rmqlite.schedule_requests import ChangeByIds, ScheduleAction
+from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.broker.waiting import done
 from tests.broker.words import FragileDisk, bodies
@@ -394,6 +404,25 @@ def test_a_strange_record_among_those_of_jobs_is_passed_over(under_test: BrokerU
     under_test.crash()
     under_test.open()
     assert job(under_test) == (1, 0, 0, 1)
+
+
+@pytest.mark.parametrize("jobs", ["{}", "nothing", '{"job_id": "a", "accepted": "many"}'])
+def test_a_table_of_jobs_that_is_none_is_told_with_its_place(
+    under_test: BrokerUnderTest, jobs: str
+) -> None:
+    """As every other damaged table: by opening, and by the checker."""
+    schedule(under_test, ["a"])
+    under_test.close()
+    root = under_test.config.store_path
+    table = root / "config" / TABLE
+    sound = table.read_bytes()
+    table.write_bytes(json.dumps({"queueOffset": 1, "jobs": [jobs]}).encode())
+    with pytest.raises(StoreDamaged, match=TABLE):
+        under_test.open()
+    under_test.store.release()
+    found = check(root, queue_file_bytes=under_test.config.mapped_file_size_consume_queue)
+    assert [each.path for each in found] == [table]
+    table.write_bytes(sound)
 
 
 def test_the_topic_of_the_jobs_is_the_brokers_own(under_test: BrokerUnderTest) -> None:
