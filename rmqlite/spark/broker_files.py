@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from rmqlite.errors import StoreDamaged
-from rmqlite.spark.partitions import Place
+from rmqlite.errors import OffsetGone, StoreDamaged
+from rmqlite.spark.partitions import Place, QueueStretch
 from rmqlite.spark.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
+    from rmqlite.spark.options import ReadOptions
 
 JOINED_BYTES: Final = 4 << 20
 """Chunks are decoded so many bytes at a time: a batch of few rows costs as much."""
@@ -53,6 +54,24 @@ def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
     """The error for bytes of a broker's that are no record."""
     where = f"the log of {place.endpoint}"
     return StoreDamaged(where, unsound.physical_offset, unsound.expected, "something else")
+
+
+def kept_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) -> Iterator[bytes]:
+    """The records of a stretch of a queue, in chunks.  Raises OffsetGone, Unavailable.
+
+    With failOnDataLoss=false what retention takes meanwhile is passed over, and only that.
+    """
+    topic, queue_id, begin, end = stretch
+    while begin < end:
+        try:
+            yield from reader.queue(topic, queue_id, begin, end)
+        except OffsetGone:
+            if options.fail_on_data_loss:
+                raise
+            kept = {each.queue.queue_id: each for each in reader.snapshot((topic,)).queues}
+            begin = max(begin + 1, kept[queue_id].min_offset)
+        else:
+            return
 
 
 def queue_blocks(chunks: Iterator[bytes]) -> Iterator[tuple[Bytes, None, Longs]]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqlite.errors import OffsetGone
-from rmqlite.spark.broker_files import BrokerLog, broker_damage, queue_blocks
+from rmqlite.spark.broker_files import BrokerLog, broker_damage, kept_chunks, queue_blocks
 from rmqlite.spark.decode import Decoder, Dues, topics_of
 from rmqlite.spark.options import ReadOptions
 from rmqlite.spark.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
@@ -94,7 +94,8 @@ def _broker_rows(
                 yield from making.batches(log_blocks(log, partition))
                 return
             for stretch in partition.ranges:
-                yield from making.batches(queue_blocks(reader.queue(*stretch)))
+                chunks = kept_chunks(reader, stretch, options)
+                yield from making.batches(queue_blocks(chunks))
         except UnsoundRecord as unsound:
             raise broker_damage(place, unsound) from unsound
         except OffsetGone:
