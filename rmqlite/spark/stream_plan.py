@@ -36,7 +36,9 @@ class StreamPlan:
     def initial(self) -> Offsets:
         """Where a new stream begins; however often it is asked for, the same."""
         if self._initial is None:
-            self._initial = initial_offsets(self._options, self._source, self._look())
+            found = self._look()
+            self._warn_of_missing({topic for topic, _ in found})
+            self._initial = initial_offsets(self._options, self._source, found)
         return dict(self._initial)
 
     def prepare_available_now(self) -> None:
@@ -110,6 +112,12 @@ class StreamPlan:
         found = self._source.ranges()
         self._ranges = {queue: each for queue, each in found.items() if takes(*queue)}
         return self._ranges
+
+    def _warn_of_missing(self, topics: set[str]) -> None:
+        """A topic may come later, as retry and dead-letter topics do; or its name is a slip."""
+        for topic in self._options.topics:
+            if topic not in topics:
+                log.warning("no such topic yet, the stream waits for it topic=%s", topic)
 
     def _taken(self, offsets: Mapping[Queue, int]) -> set[Queue]:
         """Without queues that an earlier run of the stream took, and this one does not."""

@@ -121,6 +121,16 @@ def test_only_what_is_asked_for_is_read() -> None:
     assert plan_of(source, topicPattern="[a]*", queueIds="1").latest({}, None) == {A1: 4}
 
 
+def test_a_topic_that_is_not_there_yet_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    """A dead-letter topic comes with the first dead letter; that it is missing is said."""
+    source = FakeRanges(a0=(0, 10))
+    plan = plan_of(source, topics="a,%DLQ%g")
+    assert plan.initial() == {A0: 10}
+    assert "no such topic yet, the stream waits for it topic=%DLQ%g" in caplog.text
+    source.found["%DLQ%g", 0] = (0, 1)
+    assert plan.latest({A0: 10}, None) == {A0: 10, ("%DLQ%g", 0): 1}
+
+
 def test_a_batch_is_limited_and_everything_comes_in_the_end() -> None:
     """Batch after batch, each queue in each of them."""
     source = FakeRanges(a0=(0, 1_000), a1=(5, 40), b0=(0, 1))
