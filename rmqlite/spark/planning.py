@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.levels import LevelHistory, parse_levels
@@ -19,6 +19,9 @@ from rmqlite.log_requests import LogSnapshot
 from rmqlite.spark.offsets import QueueSlice, packed
 from rmqlite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.spark.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
+
+if TYPE_CHECKING:
+    from rmqlite.config import BrokerConfig
 
 QUEUE_SHARE: Final = 0.4
 """Of more than that share of all records, passing over the others in the log costs less."""
@@ -43,11 +46,12 @@ def look(options: ReadOptions) -> Look:
     return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
 
 
-def look_at_store(path: str) -> Look:
+def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
+    """config: a broker's, for what the files cannot say.  Raises as look()."""
     # The store's reader loads more than an executor may have.
     from rmqlite.store.reader import StoreReader
 
-    with StoreReader(Path(path)) as reader:
+    with StoreReader(Path(path), config) as reader:
         layout = reader.layout()
     place = Place(
         path,
@@ -86,9 +90,12 @@ def look_of(endpoint: str, found: LogSnapshot) -> Look:
     return Look(place, found.newest_timestamp_ms, files, tuple(queues))
 
 
-def plan(options: ReadOptions) -> list[Partition]:
-    """The partitions of a batch.  Raises InvalidValue, OffsetGone, and what look() raises."""
-    found = look(options)
+def plan(options: ReadOptions, found: Look | None = None) -> list[Partition]:
+    """The partitions of a batch; found: what there is, if somebody has looked already.
+
+    Raises InvalidValue, OffsetGone, and what look() raises.
+    """
+    found = found or look(options)
     begin, end = _log_bounds(found.place, options)
     stretches = _stretches(found, options)
     files = _files_between(found, begin, end, options)

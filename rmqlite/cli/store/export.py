@@ -1,7 +1,8 @@
 """rmqlite store cat, rmqlite store export: messages out of a store's files.
 
-cat prints a line for people, export a JSON document for programs; what they take is asked
-for in the same words.  A file is complete or not there: it is written beside its name.
+cat prints a line for people, export a JSON document for programs, or a table (see
+export_arrow.py); what they take is asked for in the same words.  A file is complete or
+not there: it is written beside its name.
 """
 
 from __future__ import annotations
@@ -20,7 +21,15 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
 from rmqlite.cli.options import Since, Until, refuse
 from rmqlite.cli.status import size_text
-from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
+from rmqlite.cli.store.export_arrow import (
+    Columns,
+    ExportFormat,
+    Format,
+    check_plain,
+    export_table,
+    format_of,
+)
+from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, store_location
 from rmqlite.cli.store.wanted import (
     FromOffset,
     Group,
@@ -112,8 +121,10 @@ def export(
     ] = False,
     limit: Limit = None,
     skip_damaged: SkipDamaged = False,
+    form: Format = None,
+    columns: Columns = "",
 ) -> None:
-    """Write the messages of a store as JSON lines; a live store is fine."""
+    """Write the messages of a store as JSON lines, Parquet or Arrow; a live store is fine."""
     wanted = message_filter(
         topic=topic,
         group=group,
@@ -127,10 +138,18 @@ def export(
         is_scheduled=scheduled,
     )
     check_limit(limit)
-    shape: Shape = json_of
-    if inflate:
-        shape = _json_of_inflated
+    chosen = format_of(form, output, columns)
     started_s = elapsed_s()
+    if chosen is not ExportFormat.JSONL:
+        check_plain(inflate=inflate, skip_damaged=skip_damaged, form=chosen)
+        root, given = store_location(path, config)
+        _check_outside(output, root)
+        count, size = export_table(
+            root, given, wanted, output, chosen, columns=columns, limit=limit
+        )
+        _note_exported(count, size, output, elapsed_s() - started_s)
+        return
+    shape: Shape = _json_of_inflated if inflate else json_of
     with open_store(path, config) as reader, _quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, shape, limit, skip_damaged)
         if output == _STANDARD_OUTPUT:
@@ -139,12 +158,15 @@ def export(
             _check_outside(output, reader.root)
             with _written(output) as write:
                 copying.run(write)
-    took_s = elapsed_s() - started_s
-    where = "" if output == _STANDARD_OUTPUT else f" to {output}"
-    messages = "1 message" if copying.count == 1 else f"{copying.count:,} messages"
-    size = size_text(copying.record_bytes)
-    note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
+    _note_exported(copying.count, copying.record_bytes, output, elapsed_s() - started_s)
     copying.end()
+
+
+def _note_exported(count: int, record_bytes: int, output: Path, took_s: float) -> None:
+    where = "" if output == _STANDARD_OUTPUT else f" to {output}"
+    messages = "1 message" if count == 1 else f"{count:,} messages"
+    size = size_text(record_bytes)
+    note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
 
 
 def _json_of_inflated(message: StoredMessage, waiting: Waiting | None) -> str:

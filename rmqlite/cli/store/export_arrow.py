@@ -1,0 +1,127 @@
+"""rmqlite store export --format parquet|arrow: columns for programs that read tables."""
+
+from __future__ import annotations
+
+import enum
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rmqlite.cli.options import refuse
+from rmqlite.cli.terminal import progress_console
+from rmqlite.errors import InvalidValue, StoreUnavailable
+
+if TYPE_CHECKING:
+    from rmqlite.config import BrokerConfig
+    from rmqlite.store.reader import MessageFilter
+
+
+class ExportFormat(enum.StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+_SUFFIXES = {
+    ".parquet": ExportFormat.PARQUET,
+    ".arrow": ExportFormat.ARROW,
+    ".feather": ExportFormat.ARROW,
+}
+Format = Annotated[
+    ExportFormat | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="As what; else as the end of --output says, else jsonl. "
+        'parquet and arrow need pip install "rmqlite[arrow]".',
+        show_default=False,
+    ),
+]
+Columns = Annotated[
+    str,
+    typer.Option(
+        "--columns",
+        metavar="NAMES",
+        help="Of parquet and arrow: which columns, with commas between; '*' is all.",
+    ),
+]
+
+
+def format_of(form: ExportFormat | None, output: Path, columns: str) -> ExportFormat:
+    """What the options mean together; what cannot be ends the command."""
+    chosen = form or _SUFFIXES.get(output.suffix.lower(), ExportFormat.JSONL)
+    if chosen is ExportFormat.JSONL:
+        if columns:
+            refuse("--columns", columns, "for --format parquet or arrow")
+        return chosen
+    if output == Path("-"):
+        refuse("--output", output, f"the name of a file, for --format {chosen}")
+    return chosen
+
+
+def check_plain(*, inflate: bool, skip_damaged: bool, form: ExportFormat) -> None:
+    """Refuse what only lines of JSON can be made of."""
+    for option, is_given in (("--inflate", inflate), ("--skip-damaged", skip_damaged)):
+        if is_given:
+            refuse(option, "true", f"for --format jsonl, not {form}")
+
+
+def export_table(
+    root: Path,
+    config: BrokerConfig | None,
+    wanted: MessageFilter,
+    output: Path,
+    form: ExportFormat,
+    *,
+    columns: str,
+    limit: int | None,
+) -> tuple[int, int]:
+    """Write a file that appears under its name when all of it is there.
+
+    Returns how many rows, and how many bytes of records these are.  Raises ExtraMissing, and what reading a store raises.
+    """
+    from rmqlite.spark.session import check_arrow
+
+    check_arrow()
+    from rmqlite.spark.export import export
+    from rmqlite.spark.schema import columns_named
+
+    try:
+        columns_named(columns)
+    except InvalidValue as error:
+        refuse("--columns", error.value, error.rule)
+    beside = output.with_name(output.name + ".tmp")
+    console = progress_console()
+    bar = Progress(
+        *(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    try:
+        with bar, beside.open("wb") as file:
+            task = bar.add_task("reading", total=None)
+            found = export(
+                file,
+                str(root),
+                wanted,
+                form=form.value,
+                columns=columns,
+                limit=limit,
+                config=config,
+                advance=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        beside.replace(output)
+        return found.rows, found.record_bytes
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StoreUnavailable("write to", str(output), reason) from error
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)

@@ -1,0 +1,187 @@
+"""A store's records as one Parquet or Arrow file; needs Arrow and numpy, no Spark.
+
+What is asked for by topic, queue or time is found as the Spark source finds it; the other
+questions are put to whole columns of what comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import ipc, parquet
+
+from rmqlite.message import unpack_host
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.spark.decode import arrow_schema
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import read_partition
+from rmqlite.spark.planning import look_at_store, plan
+from rmqlite.spark.schema import columns_named, columns_of
+
+if TYPE_CHECKING:
+    from rmqlite.config import BrokerConfig
+    from rmqlite.store.reader import MessageFilter
+
+SLICE_BYTES: Final = 16 << 20
+"""So that a bar moves, and little is read in vain when a limit is reached."""
+ROW_GROUP_ROWS: Final = 131_072
+COMPRESSION: Final = "zstd"
+_ASKED_BY: Final = {
+    "topic": "topic",
+    "group": "topic",
+    "queue_id": "queue_id",
+    "from_offset": "queue_offset",
+    "to_offset": "queue_offset",
+    "key": "keys",
+}
+_NEEDED: Final = ("topic", "store_size", "real_topic")
+_ID_DIGITS: Final = (32, 56)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How many rows were written, and how many bytes of records these are."""
+
+    rows: int
+    record_bytes: int
+
+
+def export(
+    file: IO[bytes],
+    root: str,
+    wanted: MessageFilter,
+    *,
+    form: str,
+    columns: str = "",
+    limit: int | None = None,
+    config: BrokerConfig | None = None,
+    advance: Callable[[int, int], None] = lambda _done, _total: None,
+) -> Exported:
+    """Write what a filter takes to an open file; form: parquet or arrow.
+
+    advance: told how much is done of how much.  Raises InvalidValue, StoreDamaged, OffsetGone,
+    StoreUnavailable.
+    """
+    named = columns_named(columns)
+    schema = arrow_schema(named)
+    rows = record_bytes = 0
+    with _writer(file, schema, form) as writer:
+        waiting: list[pa.RecordBatch] = []
+        for batch in _batches(root, wanted, schema.names, config, advance):
+            taken = batch if limit is None else batch.slice(0, limit - rows)
+            rows += taken.num_rows
+            record_bytes += pc.sum(taken.column("store_size")).as_py() or 0
+            waiting.append(taken.select(schema.names))
+            if sum(each.num_rows for each in waiting) >= ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(waiting, schema))
+                waiting = []
+            if rows == limit:
+                break
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema))
+    return Exported(rows, record_bytes)
+
+
+def _writer(file: IO[bytes], schema: pa.Schema, form: str) -> Any:
+    if form == "parquet":
+        return parquet.ParquetWriter(file, schema, compression=COMPRESSION)
+    return ipc.new_file(file, schema, options=ipc.IpcWriteOptions(compression=COMPRESSION))
+
+
+def _batches(
+    root: str,
+    wanted: MessageFilter,
+    names: Sequence[str],
+    config: BrokerConfig | None,
+    advance: Callable[[int, int], None],
+) -> Iterator[pa.RecordBatch]:
+    options = _options(root, wanted)
+    asked = [field for field in _ASKED_BY if getattr(wanted, field) not in ("", None)]
+    extra = {_ASKED_BY[field] for field in asked}
+    if wanted.message_id:
+        extra |= {"unique_key", "store_host", "physical_offset"}
+    every = (*names, *sorted({*extra, *_NEEDED} - set(names)))
+    columns_of(every)
+    partitions = plan(options, look_at_store(root, config))
+    for number, partition in enumerate(partitions):
+        advance(number, len(partitions))
+        for batch in read_partition(partition, options, every):
+            kept = batch.filter(_mask(batch, wanted))
+            if kept.num_rows:
+                yield kept
+    advance(len(partitions), len(partitions))
+
+
+def _options(root: str, wanted: MessageFilter) -> ReadOptions:
+    """What the source itself can leave out."""
+    topics: tuple[str, ...] = ()
+    if wanted.is_scheduled:
+        topics = (SCHEDULE_TOPIC,)
+    elif wanted.group:
+        topics = (retry_topic(wanted.group), dlq_topic(wanted.group))
+    if wanted.message_id:
+        topics = topics and (*topics, SCHEDULE_TOPIC)
+    has_pattern = bool(wanted.topic) and not topics and not wanted.message_id
+    return ReadOptions(
+        path=root,
+        topics=topics,
+        topic_pattern=wanted.topic if has_pattern else "",
+        queue_ids=() if wanted.queue_id is None else (wanted.queue_id,),
+        starting_timestamp_ms=wanted.since_ms,
+        ending_timestamp_ms=wanted.until_ms,
+        slice_bytes=SLICE_BYTES,
+    )
+
+
+def _mask(batch: pa.RecordBatch, wanted: MessageFilter) -> pa.Array:
+    """Which rows the filter takes: the rules of MessageFilter, column by column."""
+    topic = batch.column("topic")
+    is_scheduled = pc.equal(topic, SCHEDULE_TOPIC)
+    target = topic
+    if wanted.is_scheduled or wanted.message_id:
+        target = pc.if_else(is_scheduled, pc.fill_null(batch.column("real_topic"), ""), topic)
+    if wanted.is_of_schedule:
+        keep = is_scheduled
+    else:
+        keep = pc.or_(pc.invert(is_scheduled), bool(wanted.message_id))
+    if wanted.topic and wanted.topic != SCHEDULE_TOPIC:
+        keep = pc.and_(keep, _named(target, ReadOptions(topic_pattern=wanted.topic)))
+    if wanted.group:
+        topics = (retry_topic(wanted.group), dlq_topic(wanted.group))
+        keep = pc.and_(keep, _named(target, ReadOptions(topics=topics)))
+    if wanted.from_offset is not None:
+        offsets = batch.column("queue_offset")
+        keep = pc.and_(keep, pc.greater_equal(offsets, wanted.from_offset))
+    if wanted.to_offset is not None:
+        keep = pc.and_(keep, pc.less(batch.column("queue_offset"), wanted.to_offset))
+    if wanted.key:
+        keys = pc.binary_join_element_wise("", pc.fill_null(batch.column("keys"), ""), "", " ")
+        keep = pc.and_(keep, pc.match_substring(keys, f" {wanted.key} "))
+    if wanted.message_id:
+        keep = pc.and_(keep, _identified(batch, wanted.message_id))
+    return keep
+
+
+def _named(topics: pa.Array, options: ReadOptions) -> pa.Array:
+    names = topics.dictionary_encode()
+    takes = [options.takes_topic(name) for name in names.dictionary.to_pylist()]
+    return pa.array(takes, pa.bool_()).take(names.indices)
+
+
+def _identified(batch: pa.RecordBatch, message_id: str) -> pa.Array:
+    """A producer's id, or the address and the physical offset that an offset message id tells."""
+    found = pc.fill_null(pc.equal(batch.column("unique_key"), message_id), False)
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        return found
+    if len(message_id) not in _ID_DIGITS:
+        return found
+    place = int.from_bytes(raw[-8:], "big")
+    is_there = pc.equal(batch.column("physical_offset"), pa.scalar(place, pa.uint64()))
+    is_host = pc.equal(batch.column("store_host"), unpack_host(raw[:-8]))
+    return pc.or_(found, pc.and_(is_there, is_host))
