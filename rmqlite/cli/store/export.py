@@ -142,12 +142,10 @@ def export(
     started_s = elapsed_s()
     if chosen is not ExportFormat.JSONL:
         check_plain(inflate=inflate, skip_damaged=skip_damaged, form=chosen)
-        root, given = store_location(path, config)
-        _check_outside(output, root)
-        count, size = export_table(
-            root, given, wanted, output, chosen, columns=columns, limit=limit
-        )
-        _note_exported(count, size, output, elapsed_s() - started_s)
+        location = store_location(path, config)
+        _check_outside(output, location[0])
+        done = export_table(location, wanted, output, chosen, columns=columns, limit=limit)
+        _note_exported(*done, output, elapsed_s() - started_s)
         return
     shape: Shape = _json_of_inflated if inflate else json_of
     with open_store(path, config) as reader, _quiet_when_nobody_reads():

@@ -72,8 +72,7 @@ def check_plain(*, inflate: bool, skip_damaged: bool, form: ExportFormat) -> Non
 
 
 def export_table(
-    root: Path,
-    config: BrokerConfig | None,
+    location: tuple[Path, BrokerConfig | None],
     wanted: MessageFilter,
     output: Path,
     form: ExportFormat,
@@ -83,7 +82,8 @@ def export_table(
 ) -> tuple[int, int]:
     """Write a file that appears under its name when all of it is there.
 
-    Returns how many rows, and how many bytes of records these are.  Raises ExtraMissing, and what reading a store raises.
+    Returns how many rows, and how many bytes of records these are.  Raises ExtraMissing, and
+    what reading a store raises.
     """
     from rmqlite.spark.session import check_arrow
 
@@ -109,12 +109,12 @@ def export_table(
             task = bar.add_task("reading", total=None)
             found = export(
                 file,
-                str(root),
+                str(location[0]),
                 wanted,
                 form=form.value,
                 columns=columns,
                 limit=limit,
-                config=config,
+                config=location[1],
                 advance=lambda done, total: bar.update(task, completed=done, total=total),
             )
         beside.replace(output)
