@@ -47,7 +47,9 @@ def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
         refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
     if path and endpoint:
         refuse("--endpoint", endpoint, "either --path or --endpoint")
-    return {"path": path, "endpoint": endpoint, "archive": archive}
+    # An executor may run in another folder.
+    absolute = str(Path(path).absolute()) if path else ""
+    return {"path": absolute, "endpoint": endpoint, "archive": archive}
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
