@@ -282,14 +282,16 @@ def synced(source: Source, begin: int, file_begin: int) -> int:
 
 
 def joined(parts: list[Records]) -> Records:
-    """Several of the same array as one."""
+    """Several of the same array as one, in the order in which they lie there."""
     if len(parts) == 1:
         return parts[0]
     found = object.__new__(Records)
     found.data, found.begin = parts[0].data, parts[0].begin
     found.is_v6 = any(part.is_v6 for part in parts)
+    # Of several queues: bytes are gathered in one go through the array, and only forwards.
+    order = np.argsort(np.concatenate([part.starts for part in parts]), kind="stable")
     for name in _PER_RECORD:
-        setattr(found, name, np.concatenate([getattr(part, name) for part in parts]))
+        setattr(found, name, np.concatenate([getattr(part, name) for part in parts])[order])
     return found
 
 
