@@ -53,7 +53,7 @@ def show_job(
         return
     print_table(_COLUMNS, [_row(job)])
     if job.samples:
-        note(f"\nthe first {len(job.samples):,} of {job.refused:,} that were refused")
+        note(f"the first {len(job.samples):,} of {job.refused:,} that were refused")
         rows = [
             ((printable(each.message_id), printable(each.code)), printable(each.sentence))
             for each in job.samples
