@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.routing import ending
 from rmqlite.bulk_requests import (
@@ -23,9 +23,12 @@ from rmqlite.bulk_requests import (
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay
-from rmqlite.message import Message
+from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
 
+_UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
+_TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
+_KEYS: Final = f"{KEYS}{KEY_END}"
 When = tuple[int, str, int]
 """Delay level, delay, instant: at most one of them is given."""
 QueueOf = Callable[[str], int]
@@ -134,13 +137,13 @@ def records_of(
         place = endings.get((topic, level, queue_id))
         if place is None:
             place = endings[topic, level, queue_id] = ending(cluster, topic, level, queue_id)
-        text = f"UNIQ_KEY\x01{message_id}{place[2]}"
+        text = f"{_UNIQ_KEY}{message_id}{place[2]}"
         if tags:
-            text += f"\x02TAGS\x01{tags}"
+            text += f"{_TAGS}{tags}"
         if keys:
-            text = f"KEYS\x01{keys}\x02{text}"
+            text = f"{_KEYS}{keys}{PAIR_END}{text}"
         if properties:
-            text = f"{properties}\x02{text}"
+            text = f"{properties}{PAIR_END}{text}"
         encoded = text.encode()
         if len(encoded) > PROPERTIES_BYTES_MAX:
             rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"

@@ -212,7 +212,9 @@ class KeyIndex:
 
         As find() for each of them, in any order.  Raises StoreUnavailable.
         """
-        prefix = text_hash(f"{topic}#")
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            prefix = self._prefix(topic)
         hashes = [positive(token_hash(prefix, key.encode())) for key in keys]
         for file in reversed(list(self._all.values())):
             if max(file.begin_ms, file.end_ms) >= begin_ms:
