@@ -1,0 +1,155 @@
+"""What a broker of ours wrote, decoded from its files and over the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import Message, Producer
+from rmqlite.errors import Unavailable
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.spark import rows
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.partitions import LogSlice, QueueSlices, read_partition
+from rmqlite.spark.planning import look, look_at_store, plan
+from rmqlite.spark.reading import snapshot
+from tests.broker.waiting import CANCEL, FIRE, RESCHEDULE, by_ids, deliver_all, named
+from tests.broker.words import GROUP, send_back
+from tests.journeys.conftest import OF_ANY_DISK
+from tests.spark.plain_decoder import Row, decoded_rows
+from tests.spark.test_planning import ALL, every, read
+from tests.support.brokers import BrokerUnderTest
+
+
+def test_all_that_a_broker_does_to_messages_is_decoded(tmp_path: Path) -> None:
+    """Retries, dead letters, deliveries, and the four other ends of a wait."""
+    broker = BrokerUnderTest(tmp_path / "store")
+    broker.send(*[named(each, 1) for each in ("due", "fire", "cancel", "move")])
+    by_ids(broker, FIRE, "fire")
+    by_ids(broker, CANCEL, "cancel")
+    by_ids(broker, RESCHEDULE, "move", delay_level=2)
+    deliver_all(broker)
+    broker.send(Message("orders", b"bad", keys="k1"))
+    failed = broker.messages("orders")[-1]
+    send_back(broker, failed, reason="no ärticle")
+    deliver_all(broker)
+    retried = broker.messages(retry_topic(GROUP))[-1]
+    send_back(broker, retried, delay_level=-1, reason="never")
+    broker.close()
+    found = read(broker.config.store_path)
+    assert found == every(broker.config.store_path)
+    assert {row["completion"] for row in found} == {
+        *(None, "delivered", "fired", "rescheduled", "cancelled"),
+    }
+    (letter,) = [row for row in found if row["topic"] == dlq_topic(GROUP)]
+    assert letter["origin_topic"] == "orders"
+    assert letter["origin_queue_offset"] == failed.queue_offset
+    assert letter["origin_message_id"] == failed.offset_message_id
+    assert (letter["delivery_attempts"], letter["failure_reason"]) == (2, "never")
+    assert letter["first_failure_timestamp"] < letter["last_failure_timestamp"]
+    ends = {row["end_offset"] for row in found if row["deliver_timestamp"] is not None}
+    assert {row["completes"] for row in found} <= {None, *ends}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A real broker with several log files, two topics, and messages that wait."""
+    keys = OF_ANY_DISK | {"mappedFileSizeCommitLog": "1048576", "maxMessageSize": "300000"}
+    with BrokerProcess(tmp_path_factory.mktemp("running"), keys) as broker:
+        with Producer(broker.endpoint, "shop") as producer:
+            for number in range(30):
+                body = bytes([number]) * 90_000
+                producer.send(Message("orders", body, keys=f"k{number}", tags="t"))
+            messages = [Message("bills", b"%d" % n, delay_level=n % 3 * 9) for n in range(300)]
+            producer.send_batch(messages)
+        yield broker
+
+
+def over_the_wire(broker: BrokerProcess, **options: str) -> list[Row]:
+    wanted = ReadOptions.parse({"endpoint": broker.endpoint, **options})
+    found: list[Row] = []
+    for partition in plan(wanted):
+        found += decoded_rows(read_partition(partition, wanted, ALL))
+    return sorted(found, key=lambda row: row["physical_offset"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sliceBytes": "300k"},
+        {"topic": "bills"},
+        {"topicPattern": "SCHEDULE*"},
+        {"topics": "orders,bills", "queueIds": "0,2"},
+        {"startingOffsets": '{"bills": {"0": 3}}', "topic": "bills"},
+        {"verifyCrc": "true", "batchRows": "7"},
+    ],
+)
+def test_a_broker_gives_what_its_files_hold(
+    running: BrokerProcess, options: dict[str, str]
+) -> None:
+    """The same decoder, the same options; the bytes come over gRPC."""
+    found = over_the_wire(running, **options)
+    assert found
+    assert found == read(running.store, **options)
+
+
+def test_queues_of_a_broker_are_read_by_their_offsets(running: BrokerProcess) -> None:
+    """As a stream reads them."""
+    options = ReadOptions.parse({"endpoint": running.endpoint})
+    queues = look(options).queues
+    found = decoded_rows(read_partition(QueueSlices(queues), options, ALL))
+    assert sorted(found, key=lambda row: row["physical_offset"]) == every(running.store)
+
+
+def test_a_slice_over_the_wire_may_begin_in_a_body(
+    running: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking back for a record is another read of the broker."""
+    monkeypatch.setattr(rows, "WINDOW_BYTES", 50_000)
+    monkeypatch.setattr("rmqlite.spark.records.LOOK_BACK_BYTES", 100_000)
+    assert over_the_wire(running, sliceBytes="200k") == every(running.store)
+
+
+def test_a_snapshot_of_a_broker_is_that_of_its_files(running: BrokerProcess) -> None:
+    """Nothing is being sent."""
+    over, files = snapshot(endpoint=running.endpoint), snapshot(path=str(running.store))
+    assert (over.begin_offset, over.end_offset) == (files.begin_offset, files.end_offset)
+    assert over.newest_timestamp_ms == files.newest_timestamp_ms
+    assert look_at_store(str(running.store)).queues == tuple(
+        each
+        for each in look(ReadOptions.parse({"endpoint": running.endpoint})).queues
+        if each[2] < each[3]
+    )
+
+
+def test_a_broker_that_stays_away_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a slice: no partial result looks like a whole one."""
+    from rmqlite.client import raw
+
+    monkeypatch.setattr(rows, "WINDOW_BYTES", 200_000)
+    with BrokerProcess(tmp_path, OF_ANY_DISK | {"maxMessageSize": "400000"}) as broker:
+        with Producer(broker.endpoint, "shop") as producer:
+            for number in range(40):
+                producer.send(Message("orders", bytes([number]) * 190_000))
+        options = ReadOptions.parse({"endpoint": broker.endpoint})
+        (partition,) = plan(options)
+        assert isinstance(partition, LogSlice)
+        hasty = raw.RawReader
+
+        def impatient(endpoint: str) -> raw.RawReader:
+            return hasty(endpoint, patience_ms=1_000)
+
+        monkeypatch.setattr(raw, "RawReader", impatient)
+        batches = read_partition(partition, options, ("topic",))
+        next(batches)
+        broker.kill()
+        with pytest.raises(Unavailable):
+            list(batches)
+    with pytest.raises(Unavailable):
+        plan(options)
