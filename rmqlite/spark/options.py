@@ -28,6 +28,7 @@ _NUMBER_MAX: Final = (1 << 63) - 1
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _BYTES = re.compile(r"([0-9]{1,12})([kmg]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _WILDCARDS: Final = frozenset("*?[")
+_WORDS: Final = {"earliest": EARLIEST, "-2": EARLIEST, "latest": LATEST, "-1": LATEST}
 _OFFSETS_RULE: Final = (
     'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -1}}; -2 is earliest, -1 latest'
 )
@@ -142,9 +143,9 @@ def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:
 
 def parse_offsets(name: str, text: str) -> int | Offsets:
     """The value of startingOffsets or endingOffsets.  Raises InvalidValue."""
-    word = text.lower()
-    if word in ("earliest", "latest"):
-        return EARLIEST if word == "earliest" else LATEST
+    known = _WORDS.get(text.lower())
+    if known is not None:
+        return known
     try:
         tree = json.loads(text)
         rows = [

@@ -1,0 +1,123 @@
+"""The options of a reader: every one is read, and what cannot be is refused by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.errors import InvalidValue
+from rmqlite.spark.options import (
+    EARLIEST,
+    LATEST,
+    ReadOptions,
+    offsets_text,
+    option_names,
+    parse_offsets,
+)
+
+FULL = {
+    "path": "/store",
+    "columns": "topic,body",
+    "topics": "orders,bills",
+    "topicPattern": "o*",
+    "queueIds": "0,3",
+    "startingOffsets": '{"orders": {"0": 23, "1": -2}}',
+    "endingOffsets": "latest",
+    "endingTimestamp": "1763700000000",
+    "startingPhysicalOffset": "5",
+    "endingPhysicalOffset": "500",
+    "failOnDataLoss": "false",
+    "verifyCrc": "true",
+    "sliceBytes": "64m",
+    "batchRows": "100",
+    "maxPartitions": "3",
+    "rowsPerPartition": "1000",
+    "maxOffsetsPerTrigger": "50",
+    "group": "readers",
+}
+
+
+def test_every_option_has_its_meaning() -> None:
+    """Text in, values out."""
+    found = ReadOptions.parse(FULL)
+    assert found.topics == ("orders", "bills")
+    assert found.queue_ids == (0, 3)
+    assert found.starting_offsets == (("orders", 0, 23), ("orders", 1, EARLIEST))
+    assert found.ending_offsets == LATEST
+    assert found.slice_bytes == 64 << 20
+    assert (found.fail_on_data_loss, found.verify_crc) == (False, True)
+    assert set(FULL) | {"endpoint", "topic", "startingTimestamp"} == set(option_names())
+
+
+def test_names_are_written_in_any_case() -> None:
+    """Spark hands them on in lower case now and then."""
+    lower = {name.lower(): text for name, text in FULL.items()}
+    assert ReadOptions.parse(lower) == ReadOptions.parse(FULL)
+
+
+def test_what_is_written_is_read_again() -> None:
+    """A job hands its options on as text."""
+    found = ReadOptions.parse(FULL)
+    assert ReadOptions.parse(found.written()) == found
+
+
+def test_without_options_everything_is_wanted() -> None:
+    """Only the place must be said."""
+    found = ReadOptions.parse({"endpoint": "127.0.0.1:10911"})
+    assert found.takes_queue("anything", 7)
+    assert not found.is_by_topic
+    assert found.written() == {"endpoint": "127.0.0.1:10911"}
+
+
+def test_topics_patterns_and_queues_are_all_to_fit() -> None:
+    """Each narrows what the others leave."""
+    found = ReadOptions.parse(FULL)
+    assert found.takes_queue("orders", 3)
+    assert not found.takes_queue("bills", 3)
+    assert not found.takes_queue("orders", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"topci": "x"}, "did you mean topic?"),
+        ({"startingOffset": "x"}, "did you mean startingOffsets?"),
+        ({"zzz": "x"}, "these are path, endpoint"),
+        ({"endpoint": "here:1"}, "one of them"),
+        ({"topic": "a", "topics": "b"}, "given once"),
+        ({"topic": "a*"}, "topicPattern takes"),
+        ({"topic": " "}, "one topic, or several"),
+        ({"startingOffsets": "first"}, "earliest, latest, or JSON"),
+        ({"startingOffsets": "[1]"}, "earliest, latest, or JSON"),
+        ({"endingOffsets": '{"a": {"0": -3}}'}, "earliest, latest, or JSON"),
+        ({"endingOffsets": '{"a": {"0": 1.5}}'}, "earliest, latest, or JSON"),
+        ({"queueIds": "1,x"}, "a whole number"),
+        ({"startingTimestamp": "today"}, "a whole number"),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp or more"),
+        ({"startingTimestamp": "9", "startingOffsets": "latest"}, "not both"),
+        ({"startingPhysicalOffset": "9", "endingPhysicalOffset": "8"}, "or more, which is 9"),
+        ({"failOnDataLoss": "maybe"}, "true or false"),
+        ({"sliceBytes": "2g"}, "1 byte to 1 GiB"),
+        ({"batchRows": "0"}, "1 or more"),
+        ({"batchRows": "9999999"}, "1 to 1000000"),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
+    """With the field, the value and the rule."""
+    with pytest.raises(InvalidValue) as caught:
+        ReadOptions.parse({"path": "/store", **options})
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("options", [{}, {"topic": "a"}, {"endpoint": "nowhere"}])
+def test_a_place_is_needed(options: dict[str, str]) -> None:
+    """A folder or an address, and an address has a port."""
+    with pytest.raises(InvalidValue):
+        ReadOptions.parse(options)
+
+
+def test_offsets_are_the_same_text_whatever_their_order() -> None:
+    """Spark compares them as text."""
+    rows = {("b", 1): 5, ("a", 10): 3, ("a", 2): 4}
+    text = offsets_text(rows)
+    assert text == '{"a": {"2": 4, "10": 3}, "b": {"1": 5}}'
+    assert parse_offsets("startingOffsets", text) == (("a", 2, 4), ("a", 10, 3), ("b", 1, 5))
