@@ -1,0 +1,148 @@
+"""The stream's reader without a session: what Spark calls, on a real broker and its files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.schema import columns_named, spark_schema
+from rmqlite.spark.source import RmqliteDataSource
+from rmqlite.spark.stream import RmqliteStreamReader
+from tests.journeys.conftest import free_port
+
+SEGMENT = 1 << 20
+COLUMNS = ("topic", "queue_id", "queue_offset")
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    keys = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
+    keys |= {"mappedFileSizeCommitLog": str(SEGMENT), "maxMessageSize": str(SEGMENT // 2)}
+    keys["listenPort"] = str(free_port())
+    with BrokerProcess(tmp_path / "broker", keys) as broker:
+        yield broker
+
+
+def send(broker: BrokerProcess, *topics: str, size: int = 10) -> None:
+    with Producer(broker.endpoint, "senders") as producer:
+        for topic in topics:
+            producer.send(Message(topic, b"x" * size), queue_id=0)
+
+
+def place_of(broker: BrokerProcess, kind: str) -> str:
+    return str(broker.store) if kind == "path" else broker.endpoint
+
+
+def reader_of(broker: BrokerProcess, kind: str, **options: str) -> RmqliteStreamReader:
+    texts = {kind: place_of(broker, kind), "startingOffsets": "earliest", **options}
+    return RmqliteStreamReader(ReadOptions.parse(texts), COLUMNS)
+
+
+def read(reader: RmqliteStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    """As executors do it: with a copy of the reader, which has planned nothing."""
+    copied = pickle.loads(pickle.dumps(RmqliteStreamReader(reader._options, COLUMNS)))
+    return [
+        tuple(row.values())
+        for partition in reader.partitions(start, end)
+        for batch in copied.read(pickle.loads(pickle.dumps(partition)))
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "path"])
+def test_batches_follow_each_other(broker: BrokerProcess, kind: str) -> None:
+    """From the beginning, limited, to the end; each offset survives Spark's JSON."""
+    send(broker, *["a"] * 7, "b", "b")
+    reader = reader_of(broker, kind, maxOffsetsPerTrigger="4", topics="a,b")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(4)
+    at = json.loads(json.dumps(reader.initialOffset()))
+    rows = []
+    while (end := reader.latestOffset(at, ReadMaxRows(4))) != at:
+        rows += read(reader, at, end)
+        reader.commit(end)
+        at = json.loads(json.dumps(end))
+    assert sorted(rows) == [("a", 0, n) for n in range(7)] + [("b", 0, n) for n in range(2)]
+    assert at == reader.reportLatestOffset() == {"a": {"0": 7}, "b": {"0": 2}}
+    send(broker, "c", "a")
+    end = reader.latestOffset(at, ALL)
+    assert read(reader, at, end) == [("a", 0, 7)]
+    reader.stop()
+
+
+def test_the_same_offsets_are_those_of_the_broker_and_of_its_files(broker: BrokerProcess) -> None:
+    """So a stream may go on with the other one; also after the broker was killed."""
+    send(broker, "a", "b", "a")
+    at = reader_of(broker, "endpoint").latestOffset({}, ALL)
+    assert reader_of(broker, "path").latestOffset({}, ALL) == at
+    broker.kill()
+    assert reader_of(broker, "path").latestOffset(at, ALL) == at
+    broker.start()
+    send(broker, "a")
+    for kind in ("endpoint", "path"):
+        reader = reader_of(broker, kind)
+        assert read(reader, at, reader.latestOffset(at, ALL)) == [("a", 0, 2)]
+
+
+def test_a_broker_that_is_killed_between_two_batches_is_found_again(broker: BrokerProcess) -> None:
+    """The reader lives as long as the query, and its connection with it."""
+    send(broker, "a", "a")
+    reader = reader_of(broker, "endpoint")
+    at = reader.latestOffset({}, ALL)
+    broker.kill()
+    broker.start()
+    send(broker, "a")
+    assert read(reader, at, reader.latestOffset(at, ALL)) == [("a", 0, 2)]
+    reader.stop()
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "path"])
+def test_what_retention_took_is_told_or_passed_over(broker: BrokerProcess, kind: str) -> None:
+    """A stream that was away for too long."""
+    send(broker, *["a"] * 8, size=SEGMENT // 3)
+    broker.stop()
+    # What retention does, without waiting for its hour.
+    min((broker.store / "commitlog").iterdir()).unlink()
+    broker.start()
+    at = {"a": {"0": 1}}
+    with pytest.raises(OffsetGone, match=r"queue 0 of topic 'a'.*offset 1 is gone.* kept is 2"):
+        reader_of(broker, kind).latestOffset(at, ALL)
+    reader = reader_of(broker, kind, failOnDataLoss="false")
+    end = reader.latestOffset(at, ALL)
+    assert read(reader, at, end) == [("a", 0, n) for n in range(2, 8)]
+
+
+@pytest.mark.parametrize("kind", ["endpoint", "path"])
+def test_a_stream_begins_at_a_time(broker: BrokerProcess, kind: str) -> None:
+    """The broker's clock; a queue without a later record begins at its end."""
+    send(broker, "a", "b", "a")
+    with AdminClient(broker.endpoint) as admin:
+        last_ms = admin.ranges("a")[0].newest_timestamp_ms
+    send(broker, "b")
+    told = {"startingTimestamp": str(last_ms + 1), "topics": "a,b"}
+    texts = {kind: place_of(broker, kind), **told}
+    begin = RmqliteStreamReader(ReadOptions.parse(texts), COLUMNS).initialOffset()
+    assert begin["a"] == {"0": 2}
+    assert begin["b"]["0"] in (1, 2)
+
+
+def test_a_stream_says_at_once_what_is_wrong_with_its_options(tmp_path: Path) -> None:
+    """When it is made, not with its first batch."""
+    schema = spark_schema(columns_named(",".join(COLUMNS)))
+    for options, said in (
+        ({"path": str(tmp_path), "group": "g"}, "group"),
+        ({"endpoint": "127.0.0.1:1", "endingOffsets": "latest"}, "endingOffsets"),
+        ({"endpoint": "127.0.0.1:1", "maxOffsetPerTrigger": "1"}, "maxOffsetsPerTrigger"),
+    ):
+        with pytest.raises(InvalidValue, match=said):
+            RmqliteDataSource(options).streamReader(schema)
