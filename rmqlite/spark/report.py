@@ -17,7 +17,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator, SymmetricalLogLocator
 
 from rmqlite.clock import local_text
 
@@ -30,6 +30,7 @@ _SERIES_MAX: Final = 8
 """More lines or colours than this nobody can tell apart; the rest is one."""
 _ROWS_MAX: Final = 2_000
 """Of a table on a page."""
+_MARKS: Final = (1, 2, 5)
 _BARS_MAX: Final = 120
 _TICKS_MAX: Final = 9
 _HOUR_MS: Final = 3_600_000
@@ -75,10 +76,11 @@ def lateness_report(
             mine = [row for row in by_hour if row["level"] == level]
             hours = [row["hour_ms"] for row in mine]
             axes.plot(hours, [row["p99_ms"] for row in mine], "o-", color=colour, ms=4, lw=1.6)
-            axes.plot(hours, [row["p50_ms"] for row in mine], ":", color=colour, lw=1.4)
+            axes.plot(hours, [row["p50_ms"] for row in mine], ".:", color=colour, lw=1.4)
         axes.axhline(late_ms, color=look.ink, lw=0.8, ls="--")
         axes.set_yscale("symlog", linthresh=1)
         axes.set_ylim(*_late_limits(levels))
+        axes.yaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1, subs=_MARKS))
         axes.yaxis.set_major_formatter(FuncFormatter(_whole))
         axes.set_ylabel("ms late")
         _time_axis(axes, [row["hour_ms"] for row in by_hour], _HOUR_MS)
@@ -90,6 +92,7 @@ def lateness_report(
         axes.axvline(late_ms, color=look.ink, lw=0.8, ls="--")
         axes.set_xscale("symlog", linthresh=1)
         axes.set_xlim(*_late_limits(levels))
+        axes.xaxis.set_major_locator(SymmetricalLogLocator(base=10, linthresh=1, subs=_MARKS))
         axes.set_xlabel("ms late")
         axes.set_ylabel("share of messages")
         axes.set_ylim(-0.02, 1.02)
@@ -137,8 +140,7 @@ def forecast_report(
             axes.set_ylabel(f"messages per {bar_ms / 1000:,g} s")
             axes.yaxis.set_major_locator(MaxNLocator(integer=True))
             _time_axis(axes, [now_ms, now_ms + span_ms], 0)
-            if series:
-                _legend(axes, look, column.removeprefix("real_"))
+            _legend(axes, look, column.removeprefix("real_"))
 
         return draw
 
@@ -217,8 +219,8 @@ def _drawn(plots: Sequence[tuple[str, Plot]], look: Look) -> bytes:
 
 
 def _colours(look: Look, count: int) -> list[Any]:
-    """From one end of the map to the other, without its palest tenth."""
-    return [colormaps[look.map](0.1 + 0.8 * n / max(1, count - 1)) for n in range(count)]
+    """From one end of the map to the other, without what is hard to tell from the ground."""
+    return [colormaps[look.map](0.25 + 0.7 * n / max(1, count - 1)) for n in range(count)]
 
 
 def _cumulated(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
@@ -250,8 +252,8 @@ def _series(rows: Sequence[Row], column: str) -> dict[str, list[Row]]:
 def _time_axis(axes: Axes, times_ms: Sequence[int], margin_ms: int) -> None:
     if not times_ms:
         return
-    first_ms, last_ms = min(times_ms), max(times_ms)
-    axes.set_xlim(first_ms - margin_ms, max(last_ms + margin_ms, first_ms + 1))
+    first_ms, last_ms = min(times_ms) - margin_ms, max(times_ms) + margin_ms
+    axes.set_xlim(first_ms, max(last_ms, first_ms + 1))
     step_ms = next((n for n in _STEPS_MS if (last_ms - first_ms) / n <= _TICKS_MAX), _STEPS_MS[-1])
     axes.xaxis.set_major_locator(MultipleLocator(step_ms))
     clock = slice(5, 16) if last_ms - first_ms > _DAY_MS else slice(11, 16)
@@ -260,12 +262,15 @@ def _time_axis(axes: Axes, times_ms: Sequence[int], margin_ms: int) -> None:
 
 def _late_limits(levels: Sequence[Row]) -> tuple[float, float]:
     """From 0 on, or from the earliest where a message was early, to the latest."""
-    earliest = min(row["min_ms"] for row in levels)
-    return min(-0.2, 1.5 * earliest), 1.5 * max(1, *[row["max_ms"] for row in levels])
+    earliest = min([0, *[row["min_ms"] for row in levels]])
+    latest = max([1, *[row["max_ms"] for row in levels]])
+    return min(-0.2, 1.5 * earliest), 1.5 * latest
 
 
 def _legend(axes: Axes, look: Look, title: str) -> None:
     """Beside the plot: inside it would hide some of it."""
+    if not axes.get_legend_handles_labels()[0]:
+        return
     legend = axes.legend(
         frameon=False,
         labelcolor=look.ink,
