@@ -32,7 +32,7 @@ def interleaved(data: Bytes, begins: Longs, ends: Longs) -> tuple[pa.Array, pa.A
 
     One list of positions serves as begins and ends; the gaps are pieces nobody takes.
     """
-    low = int(begins[0]) if len(begins) else 0
+    low = int(begins.min()) if len(begins) else 0
     bounds = np.empty(2 * len(begins), np.int32)
     bounds[0::2] = begins - low
     bounds[1::2] = ends - low
@@ -59,18 +59,13 @@ class Pairs:
 
     def __init__(self, records: Records) -> None:
         self.count = len(records)
-        begins, ends = records.pairs_begin - 1, records.end
-        whole, wanted = interleaved(records.data, begins, ends)
         # Any bytes do for the pad: the end of the last record is at hand.
-        low, last = int(begins[0]), int(ends[-1])
-        bounds = np.concatenate(
-            (
-                np.frombuffer(whole.buffers()[1], np.int32),
-                np.array([last - _PAD_BYTES - low, last - low], np.int32),
-            )
+        last = int(records.end[-1])
+        whole, wanted = interleaved(
+            records.data,
+            np.append(records.pairs_begin - 1, last - _PAD_BYTES),
+            np.append(records.end, last),
         )
-        whole = _pieces(records.data, low, bounds)
-        wanted = pa.array(np.arange(0, len(bounds), 2, dtype=np.int32))
         taken = whole.take(wanted)
         self._set(
             np.frombuffer(taken.buffers()[2], np.uint8),

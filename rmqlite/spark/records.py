@@ -114,7 +114,8 @@ class Records:
     )
 
     def __init__(self, data: Bytes, begin: int | None, starts: Longs) -> None:
-        """begin: physical offset of data's first byte; None: the records tell their own places.
+        """starts: ascending.  begin: physical offset of data's first byte; None: the records
+        tell their own places.
 
         All that read_head() of the store checks, but for the bytes of the topic.  Raises
         UnsoundRecord.

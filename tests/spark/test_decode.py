@@ -230,6 +230,17 @@ def test_a_body_that_looks_like_records_is_a_body(tmp_path: Path, slice_bytes: i
     assert {row["topic"] for row in found} == {"orders"}
 
 
+def test_records_of_several_queues_are_put_in_the_order_of_the_log() -> None:
+    """Columns are copied by ascending positions."""
+    import numpy as np
+
+    log = encoded([new_record(f"{n}", "orders", n % 2) for n in range(8)])
+    data = np.frombuffer(log, np.uint8)
+    starts = records.candidates(data, 0, 0, len(log))
+    parts = [records.Records(data, 0, starts[1::2]), records.Records(data, 0, starts[0::2])]
+    assert records.joined(parts).starts.tolist() == starts.tolist()
+
+
 def test_the_layout_is_the_stores() -> None:
     """Drawn once in record.py; the arrays here must agree."""
     assert record.HEAD.size == records.HEAD_BYTES
