@@ -30,6 +30,7 @@ from rmqlite.cli.pipeline.running import (
 from rmqlite.cli.schedule.bars import print_bars
 from rmqlite.cli.schedule.spans import delay_text
 from rmqlite.cli.terminal import note, print_json, print_table, time_text
+from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
 
@@ -73,7 +74,7 @@ def forecast(
     with running("forecast", **where, master=master, conf=told) as job:
         note_snapshot(job.snapshot)
         sizes = {
-            "now_ms": job.snapshot.newest_timestamp_ms,
+            "now_ms": job.snapshot.newest_timestamp_ms or wall_ms(),
             "span_ms": span_ms,
             "bucket_ms": bucket_ms,
         }

@@ -109,7 +109,10 @@ def audit(
         return found
     told = stated(ended(read(MORE_COLUMNS)), begin_offset=begin_offset, slack_ms=slack_ms).persist()
     second = _audit(collected(counted(told)), None)
-    return second if second.held else _audit(second.rows, offenders(told))
+    if second.held:
+        told.unpersist()
+        return second
+    return _audit(second.rows, offenders(told))
 
 
 def reconcile(
