@@ -14,6 +14,8 @@ from typing import Final
 from rmqlite.errors import Refused, RmqliteError, by_code, restore
 
 _OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
+_RAISED: Final = re.compile(r"^(\w+Error: .+)$", re.MULTILINE)
+"""How a trace of Python's ends."""
 _NOISE: Final = re.compile(r"^(?:\[[A-Z_.]+\]|[\w.$]+(?:Exception|Error):)\s*")
 
 
@@ -30,11 +32,15 @@ def as_ours() -> Iterator[None]:
 
 
 def told(text: str) -> RmqliteError:
-    """The error that a text of Spark's tells: ours where one is in it, else its first line."""
+    """The error that a text of Spark's tells: ours, Python's, else its first line."""
     found = _OURS.findall(text)
     if found:
         name, sentence = found[-1]
         code = {cls.__name__: code for code, cls in by_code().items()}.get(name, "error")
         return restore(code, sentence.strip(), field="", value="", rule="")
+    raised = _RAISED.findall(text)
+    if raised:
+        # Spark's first line only says that Python failed.
+        return Refused(f"Spark: {raised[-1]}")
     first = next((line for line in text.splitlines() if line.strip()), "it said nothing")
     return Refused(f"Spark: {_NOISE.sub('', first.strip())}")

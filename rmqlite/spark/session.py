@@ -47,11 +47,15 @@ def session(
     ExtraMissing.
     """
     check_packages(PACKAGES)
+    from pyspark import SparkContext
     from pyspark.conf import SparkConf
     from pyspark.sql import SparkSession
 
     # Workers run python3 from PATH otherwise, which is not the one with pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # What spark-submit was told is known to its JVM only, and without it this is local[*].
+        SparkContext._ensure_initialized()
     defaults = SparkConf()
     if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
         java_home()
