@@ -139,7 +139,10 @@ class BulkJob:
     def from_json(cls, tree: Mapping[str, Any]) -> BulkJob:
         """The inverse of to_json.  Raises KeyError, TypeError, ValueError on another shape."""
         counts = ("accepted", "duplicates", "refused", "calls", "first_at_ms", "last_at_ms")
-        samples = tuple(Refusal(**{k: str(v) for k, v in row.items()}) for row in tree["samples"])
+        empty = {"message_id": "", "code": "", "sentence": ""}
+        samples = tuple(
+            Refusal(**(empty | {k: str(v) for k, v in row.items()})) for row in tree["samples"]
+        )
         numbers: dict[str, Any] = {name: int(tree[name]) for name in counts}
         return cls(str(tree["job_id"]), samples=samples, **numbers)
 
@@ -179,4 +182,5 @@ def check_property_text(text: str, count: int = 0) -> None:
 
 
 def _plain(refusal: Refusal) -> dict[str, str]:
-    return {each.name: getattr(refusal, each.name) for each in fields(refusal)}
+    pairs = {each.name: getattr(refusal, each.name) for each in fields(refusal)}
+    return {name: text for name, text in pairs.items() if text}

@@ -379,6 +379,31 @@ def test_jobs_are_folded_from_where_the_table_ends(under_test: BrokerUnderTest) 
     assert job(under_test) == (3, 1, 0, 3)
 
 
+def test_the_table_of_jobs_is_written_when_it_has_changed(make: Make) -> None:
+    """It may have megabytes; and it is written again when a persist has failed."""
+    disk = FragileDisk()
+    broker = make(files=disk)
+    jobs = broker.broker.bulk.jobs
+    assert jobs.tree() == {}
+    schedule(broker, ["a"])
+    assert list(jobs.tree()) == [TABLE]
+    assert list(jobs.tree()) == [TABLE], "no persist has succeeded since"
+    disk.writes_left = 0
+    with pytest.raises(StoreUnavailable):
+        broker.persist()
+    disk.writes_left = None
+    assert list(jobs.tree()) == [TABLE]
+    broker.persist()
+    assert jobs.tree() == {}
+    broker.restart()
+    assert broker.broker.bulk.jobs.tree() == {}
+    schedule(broker, ["b"])
+    broker.crash()
+    broker.open()
+    assert list(broker.broker.bulk.jobs.tree()) == [TABLE], "the log has more than the table"
+    assert job(broker) == (2, 0, 0, 2)
+
+
 def test_a_job_outlives_its_records(under_test: BrokerUnderTest) -> None:
     """Retention takes old files; the table has the sums."""
     schedule(under_test, ["a"])
