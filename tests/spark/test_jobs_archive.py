@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from rmqlite.cli.main import app
 from rmqlite.errors import InvalidValue, OffsetGone, StoreDamaged
 from rmqlite.spark.archived_log import ALL, LogWithArchive, joined, read_archive, read_with_archive
 from rmqlite.spark.jobs.archive import ArchiveJob
@@ -153,3 +156,29 @@ def test_a_gap_is_named_unless_it_may_be() -> None:
         joined(segments[:2], 250, "x", True)
     assert joined(segments, 400, "x", False) == (segments, 400)
     assert joined(segments[:2], 250, "x", False) == (segments[:2], 250)
+
+
+def test_a_job_sees_no_difference_when_retention_took_what_is_archived(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    """Its promises are judged over archive and live log, as over the log that was."""
+    del spark
+    place = str(tmp_path / "archive")
+
+    def run(*words: str) -> dict[str, Any]:
+        result = CliRunner().invoke(app, ["pipeline", *words, "--path", str(store), "--json"])
+        assert result.exit_code == 0, result.stderr
+        tree: dict[str, Any] = json.loads(result.stdout)
+        return tree
+
+    before = run("reconcile")
+    told = run("archive", "--archive", place)
+    files = log_files(store)
+    assert [each["begin"] for each in told["segments"]] == [int(each.name) for each in files[:-1]]
+    assert told["deletable_before"] == int(files[-1].name)
+    for gone in files[:-1]:
+        gone.unlink()
+    after = run("reconcile", "--archive", place)
+    assert before["totals"]["delivered"] == 3
+    assert (after["totals"], after["levels"]) == (before["totals"], before["levels"])
+    assert after["snapshot"]["begin_offset"] == 0

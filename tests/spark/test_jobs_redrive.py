@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import zlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.main import app
+from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import InvalidValue, PermissionMissing
-from rmqlite.message import RESERVED_PROPERTIES, Message
-from rmqlite.spark.jobs.dead_letters import dead_letters
+from rmqlite.message import RESERVED_PROPERTIES
+from rmqlite.spark.jobs.dead_letters import dead_letters, export
 from rmqlite.spark.jobs.redrive import SINK_COLUMNS, judged, keys_sent, redrive_rows
-from tests.spark.letters import letter, table
+from tests.spark.letters import NOON, letter, table
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
@@ -142,3 +148,40 @@ def test_a_letter_is_judged_without_spark() -> None:
     assert judged("orders", zlib.compress(b"x"), 1, *place) == (b"x", None)
     assert "LZ4" in str(judged("orders", b"x", 0x101, *place)[1])
     assert "a b" in str(judged("a b", None, 0, *place)[1])
+
+
+def test_however_often_it_is_run_each_letter_arrives_once(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The broker knows what it took, also when it is killed in between; and so does its log."""
+    place = str(tmp_path / "dlq")
+    lost = letter(9, properties={"region": "eu"}, store_timestamp=NOON)
+    export(dead_letters(table(spark, *map(letter, range(5)), lost)), place)
+    keys = {"diskSpaceWarningLevelRatio": "100"}
+    with BrokerProcess(tmp_path / "broker", keys) as broker:
+        with Producer(broker.endpoint, "shop") as producer:
+            producer.send(Message("orders", b"creates the topic"))
+
+        def run(*words: str) -> dict[str, Any]:
+            command = ["pipeline", "dlq-redrive", "--from", place, "--to", broker.endpoint]
+            result = CliRunner().invoke(app, [*command, *words, "--json"])
+            assert result.exit_code == 1, result.stderr
+            tree: dict[str, Any] = json.loads(result.stdout)
+            assert [row["letters"] for row in tree["refused"]] == [1]
+            return tree
+
+        def arrived() -> int:
+            with AdminClient(broker.endpoint) as admin:
+                return sum(each.max_offset - each.min_offset for each in admin.ranges("orders")) - 1
+
+        assert run("--dry-run")["topics"] == [
+            {"topic": "orders", "letters": 5, "redriven_before": 0}
+        ]
+        assert arrived() == 0
+        assert run("--no-check-log", "--until", str(NOON + 2))["job"]["accepted"] == 2
+        broker.kill()
+        broker.start()
+        job = run("--no-check-log", "--rate", "1000")["job"]
+        assert (job["accepted"], job["duplicates"], arrived()) == (3, 2, 5)
+        again = run()
+        assert (again["job"], again["sent_before"], arrived()) == (None, 5, 5)
