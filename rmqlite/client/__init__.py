@@ -1,4 +1,4 @@
-"""The user's side of the wire: producers, consumers, and an administrator's questions."""
+"""The user's side of the wire: producers, consumers, administrators, readers in bulk."""
 
 from rmqlite.bulk_requests import BulkJob, BulkMatch
 from rmqlite.client.admin import AdminClient
@@ -21,6 +21,7 @@ from rmqlite.client.producer import Producer
 from rmqlite.client.pull_consumer import PullConsumer
 from rmqlite.client.push_consumer import PushConsumer
 from rmqlite.client.queue_reader import ConsumeFrom
+from rmqlite.client.raw import RawReader
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests import PullResult, PullStatus, Queue, SendResult
 from rmqlite.schedule_requests import (
@@ -59,6 +60,7 @@ __all__ = [
     "PullStatus",
     "PushConsumer",
     "Queue",
+    "RawReader",
     "ScheduleAction",
     "SendResult",
     "StoredMessage",

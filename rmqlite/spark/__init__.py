@@ -6,5 +6,6 @@ wants the decoder alone gets it alone.
 
     schema      the columns of the format "rmqlite"
     session     a SparkSession with Java found and the format registered
+    streaming   read_stream(spark, ...): readStream that keeps where it began
     sink        df.write and df.writeStream: bulk scheduling;  bulk: bulk_schedule(df, ...)
 """
