@@ -107,7 +107,9 @@ def audit(
     found = _audit(first, None)
     if found.held and not found.total("overdue"):
         return found
-    told = stated(ended(read(MORE_COLUMNS)), begin_offset=begin_offset, slack_ms=slack_ms).persist()
+    told = stated(
+        ended(read(MORE_COLUMNS)), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms
+    ).persist()
     second = _audit(collected(counted(told)), None)
     if second.held:
         told.unpersist()
