@@ -66,10 +66,8 @@ def archive(
     if deletable:
         size = size_text(sum(each.end - each.begin for each in deletable))
         files = "1 log file" if len(deletable) == 1 else f"{len(deletable):,} log files"
-        note(
-            f"{files} ({size}, up to physical offset {deletable[-1].end}) "
-            "are safe in the archive: retention may delete them"
-        )
+        upto = deletable[-1].end
+        note(f"retention may delete {files}, {size}, before physical offset {upto}")
 
 
 def _print(found: list[Any]) -> None:

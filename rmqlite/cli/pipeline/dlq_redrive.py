@@ -126,12 +126,24 @@ def _letters(
     if export:
         with running_session("dlq-redrive", **how) as spark:
             note(f"reading {export}")
-            yield job_of.only(job_of.read_export(spark, export), letters).persist()
+            with _kept(job_of.only(job_of.read_export(spark, export), letters)) as dead:
+                yield dead
         return
     with running("dlq-redrive", path=path, endpoint=endpoint, **how) as job:
         note_snapshot(job.snapshot)
         log = job.read(job_of.COLUMNS, **letters.read_options())
-        yield job_of.dead_letters(log, letters).persist()
+        with _kept(job_of.dead_letters(log, letters)) as dead:
+            yield dead
+
+
+@contextmanager
+def _kept(table: Any) -> Iterator[Any]:
+    """A DataFrame that is computed once."""
+    table.persist()
+    try:
+        yield table
+    finally:
+        table.unpersist()
 
 
 def _tell(plan: Any, done: Any, target: str, *, as_json: bool, dry_run: bool) -> None:
@@ -158,7 +170,7 @@ def _tell(plan: Any, done: Any, target: str, *, as_json: bool, dry_run: bool) ->
     if done is not None:
         note(
             f"job {done.job_id}: {done.accepted:,} accepted, {done.duplicates:,} sent before,"
-            f" {done.refused:,} refused by {target}"
+            f" {done.refused:,} refused"
         )
     elif not plan.topics:
         note("no dead letters to send")
