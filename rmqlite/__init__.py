@@ -18,4 +18,4 @@ The map, from the ground up; each room imports only what stands above it in this
 Importing this package imports nothing else.
 """
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
