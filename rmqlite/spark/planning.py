@@ -51,10 +51,12 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
     # The store's reader loads more than an executor may have.
     from rmqlite.store.reader import StoreReader
 
-    with StoreReader(Path(path), config) as reader:
+    # Whole, as an executor may run in another folder.
+    folder = Path(path).absolute()
+    with StoreReader(folder, config) as reader:
         layout = reader.layout()
     place = Place(
-        path,
+        str(folder),
         "",
         layout.log_file_bytes,
         layout.queue_file_bytes,

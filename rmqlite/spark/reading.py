@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlite.clock import local_text
@@ -75,7 +76,9 @@ def load_texts(
 
 
 def _place(path: str, endpoint: str) -> dict[str, str]:
-    return {name: text for name, text in (("path", path), ("endpoint", endpoint)) if text}
+    # An executor may run in another folder.
+    whole = str(Path(path).absolute()) if path else ""
+    return {name: text for name, text in (("path", whole), ("endpoint", endpoint)) if text}
 
 
 def _as_text(value: object) -> str:

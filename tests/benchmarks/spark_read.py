@@ -50,7 +50,7 @@ def records(count: int) -> Iterator[NewRecord]:
         }
         if level:
             pairs |= {DELAY: str(level), REAL_TOPIC: topic, REAL_QID: str(queue_id)}
-        filled = body % (number, b"x" * 24)
+        filled = body % (number, b"x" * 64)
         where = (SCHEDULE_TOPIC, level - 1) if number % 10 == 8 else (topic, queue_id)
         yield NewRecord(
             topic=where[0],

@@ -360,6 +360,14 @@ def test_a_store_of_rocketmqs_is_seen_as_opened(golden: Path, which: str) -> Non
     assert_seen_as_opened(config)
 
 
+@pytest.mark.parametrize("which", ["clean", "killed"])
+def test_the_newest_time_is_known_where_nothing_had_to_be_walked(golden: Path, which: str) -> None:
+    """Else what RocketMQ left pending would all seem overdue, today being years later."""
+    with StoreReader(golden / which) as reader:
+        newest = max(each.store_timestamp_ms for each in reader.messages(MessageFilter()))
+        assert reader.layout().newest_timestamp_ms >= newest > 0
+
+
 @pytest.mark.parametrize("gone", ["orders", "SCHEDULE_TOPIC_XXXX", "checkpoint"])
 def test_a_killed_rocketmqs_queues_may_lack_what_the_log_has(golden: Path, gone: str) -> None:
     """A power cut takes queues, too: they were synced a minute ago."""

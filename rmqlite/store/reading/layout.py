@@ -55,7 +55,7 @@ def layout_of(snapshot: Snapshot, sizes: Sizes) -> StoreLayout:
         snapshot.begin,
         snapshot.known_end,
         snapshot.end,
-        snapshot.newest_timestamp_ms,
+        snapshot.last_timestamp_ms(),
         snapshot.levels,
         tuple(
             (start, snapshot.log.timestamp_at(start)) for start in starts if start < snapshot.end

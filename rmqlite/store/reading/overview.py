@@ -167,7 +167,7 @@ class Overview:
             self._state,
             snapshot.begin,
             snapshot.end,
-            self._newest_timestamp_ms(),
+            self._snapshot.last_timestamp_ms(),
             behind,
             *self._sizes,
             str(snapshot.damage) if snapshot.damage else None,
@@ -274,12 +274,6 @@ class Overview:
         )
 
     # ---- parts
-
-    def _newest_timestamp_ms(self) -> int:
-        if self._snapshot.end == self._snapshot.begin:
-            return 0
-        last = self._snapshot.log.last_record_before(self._snapshot.end)
-        return last.store_timestamp_ms if last else self._snapshot.newest_timestamp_ms
 
     def _bytes_of(self, queue: QueueView) -> int:
         # Two additions per entry and no object that lives on: 0.06 µs.

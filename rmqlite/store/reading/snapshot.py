@@ -95,6 +95,11 @@ class Snapshot:
             if topic == SCHEDULE_TOPIC:
                 self._level(queue_id + 1).settle(delivered.get(queue_id + 1, 0))
 
+    def last_timestamp_ms(self) -> int:
+        """The store timestamp of the last record, also where no walk has met it; 0 for none."""
+        last = self.log.last_record_before(self.end) if self.end > self.begin else None
+        return last.store_timestamp_ms if last else self.newest_timestamp_ms
+
     def level(self, level: int) -> LevelView | None:
         """A level that has or had messages."""
         return self._levels.get(level)
