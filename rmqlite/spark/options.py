@@ -164,11 +164,12 @@ def parse_offsets(name: str, text: str) -> int | Offsets:
 # ---- reading one value
 
 
-def _text(_name: str, text: str) -> str:
+def as_it_is(_name: str, text: str) -> str:
     return text
 
 
-def _endpoint(name: str, text: str) -> str:
+def endpoint_text(name: str, text: str) -> str:
+    """The value of endpoint.  Raises InvalidValue."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
         raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:10911")
@@ -224,12 +225,12 @@ def _flag(name: str, text: str) -> bool:
 
 
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "path": ("path", _text),
-    "endpoint": ("endpoint", _endpoint),
-    "columns": ("columns", _text),
+    "path": ("path", as_it_is),
+    "endpoint": ("endpoint", endpoint_text),
+    "columns": ("columns", as_it_is),
     "topic": ("topics", _topics),
     "topics": ("topics", _topics),
-    "topicPattern": ("topic_pattern", _text),
+    "topicPattern": ("topic_pattern", as_it_is),
     "queueIds": ("queue_ids", _ids),
     "startingOffsets": ("starting_offsets", parse_offsets),
     "endingOffsets": ("ending_offsets", parse_offsets),
@@ -244,7 +245,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "maxPartitions": ("max_partitions", _count),
     "rowsPerPartition": ("rows_per_partition", _count),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count),
-    "group": ("group", _text),
+    "group": ("group", as_it_is),
 }
 """Option -> the field that it fills, and how its text is read."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}

@@ -17,6 +17,7 @@ from rmqlite.clock import local_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.names import check_sendable
+from rmqlite.spark.options import as_it_is, endpoint_text
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -150,17 +151,6 @@ def _refuse_exact_instant(field: str, value: object) -> None:
     raise InvalidValue(field, value, rule)
 
 
-def _text(_name: str, text: str) -> str:
-    return text
-
-
-def _endpoint(name: str, text: str) -> str:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdigit():
-        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:10911")
-    return text
-
-
 def _topic(_name: str, text: str) -> str:
     check_sendable(text)
     return text
@@ -208,7 +198,7 @@ def _on_invalid(name: str, text: str) -> bool:
 
 
 _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
-    "endpoint": ("endpoint", _endpoint),
+    "endpoint": ("endpoint", endpoint_text),
     "topic": ("topic", _topic),
     "delayLevel": ("delay_level", _number(0)),
     "delay": ("delay", _delay),
@@ -217,9 +207,9 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "batchSize": ("batch_size", _number(1, 100_000)),
     "inFlight": ("in_flight", _number(1, 64)),
     "jobId": ("job_id", _job_id),
-    "dedupColumn": ("dedup_column", _text),
+    "dedupColumn": ("dedup_column", as_it_is),
     "onInvalid": ("is_collecting", _on_invalid),
-    "refusedPath": ("refused_path", _text),
+    "refusedPath": ("refused_path", as_it_is),
     "maxPerSecond": ("max_per_second", _number(0)),
     "retryTimeout": ("retry_ms", _number(0)),
 }
