@@ -23,7 +23,8 @@ def java(home: Path, version: str) -> Path:
 @pytest.fixture
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine without Java; the folder where programs are looked for."""
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    # Set, not removed: what a test finds is then taken back, too.
+    monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setattr(session, "_PLACES", (str(tmp_path / "jvm"),))
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
