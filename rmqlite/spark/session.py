@@ -11,6 +11,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +30,7 @@ PACKAGES: Final = {
 }
 """From this version on, below that one."""
 ARROW_PACKAGES: Final = ("pyarrow", "numpy")
+REPORT_PACKAGES: Final = {"matplotlib": ((3, 9), (4,))}
 _JAVA_REMEDY: Final = (
     "install Java 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless;"
     " Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17)"
@@ -90,17 +93,25 @@ def register(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def check_packages(wanted: dict[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
+def check_packages(wanted: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
     """Are these there, and of a version that works?  Raises ExtraMissing."""
     for name, (low, high) in wanted.items():
         rule = f"{name} {_dotted(low)} or newer, below {_dotted(high)}"
         try:
-            found = version(name)
-        except PackageNotFoundError as error:
+            found = _version(name)
+        except ImportError as error:
             raise ExtraMissing(rule, "none", _remedy(name)) from error
         number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
         if not low <= number < high:
             raise ExtraMissing(rule, found, _remedy(name))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        # Spark's own folder, or a zip: there without pip knowing of it.
+        return str(import_module(package).__version__)
 
 
 def check_arrow() -> None:

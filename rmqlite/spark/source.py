@@ -8,6 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from rmqlite.spark.schema import columns_named, spark_schema
+from rmqlite.spark.session import check_arrow
 
 if TYPE_CHECKING:
     from rmqlite.spark.batch import LogReader
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
 class RmqliteDataSource(DataSource):
     """A store directory (path) or a broker (endpoint)."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises ExtraMissing."""
+        super().__init__(options)
+        check_arrow()
 
     @classmethod
     def name(cls) -> str:

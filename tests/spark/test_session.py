@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,6 +81,36 @@ def test_an_absent_package_is_named_with_its_command() -> None:
         session.check_packages({"no-such-package": ((1,), (2,))})
 
 
+def test_a_package_that_pip_does_not_know_of_is_found_by_its_import(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """spark-submit brings pyspark in a folder of its own."""
+    (tmp_path / "unpacked_spark.py").write_text('__version__ = "4.2.1"\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    session.check_packages({"unpacked_spark": ((4, 2, 1), (4, 4))})
+    with pytest.raises(ExtraMissing, match=r"found 4\.2\.1"):
+        session.check_packages({"unpacked_spark": ((5,), (6,))})
+
+
+def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
+    """Who has installed the broker alone sees a command, not a trace."""
+    code = (
+        "import sys\n"
+        "for name in ('pyspark', 'pyarrow', 'numpy'): sys.modules[name] = None\n"
+        "import importlib.metadata as m\n"
+        "def none(name): raise m.PackageNotFoundError(name)\n"
+        "m.version = none\n"
+        "from rmqlite.cli.main import main\n"
+        f"sys.argv = ['rmqlite', 'pipeline', 'reconcile', '--path', {str(tmp_path)!r}]\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: pyspark 4.2.1 or newer, below 4.4 is needed, found none")
+    assert line.endswith('pip install "rmqlite[spark]"')
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize(("low", "high"), [((9999,), (10000,)), ((0,), (0, 1))])
 def test_a_package_of_a_wrong_version_is_named(low: tuple[int, ...], high: tuple[int, ...]) -> None:
     """An old Arrow fails far from its cause, a new one perhaps silently."""
@@ -90,6 +121,6 @@ def test_a_package_of_a_wrong_version_is_named(low: tuple[int, ...], high: tuple
 def test_pins_are_those_of_the_project_file() -> None:
     """Two places say them: pip's and ours."""
     project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
-    for name, (low, high) in session.PACKAGES.items():
+    for name, (low, high) in (session.PACKAGES | session.REPORT_PACKAGES).items():
         text = f"{name}>={'.'.join(map(str, low))},<{'.'.join(map(str, high))}"
         assert f'"{text}"' in project

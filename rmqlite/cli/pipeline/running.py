@@ -87,9 +87,14 @@ def write(table: Any, output: str, form: TableFormat | None) -> None:
 
 
 def check_report(report: Path | None) -> None:
-    """End the command, before Spark starts, if no page can have that name."""
-    if report is not None and report.suffix.lower() not in (".html", ".htm"):
+    """End the command, before Spark starts, if no page can have that name or be drawn."""
+    if report is None:
+        return
+    if report.suffix.lower() not in (".html", ".htm"):
         refuse("--report", report, "a file's name that ends in .html")
+    from rmqlite.spark.session import REPORT_PACKAGES, check_packages
+
+    check_packages(REPORT_PACKAGES)
 
 
 def write_report(page: ReportPage, report: Path) -> None:

@@ -4,3 +4,8 @@ A job says which columns it reads (its COLUMNS) and documents those that it answ
 neither where the records come from nor where the answer goes, so it runs on a store, on a
 broker, on an archive, and on rows that a test made up.
 """
+
+from rmqlite.spark.session import PACKAGES, check_packages
+
+# Before the jobs import them: else who has the broker alone is told of a module's name.
+check_packages(PACKAGES)
