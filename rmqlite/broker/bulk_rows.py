@@ -236,9 +236,9 @@ def _is_plain(request: BulkRequest) -> bool:
 
 def _spread(request: BulkRequest, name: str, count: int) -> Iterator[Any] | Sequence[Any]:
     """A column with one value for each message."""
-    column = getattr(request, name)
+    column: Sequence[Any] = getattr(request, name)
     if len(column) == count:
-        return column  # type: ignore[no-any-return]
+        return column
     nothing = 0 if name in ("delay_levels", "deliver_at_ms") else ""
     return repeat(column[0] if column else nothing, count)
 

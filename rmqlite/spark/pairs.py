@@ -187,9 +187,11 @@ class Pairs:
 
     def as_map(self, kind: pa.DataType) -> pa.Array:
         """All pairs in a column of maps; each key once, as decode_properties has it."""
+        return (self._canonical() if self._is_odd() else self)._as_map(kind)
+
+    def _as_map(self, kind: pa.DataType) -> pa.Array:
+        """Of pairs that are not odd."""
         has_both = (self.key_ends > self.key_begins) & (self.value_ends > self.key_ends + 1)
-        if self._is_odd():
-            return self._canonical().as_map(kind)
         firsts = self.firsts
         key_begins, key_ends, value_ends = self.key_begins, self.key_ends, self.value_ends
         if not has_both.all():
@@ -236,9 +238,7 @@ class Pairs:
         """The same with each key once, and all of it UTF-8; row by row, as few need it."""
         view, bounds = self.data.tobytes(), self.begins.tolist()
         strings = [view[at + 1 : end] for at, end in pairwise(bounds)]
-        found = Pairs._of_strings([encode_properties(decode_properties(s)) for s in strings])
-        found._is_odd = lambda: False  # type: ignore[method-assign]
-        return found
+        return Pairs._of_strings([encode_properties(decode_properties(s)) for s in strings])
 
 
 def _mixed(data: Bytes, begins: Longs, ends: Longs) -> Any:

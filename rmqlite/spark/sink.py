@@ -250,7 +250,8 @@ def _stream_of(batch: pa.RecordBatch, rows: list[int], refusals: list[Refusal]) 
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema) as writer:
         writer.write_table(table)
-    return out.getvalue().to_pybytes()  # type: ignore[no-any-return]
+    data: bytes = out.getvalue().to_pybytes()
+    return data
 
 
 def _row_error(refusal: Refusal) -> RmqliteError:

@@ -158,14 +158,15 @@ class _Columns:
 
 
 def _body(column: pa.Array) -> list[bytes | None]:
-    return column.cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
+    bodies: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return bodies
 
 
 def _text(column: pa.Array) -> list[str | None]:
-    values = column.to_pylist()
     if pa.types.is_integer(column.type):
-        return [None if value is None else str(value) for value in values]
-    return values  # type: ignore[no-any-return]
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    texts: list[str | None] = column.to_pylist()
+    return texts
 
 
 def _keys(column: pa.Array) -> list[str | None]:
