@@ -10,7 +10,6 @@ several runs in one session, the work itself checked; --growth adds ten times th
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord, body_crc
-from tests.benchmarks.spark_read import HOSTS, STORE_HOST, best_s
+from tests.benchmarks.spark_read import HOSTS, STORE_HOST, best_s, run
 from tests.support.clock import FakeClock
 
 if TYPE_CHECKING:
@@ -149,19 +148,5 @@ def measured(count: int, master: str, runs: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--master", default="local[2]")
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--growth", action="store_true", help="ten times the records, too")
-    told = parser.parse_args()
-    once = measured(told.records, told.master, told.runs)
-    many = measured(told.records * 10, told.master, told.runs) if told.growth else {}
-    for name, took_s in once.items():
-        more = f"{many[name]:9.2f} s  {many[name] / took_s:5.1f} times" if many else ""
-        print(f"{name:12} {took_s:7.2f} s  {told.records / took_s / 1e6:6.2f} M/s  {more}")
-
-
 if __name__ == "__main__":
-    main()
+    run(measured, __doc__)

@@ -159,10 +159,13 @@ def measured(count: int, master: str, runs: int) -> dict[str, float]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def run(measured: Callable[[int, str, int], dict[str, float]], description: str | None) -> None:
+    """Print what measured(records, master, runs) has found, in seconds, as the options say."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--records", type=int, default=1_000_000)
-    parser.add_argument("--master", default="local[2]", help="empty: the decoder alone")
+    parser.add_argument(
+        "--master", default="local[2]", help="empty: the decoder alone, where it can be"
+    )
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--growth", action="store_true", help="ten times the records, too")
     told = parser.parse_args()
@@ -174,4 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(measured, __doc__)
