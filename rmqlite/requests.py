@@ -280,12 +280,16 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A consumer group's settings (RocketMQ's subscription group)."""
+    """A consumer group's settings (RocketMQ's subscription group).
+
+    retry_policy: at which levels failed messages come again, see rmqlite.retry_policy.
+    """
 
     group: str
     max_reconsume_times: int = 16
     retry_queues: int = 1
     can_consume: bool = True
+    retry_policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

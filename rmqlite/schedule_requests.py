@@ -30,7 +30,9 @@ class PendingFilter:
 
     levels: none is all.  topic: where they will be delivered; %RETRY%group for a group's
     retries.  due_from_ms <= deliver time < due_until_ms; None is no end.  key: one of their
-    keys.  message_id: the producer's (UNIQ_KEY).
+    keys.  message_id: the producer's (UNIQ_KEY).  origin_topic: of retries, the topic they
+    were sent to first.  tag: their tags.  reason: of retries, part of the last failure's
+    reason, in any case.
     """
 
     levels: tuple[int, ...] = ()
@@ -39,6 +41,9 @@ class PendingFilter:
     due_until_ms: int | None = None
     key: str = ""
     message_id: str = ""
+    origin_topic: str = ""
+    tag: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

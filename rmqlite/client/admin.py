@@ -7,8 +7,10 @@ from typing import Final
 
 import grpc
 
-from rmqlite import bulk_requests, requests, schedule_requests
+from rmqlite import bulk_requests, letter_requests, requests, schedule_requests
 from rmqlite.client.channel import Connection
+from rmqlite.client.letters import LetterAdmin
+from rmqlite.client.redrive import RedriveAdmin
 from rmqlite.client.schedule import ScheduleAdmin
 from rmqlite.wire import rpcs
 
@@ -16,7 +18,8 @@ from rmqlite.wire import rpcs
 class AdminClient:
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
-    schedule: what waits for its delivery, to see and to change.
+    schedule: what waits for its delivery, to see and to change.  letters: what failed:
+    retries, dead letters, the life of a message.  redrives: dead letters sent again.
     Every method waits up to timeout_ms and raises RmqliteError: Unavailable, at once, when
     the broker cannot be reached.
     """
@@ -27,6 +30,8 @@ class AdminClient:
         self._connection = Connection(endpoint, channel)
         self._timeout_s = timeout_ms / 1000
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
+        self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
+        self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
 
     def list_topics(self) -> tuple[requests.TopicInfo, ...]:
         """Every topic, sorted by name, the system's included."""
@@ -54,6 +59,27 @@ class AdminClient:
     def group(self, group: str) -> requests.GroupStatus:
         """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
         return self._ask(rpcs.DESCRIBE_GROUP, group)
+
+    def set_group(
+        self,
+        group: str,
+        *,
+        max_reconsume_times: int | None = None,
+        retry_queues: int | None = None,
+        can_consume: bool | None = None,
+        retry_policy: str | None = None,
+    ) -> requests.GroupInfo:
+        """Change a group's settings at once and durably, or make the group; None: as it is.
+
+        retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
+        What waits already keeps its time.  Raises InvalidName, InvalidValue.
+        """
+        return self._ask(
+            rpcs.SET_GROUP,
+            letter_requests.GroupChange(
+                group, max_reconsume_times, retry_queues, can_consume, retry_policy
+            ),
+        )
 
     def broker_status(self) -> requests.BrokerStatus:
         """Counts since the broker started, and what waits in each delay level."""

@@ -43,6 +43,39 @@ def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
     return Codec(pb_class, to_pb, from_pb)
 
 
+def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | type) -> Codec:
+    """For a message whose fields are called like the value's, whatever they hold.
+
+    inner: for a field that is a message, or several, its codec; for an enumeration its class.
+    What is repeated is a tuple, an optional field that is absent None.
+    """
+    names = tuple(inspect.signature(value_class).parameters)
+    fields = [pb_class.DESCRIPTOR.fields_by_name[name] for name in names]
+
+    def encoded(name: str, value: Any) -> Any:
+        codec = inner.get(name)
+        if not isinstance(codec, Codec):
+            return value
+        return [codec.to_pb(each) for each in value] if type(value) is tuple else codec.to_pb(value)
+
+    def decoded(field: Any, message: ProtoMessage) -> Any:
+        value, of = getattr(message, field.name), inner.get(field.name)
+        read = of.from_pb if isinstance(of, Codec) else of
+        if field.is_repeated:
+            return tuple([read(each) for each in value] if read else value)
+        if field.has_presence and field.message_type is None and not message.HasField(field.name):
+            return None
+        return read(value) if read else value
+
+    def to_pb(value: V) -> ProtoMessage:
+        return pb_class(**{name: encoded(name, getattr(value, name)) for name in names})
+
+    def from_pb(message: ProtoMessage) -> V:
+        return value_class(*[decoded(field, message) for field in fields])
+
+    return Codec(pb_class, to_pb, from_pb)
+
+
 def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
     """For a message that is nothing but a list: tuple <-> its one repeated field."""
 

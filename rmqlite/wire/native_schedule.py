@@ -17,6 +17,9 @@ def filter_to_pb(value: values.PendingFilter) -> pb.PendingFilter:
         due_until_ms=value.due_until_ms,
         key=value.key,
         message_id=value.message_id,
+        origin_topic=value.origin_topic,
+        tag=value.tag,
+        reason=value.reason,
     )
 
 
@@ -28,6 +31,9 @@ def filter_from_pb(value: pb.PendingFilter) -> values.PendingFilter:
         value.due_until_ms if value.HasField("due_until_ms") else None,
         value.key,
         value.message_id,
+        value.origin_topic,
+        value.tag,
+        value.reason,
     )
 
 

@@ -12,9 +12,16 @@ from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.message import DecodeError
 
-from rmqlite import bulk_requests, log_requests, requests, schedule_requests
+from rmqlite import (
+    bulk_requests,
+    letter_requests,
+    log_requests,
+    redrive_requests,
+    requests,
+    schedule_requests,
+)
 from rmqlite.errors import InvalidValue
-from rmqlite.wire import native, native_bulk, native_log, native_schedule
+from rmqlite.wire import native, native_bulk, native_letters, native_log, native_schedule
 from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
@@ -256,6 +263,60 @@ LIST_BULK_JOBS: Rpc[None, tuple[bulk_requests.BulkJob, ...]] = _rpc(
     "ListBulkJobs",
     nothing(pb.ListBulkJobsRequest),
     sequence(pb.ListBulkJobsResponse, "jobs", native_bulk.job),
+)
+LIST_DEAD_LETTER_GROUPS: Rpc[None, tuple[letter_requests.DeadLetterGroup, ...]] = _rpc(
+    "Admin",
+    "ListDeadLetterGroups",
+    nothing(pb.ListDeadLetterGroupsRequest),
+    sequence(pb.ListDeadLetterGroupsResponse, "groups", native_letters.group),
+)
+LIST_DEAD_LETTERS: Rpc[letter_requests.LettersQuery, letter_requests.LetterPage] = _rpc(
+    "Admin", "ListDeadLetters", native_letters.query, native_letters.page
+)
+PURGE_DEAD_LETTERS: Rpc[letter_requests.PurgeRequest, letter_requests.Purged] = _rpc(
+    "Admin", "PurgeDeadLetters", native_letters.purge, native_letters.purged
+)
+LIST_RETRIES: Rpc[letter_requests.LettersQuery, letter_requests.LetterPage] = _rpc(
+    "Admin", "ListRetries", native_letters.query, native_letters.page
+)
+GET_LIFE: Rpc[letter_requests.LifeQuery, letter_requests.Life] = _rpc(
+    "Admin", "GetLife", native_letters.life_query, native_letters.life
+)
+SET_GROUP: Rpc[letter_requests.GroupChange, requests.GroupInfo] = _rpc(
+    "Admin",
+    "SetGroup",
+    native_letters.group_change,
+    wrapped(pb.SetGroupResponse, "group", native.group),
+)
+PREVIEW_REDRIVE: Rpc[redrive_requests.RedrivePreviewRequest, redrive_requests.RedrivePreview] = (
+    _rpc("Admin", "PreviewRedrive", native_letters.preview_request, native_letters.preview)
+)
+START_REDRIVE: Rpc[redrive_requests.RedriveRequest, redrive_requests.RedriveJob] = _rpc(
+    "Admin",
+    "StartRedrive",
+    native_letters.start,
+    wrapped(pb.StartRedriveResponse, "job", native_letters.job),
+)
+GET_REDRIVE_JOB: Rpc[str, redrive_requests.RedriveJob] = _rpc(
+    "Admin",
+    "GetRedriveJob",
+    wrapped(pb.GetRedriveJobRequest, "job_id"),
+    wrapped(pb.GetRedriveJobResponse, "job", native_letters.job),
+)
+LIST_REDRIVE_JOBS: Rpc[None, tuple[redrive_requests.RedriveJob, ...]] = _rpc(
+    "Admin",
+    "ListRedriveJobs",
+    nothing(pb.ListRedriveJobsRequest),
+    sequence(pb.ListRedriveJobsResponse, "jobs", native_letters.job),
+)
+CHANGE_REDRIVE_JOB: Rpc[redrive_requests.JobChange, redrive_requests.RedriveJob] = _rpc(
+    "Admin",
+    "ChangeRedriveJob",
+    native_letters.change,
+    wrapped(pb.ChangeRedriveJobResponse, "job", native_letters.job),
+)
+LIST_REDRIVE_OUTCOMES: Rpc[redrive_requests.OutcomesQuery, redrive_requests.OutcomesPage] = _rpc(
+    "Admin", "ListRedriveOutcomes", native_letters.outcomes_query, native_letters.outcomes
 )
 GET_LOG_SNAPSHOT: Rpc[log_requests.LogSnapshotRequest, log_requests.LogSnapshot] = _rpc(
     "Log", "GetLogSnapshot", native_log.snapshot_request, native_log.snapshot

@@ -16,6 +16,7 @@ PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
+    | {"letter_requests", "redrive_requests", "retry_policy"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
 

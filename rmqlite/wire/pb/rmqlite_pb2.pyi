@@ -36,6 +36,40 @@ class ChangeOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ALREADY_CANCELLED: _ClassVar[ChangeOutcome]
     UNDELIVERABLE: _ClassVar[ChangeOutcome]
 
+class HopKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SENT: _ClassVar[HopKind]
+    HOP_SCHEDULED: _ClassVar[HopKind]
+    DELIVERED: _ClassVar[HopKind]
+    FAILED: _ClassVar[HopKind]
+    RETRIED: _ClassVar[HopKind]
+    HOP_DEAD: _ClassVar[HopKind]
+    HOP_CANCELLED: _ClassVar[HopKind]
+    FIRED: _ClassVar[HopKind]
+    RESCHEDULED: _ClassVar[HopKind]
+    HOP_UNDELIVERABLE: _ClassVar[HopKind]
+    REDRIVEN: _ClassVar[HopKind]
+
+class RedriveOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    REDRIVE_SENT: _ClassVar[RedriveOutcome]
+    REDRIVE_ALREADY: _ClassVar[RedriveOutcome]
+    REDRIVE_REFUSED: _ClassVar[RedriveOutcome]
+
+class JobState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_RUNNING: _ClassVar[JobState]
+    JOB_PAUSED: _ClassVar[JobState]
+    JOB_DONE: _ClassVar[JobState]
+    JOB_CANCELLED: _ClassVar[JobState]
+
+class JobAction(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    JOB_PAUSE: _ClassVar[JobAction]
+    JOB_RESUME: _ClassVar[JobAction]
+    JOB_CANCEL: _ClassVar[JobAction]
+    JOB_SET_RATE: _ClassVar[JobAction]
+
 class BulkMatch(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     EXACT: _ClassVar[BulkMatch]
@@ -57,6 +91,28 @@ NOT_FOUND: ChangeOutcome
 ALREADY_DELIVERED: ChangeOutcome
 ALREADY_CANCELLED: ChangeOutcome
 UNDELIVERABLE: ChangeOutcome
+SENT: HopKind
+HOP_SCHEDULED: HopKind
+DELIVERED: HopKind
+FAILED: HopKind
+RETRIED: HopKind
+HOP_DEAD: HopKind
+HOP_CANCELLED: HopKind
+FIRED: HopKind
+RESCHEDULED: HopKind
+HOP_UNDELIVERABLE: HopKind
+REDRIVEN: HopKind
+REDRIVE_SENT: RedriveOutcome
+REDRIVE_ALREADY: RedriveOutcome
+REDRIVE_REFUSED: RedriveOutcome
+JOB_RUNNING: JobState
+JOB_PAUSED: JobState
+JOB_DONE: JobState
+JOB_CANCELLED: JobState
+JOB_PAUSE: JobAction
+JOB_RESUME: JobAction
+JOB_CANCEL: JobAction
+JOB_SET_RATE: JobAction
 EXACT: BulkMatch
 LONGER: BulkMatch
 
@@ -79,7 +135,7 @@ class Error(_message.Message):
     def __init__(self, code: _Optional[str] = ..., response_code: _Optional[int] = ..., sentence: _Optional[str] = ..., field: _Optional[str] = ..., value: _Optional[str] = ..., rule: _Optional[str] = ..., can_retry: bool = ...) -> None: ...
 
 class OutgoingMessage(_message.Message):
-    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay")
+    __slots__ = ("topic", "body", "tags", "keys", "properties", "delay_level", "flag", "message_id", "delay", "max_reconsume_times")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +152,7 @@ class OutgoingMessage(_message.Message):
     FLAG_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     body: bytes
     tags: str
@@ -105,7 +162,8 @@ class OutgoingMessage(_message.Message):
     flag: int
     message_id: str
     delay: str
-    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ...) -> None: ...
+    max_reconsume_times: int
+    def __init__(self, topic: _Optional[str] = ..., body: _Optional[bytes] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., properties: _Optional[_Mapping[str, str]] = ..., delay_level: _Optional[int] = ..., flag: _Optional[int] = ..., message_id: _Optional[str] = ..., delay: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
 
 class SendRequest(_message.Message):
     __slots__ = ("producer_group", "messages", "queue_id", "born_at_ms")
@@ -475,16 +533,18 @@ class CreateTopicResponse(_message.Message):
     def __init__(self, topic: _Optional[_Union[Topic, _Mapping]] = ...) -> None: ...
 
 class Group(_message.Message):
-    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume")
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
     CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
+    RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
     group: str
     max_reconsume_times: int
     retry_queues: int
     can_consume: bool
-    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ...) -> None: ...
+    retry_policy: str
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
     __slots__ = ()
@@ -611,20 +671,26 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ...) -> None: ...
 
 class PendingFilter(_message.Message):
-    __slots__ = ("levels", "topic", "due_from_ms", "due_until_ms", "key", "message_id")
+    __slots__ = ("levels", "topic", "due_from_ms", "due_until_ms", "key", "message_id", "origin_topic", "tag", "reason")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     DUE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[int]
     topic: str
     due_from_ms: int
     due_until_ms: int
     key: str
     message_id: str
-    def __init__(self, levels: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_until_ms: _Optional[int] = ..., key: _Optional[str] = ..., message_id: _Optional[str] = ...) -> None: ...
+    origin_topic: str
+    tag: str
+    reason: str
+    def __init__(self, levels: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_until_ms: _Optional[int] = ..., key: _Optional[str] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., tag: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ListPendingRequest(_message.Message):
     __slots__ = ("filter", "cursor", "max_messages")
@@ -829,6 +895,402 @@ class ChangeLevelsResponse(_message.Message):
     after: str
     levels: _containers.RepeatedCompositeFieldContainer[LevelChange]
     def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelChange, _Mapping]]] = ...) -> None: ...
+
+class LetterFilter(_message.Message):
+    __slots__ = ("topic", "tag", "key", "reason", "since_ms", "until_ms", "message_id")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TAG_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    tag: str
+    key: str
+    reason: str
+    since_ms: int
+    until_ms: int
+    message_id: str
+    def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
+
+class Letter(_message.Message):
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    STORE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    BODY_SIZE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    ORIGIN_QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TAGS_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    DELIVERY_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FAILURE_MS_FIELD_NUMBER: _ClassVar[int]
+    LAST_FAILURE_MS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    BORN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    STORE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    STORE_HOST_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_BY_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    store_size: int
+    body_size: int
+    message_id: str
+    origin_topic: str
+    origin_message_id: str
+    origin_queue_id: int
+    origin_queue_offset: int
+    tags: str
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    delivery_attempts: int
+    first_failure_ms: int
+    last_failure_ms: int
+    reason: str
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    store_host: str
+    redriven_before: int
+    redriven_by: str
+    due_ms: int
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ...) -> None: ...
+
+class ListLettersRequest(_message.Message):
+    __slots__ = ("group", "filter", "newest_first", "is_open", "cursor", "max_letters")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIRST_FIELD_NUMBER: _ClassVar[int]
+    IS_OPEN_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    filter: LetterFilter
+    newest_first: bool
+    is_open: bool
+    cursor: str
+    max_letters: int
+    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., newest_first: bool = ..., is_open: bool = ..., cursor: _Optional[str] = ..., max_letters: _Optional[int] = ...) -> None: ...
+
+class ListLettersResponse(_message.Message):
+    __slots__ = ("letters", "cursor", "looked_at")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[Letter]
+    cursor: str
+    looked_at: int
+    def __init__(self, letters: _Optional[_Iterable[_Union[Letter, _Mapping]]] = ..., cursor: _Optional[str] = ..., looked_at: _Optional[int] = ...) -> None: ...
+
+class ReasonCount(_message.Message):
+    __slots__ = ("reason", "count")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    count: int
+    def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class DeadLetterGroup(_message.Message):
+    __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REDRIVEN_FIELD_NUMBER: _ClassVar[int]
+    PURGED_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_MS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_FIELD_NUMBER: _ClassVar[int]
+    REASONS_OF_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    letters: int
+    redriven: int
+    purged: int
+    oldest_ms: int
+    newest_ms: int
+    reasons: _containers.RepeatedCompositeFieldContainer[ReasonCount]
+    reasons_of: int
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ...) -> None: ...
+
+class ListDeadLetterGroupsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListDeadLetterGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[DeadLetterGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[DeadLetterGroup, _Mapping]]] = ...) -> None: ...
+
+class PurgeDeadLettersRequest(_message.Message):
+    __slots__ = ("group", "until_ms", "restore", "dry_run")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
+    RESTORE_FIELD_NUMBER: _ClassVar[int]
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    until_ms: int
+    restore: bool
+    dry_run: bool
+    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ...) -> None: ...
+
+class PurgeDeadLettersResponse(_message.Message):
+    __slots__ = ("letters", "open")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FIELD_NUMBER: _ClassVar[int]
+    letters: int
+    open: int
+    def __init__(self, letters: _Optional[int] = ..., open: _Optional[int] = ...) -> None: ...
+
+class Hop(_message.Message):
+    __slots__ = ("kind", "at_ms", "topic", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "message_id", "group", "attempt", "level", "due_ms", "is_pending", "reason", "job_id", "readers")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PHYSICAL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DUE_MS_FIELD_NUMBER: _ClassVar[int]
+    IS_PENDING_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    READERS_FIELD_NUMBER: _ClassVar[int]
+    kind: HopKind
+    at_ms: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    offset_message_id: str
+    message_id: str
+    group: str
+    attempt: int
+    level: int
+    due_ms: int
+    is_pending: bool
+    reason: str
+    job_id: str
+    readers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[_Union[HopKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetLifeRequest(_message.Message):
+    __slots__ = ("message_id",)
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    def __init__(self, message_id: _Optional[str] = ...) -> None: ...
+
+class GetLifeResponse(_message.Message):
+    __slots__ = ("message_id", "hops", "is_cut")
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    HOPS_FIELD_NUMBER: _ClassVar[int]
+    IS_CUT_FIELD_NUMBER: _ClassVar[int]
+    message_id: str
+    hops: _containers.RepeatedCompositeFieldContainer[Hop]
+    is_cut: bool
+    def __init__(self, message_id: _Optional[str] = ..., hops: _Optional[_Iterable[_Union[Hop, _Mapping]]] = ..., is_cut: bool = ...) -> None: ...
+
+class SetGroupRequest(_message.Message):
+    __slots__ = ("group", "max_reconsume_times", "retry_queues", "can_consume", "retry_policy")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    RETRY_QUEUES_FIELD_NUMBER: _ClassVar[int]
+    CAN_CONSUME_FIELD_NUMBER: _ClassVar[int]
+    RETRY_POLICY_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    max_reconsume_times: int
+    retry_queues: int
+    can_consume: bool
+    retry_policy: str
+    def __init__(self, group: _Optional[str] = ..., max_reconsume_times: _Optional[int] = ..., retry_queues: _Optional[int] = ..., can_consume: bool = ..., retry_policy: _Optional[str] = ...) -> None: ...
+
+class SetGroupResponse(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: Group
+    def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
+
+class RedriveSpec(_message.Message):
+    __slots__ = ("group", "filter", "to_topic", "delay_level", "max_per_second", "again")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    TO_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
+    MAX_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    filter: LetterFilter
+    to_topic: str
+    delay_level: int
+    max_per_second: int
+    again: bool
+    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., to_topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., max_per_second: _Optional[int] = ..., again: bool = ...) -> None: ...
+
+class RedrivenLetter(_message.Message):
+    __slots__ = ("queue_id", "queue_offset", "outcome", "topic", "message_id", "why")
+    QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    queue_id: int
+    queue_offset: int
+    outcome: RedriveOutcome
+    topic: str
+    message_id: str
+    why: str
+    def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., outcome: _Optional[_Union[RedriveOutcome, str]] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class RedriveJob(_message.Message):
+    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    spec: RedriveSpec
+    state: JobState
+    letters: int
+    looked_at: int
+    sent: int
+    already: int
+    refused: int
+    created_at_ms: int
+    changed_at_ms: int
+    ended_at_ms: int
+    note: str
+    samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ...) -> None: ...
+
+class PreviewRedriveRequest(_message.Message):
+    __slots__ = ("spec", "cursor")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    spec: RedriveSpec
+    cursor: str
+    def __init__(self, spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class TopicCount(_message.Message):
+    __slots__ = ("topic", "count")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    count: int
+    def __init__(self, topic: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+
+class PreviewRedriveResponse(_message.Message):
+    __slots__ = ("letters", "looked_at", "sent", "already", "refused", "topics", "samples", "cursor")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_AT_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    letters: int
+    looked_at: int
+    sent: int
+    already: int
+    refused: int
+    topics: _containers.RepeatedCompositeFieldContainer[TopicCount]
+    samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    cursor: str
+    def __init__(self, letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[TopicCount, _Mapping]]] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
+
+class StartRedriveRequest(_message.Message):
+    __slots__ = ("spec", "job_id")
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    spec: RedriveSpec
+    job_id: str
+    def __init__(self, spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., job_id: _Optional[str] = ...) -> None: ...
+
+class StartRedriveResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: RedriveJob
+    def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
+
+class GetRedriveJobRequest(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class GetRedriveJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: RedriveJob
+    def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
+
+class ListRedriveJobsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListRedriveJobsResponse(_message.Message):
+    __slots__ = ("jobs",)
+    JOBS_FIELD_NUMBER: _ClassVar[int]
+    jobs: _containers.RepeatedCompositeFieldContainer[RedriveJob]
+    def __init__(self, jobs: _Optional[_Iterable[_Union[RedriveJob, _Mapping]]] = ...) -> None: ...
+
+class ChangeRedriveJobRequest(_message.Message):
+    __slots__ = ("job_id", "action", "max_per_second")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    MAX_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    action: JobAction
+    max_per_second: int
+    def __init__(self, job_id: _Optional[str] = ..., action: _Optional[_Union[JobAction, str]] = ..., max_per_second: _Optional[int] = ...) -> None: ...
+
+class ChangeRedriveJobResponse(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: RedriveJob
+    def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
+
+class ListRedriveOutcomesRequest(_message.Message):
+    __slots__ = ("job_id", "outcomes", "cursor", "max_letters")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MAX_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    outcomes: _containers.RepeatedScalarFieldContainer[RedriveOutcome]
+    cursor: str
+    max_letters: int
+    def __init__(self, job_id: _Optional[str] = ..., outcomes: _Optional[_Iterable[_Union[RedriveOutcome, str]]] = ..., cursor: _Optional[str] = ..., max_letters: _Optional[int] = ...) -> None: ...
+
+class ListRedriveOutcomesResponse(_message.Message):
+    __slots__ = ("letters", "cursor")
+    LETTERS_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    letters: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
+    cursor: str
+    def __init__(self, letters: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class ScheduleBulkRequest(_message.Message):
     __slots__ = ("bodies", "message_ids", "topics", "tags", "keys", "properties", "delay_levels", "delays", "deliver_at_ms", "match", "job_id", "born_at_ms", "already_refused")

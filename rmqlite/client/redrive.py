@@ -1,0 +1,128 @@
+"""Dead letters sent again: AdminClient.redrives.
+
+A redrive is a job inside the broker, so nothing here has to stay alive for it: start it, look
+at it whenever you like, pause or cancel it.  A preview says what a job would do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from rmqlite.client.channel import Connection
+from rmqlite.redrive_requests import (
+    SAMPLES_MAX,
+    JobAction,
+    JobChange,
+    OutcomesPage,
+    OutcomesQuery,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+    TopicCount,
+)
+from rmqlite.wire import rpcs
+
+
+class RedriveAdmin:
+    """Asks the broker behind a connection about its redrive jobs.
+
+    Every method raises RmqliteError: InvalidValue for what breaks a rule, JobUnknown,
+    Unavailable when it may work later.
+    """
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self._connection = connection
+        self._timeout_s = timeout_s
+
+    def preview(
+        self, spec: RedriveSpec, *, progress: Callable[[int, int], None] | None = None
+    ) -> RedrivePreview:
+        """What a job would do, all of it; nothing is changed.
+
+        progress: is told after every call how many letters were looked at, and of how many.
+        """
+        request = RedrivePreviewRequest(spec)
+        looked_at = sent = already = refused = 0
+        topics: Counter[str] = Counter()
+        samples: list[RedrivenLetter] = []
+        while True:
+            page = self._ask(rpcs.PREVIEW_REDRIVE, request)
+            looked_at += page.looked_at
+            sent += page.sent
+            already += page.already
+            refused += page.refused
+            for each in page.topics:
+                topics[each.topic] += each.count
+            samples = _chosen([*samples, *page.samples])
+            if progress:
+                progress(looked_at, page.letters)
+            if not page.cursor:
+                counts = tuple([TopicCount(*item) for item in topics.most_common()])
+                return RedrivePreview(
+                    page.letters, looked_at, sent, already, refused, counts, tuple(samples)
+                )
+            request = replace(request, cursor=page.cursor)
+
+    def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
+        """Start a job; returns when it is on disk.
+
+        job_id: with one of your own the call may be repeated, and starts one job.
+        """
+        return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
+
+    def job(self, job_id: str) -> RedriveJob:
+        """Raises JobUnknown."""
+        return self._ask(rpcs.GET_REDRIVE_JOB, job_id)
+
+    def jobs(self) -> tuple[RedriveJob, ...]:
+        """Every job that the broker remembers, without samples, the last changed one first."""
+        return self._ask(rpcs.LIST_REDRIVE_JOBS, None)
+
+    def pause(self, job_id: str) -> RedriveJob:
+        """Nothing more is sent until resume().  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.PAUSE))
+
+    def resume(self, job_id: str) -> RedriveJob:
+        """Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.RESUME))
+
+    def cancel(self, job_id: str) -> RedriveJob:
+        """End it; what was sent stays sent.  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.CANCEL))
+
+    def set_rate(self, job_id: str, max_per_second: int) -> RedriveJob:
+        """From now on at most so many a second; 0 is no limit.  Raises JobUnknown, JobOver."""
+        return self._change(JobChange(job_id, JobAction.SET_RATE, max_per_second))
+
+    def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
+        """One page of what became of a job's letters.  Raises JobUnknown."""
+        return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+
+    def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[RedrivenLetter]:
+        """What became of every letter so far, page by page as it is needed."""
+        query = OutcomesQuery(job_id, only)
+        while True:
+            page = self.list_outcomes(query)
+            yield from page.letters
+            if not page.cursor:
+                return
+            query = replace(query, cursor=page.cursor)
+
+    def _change(self, change: JobChange) -> RedriveJob:
+        return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)
+
+    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
+        return self._connection.call(rpc, value, self._timeout_s)
+
+
+def _chosen(samples: list[RedrivenLetter]) -> list[RedrivenLetter]:
+    """The refused ones first: of the others one is like the next."""
+    return sorted(samples, key=lambda each: each.outcome is not RedriveOutcome.REFUSED)[
+        :SAMPLES_MAX
+    ]
