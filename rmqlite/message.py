@@ -41,6 +41,15 @@ DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # one that was delivered at once the deliver time that it had, milliseconds.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
+# Our own, of a dead letter that was sent again as a new message: the letter that it was
+# (topic:queue id:queue offset), the message id it had before, the first time if there were
+# several, how often it was redriven, this time included, and the broker's job that did it.
+REDRIVEN_FROM: Final = "REDRIVEN_FROM"
+REDRIVEN_MESSAGE_ID: Final = "REDRIVEN_MESSAGE_ID"
+REDRIVEN_TIMES: Final = "REDRIVEN_TIMES"
+REDRIVEN_BY: Final = "REDRIVEN_BY"
+REDRIVE_ID_PREFIX: Final = "redrive:"
+"""A redriven letter's message id: this and the place it was redriven from."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET

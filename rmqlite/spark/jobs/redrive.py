@@ -16,26 +16,31 @@ from pyspark.sql import types as T
 from rmqlite.client.body import COMPRESSED, inflated
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.levels import LEVELS_MAX
-from rmqlite.message import REAL_TOPIC, RESERVED_PROPERTIES, RETRY_TOPIC, UNIQ_KEY, StoredMessage
+from rmqlite.message import (
+    REAL_TOPIC,
+    REDRIVE_ID_PREFIX,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
+    REDRIVEN_MESSAGE_ID,
+    REDRIVEN_TIMES,
+    RESERVED_PROPERTIES,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    StoredMessage,
+)
 from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, check_sendable
 from rmqlite.spark.jobs.dead_letters import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-KEY_PREFIX: Final = "redrive:"
-REDRIVEN_FROM: Final = "REDRIVEN_FROM"
-"""The dead letter that a message was: topic, queue id and queue offset."""
-REDRIVEN_MESSAGE_ID: Final = "REDRIVEN_MESSAGE_ID"
-"""The message id it had before it was redriven, the first time if there were several."""
-REDRIVEN_TIMES: Final = "REDRIVEN_TIMES"
-"""How often it was redriven, this time included."""
 SENT_COLUMNS: Final = ("unique_key",)
 """What keys_sent() reads of a log."""
 SINK_COLUMNS: Final = (
     *("topic", "body", "tags", "keys", "properties", "delay_level", "message_key"),
 )
 """What the bulk sink takes."""
+_OURS: Final = {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 SENT_BEFORE: Final = "it was redriven before"
 """The reason that is none to worry about."""
 _UNREADABLE: Final = "its content is lost: the log had no sound record when it came due"
@@ -87,7 +92,7 @@ def keys_sent(log: DataFrame) -> DataFrame:
 
     Whatever became of the message since, waiting or dead again: its id tells that it was sent.
     """
-    is_redrive = F.col("unique_key").startswith(KEY_PREFIX)
+    is_redrive = F.col("unique_key").startswith(REDRIVE_ID_PREFIX)
     return log.where(is_redrive).select(F.col("unique_key").alias("message_key")).distinct()
 
 
@@ -116,7 +121,7 @@ def _as_sent(told: DataFrame, delay_level: int, skip_redriven: bool) -> DataFram
 
 
 def _key() -> Column:
-    return F.concat(F.lit(KEY_PREFIX), _place())
+    return F.concat(F.lit(REDRIVE_ID_PREFIX), _place())
 
 
 def _place() -> Column:
@@ -125,7 +130,7 @@ def _place() -> Column:
 
 def _properties() -> Column:
     """The user's own, and where the message comes from."""
-    reserved = sorted(RESERVED_PROPERTIES | {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES})
+    reserved = sorted(RESERVED_PROPERTIES | _OURS)
     users = F.map_filter(
         F.coalesce("properties", F.create_map().cast("map<string,string>")),
         lambda name, _: ~name.isin(*reserved),
