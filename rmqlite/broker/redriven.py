@@ -1,0 +1,84 @@
+"""Which dead letters were sent again, and by which job: folded from the records of the jobs.
+
+Of a queue of dead letters it is a set of queue offsets, of a hundred thousand in a row two
+numbers.  What forgotten jobs have sent stays known, as that of an earlier job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.progress import CompletedOffsets
+
+EARLIER: Final = "an earlier job"
+"""What a job is called that was forgotten."""
+_Offsets = dict[int, CompletedOffsets]
+"""By queue id."""
+
+
+class Redriven:
+    """Queue offsets by the topic and queue that letters were redriven from."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Rises with every change."""
+        self._all: dict[QueueKey, CompletedOffsets] = {}
+        self._jobs: dict[str, dict[str, _Offsets]] = {}
+        """Topic -> job id -> what it has sent, in the order in which they first did; the
+        forgotten ones in front, under EARLIER."""
+
+    def of(self, topic: str, queue_id: int) -> CompletedOffsets:
+        """What any job has sent again; not to be changed."""
+        return self._all.get((topic, queue_id)) or CompletedOffsets()
+
+    def job_of(self, topic: str, queue_id: int, queue_offset: int) -> str:
+        """The last job that has sent this letter again, or EARLIER; empty if none has."""
+        if not self.of(topic, queue_id).count_between(queue_offset, queue_offset + 1):
+            return ""
+        for job_id, by_queue in reversed(self._jobs.get(topic, {}).items()):
+            known = by_queue.get(queue_id)
+            if known is not None and known.count_between(queue_offset, queue_offset + 1):
+                return job_id
+        return EARLIER
+
+    def add(self, job_id: str, topic: str, queue_id: int, start: int, end: int) -> None:
+        """A job has sent again the letters start <= n < end; told twice, it changes nothing."""
+        jobs = self._jobs.setdefault(topic, {EARLIER: {}})
+        _add(jobs.setdefault(job_id, {}), queue_id, start, end)
+        every = self._all.get((topic, queue_id))
+        if every is None:
+            every = self._all[topic, queue_id] = CompletedOffsets()
+        every.add(start, end)
+        self.version += 1
+
+    def forget(self, job_id: str, topic: str) -> None:
+        """Who sent these letters is not told any more, only that somebody has."""
+        jobs = self._jobs.get(topic, {})
+        for queue_id, sent in jobs.pop(job_id, {}).items():
+            for start, end in sent.ranges():
+                _add(jobs[EARLIER], queue_id, start, end)
+        self.version += 1
+
+    def to_json(self, topic: str, job_id: str = EARLIER) -> Any:
+        """What a job, or the forgotten ones, have sent of a topic; a tree for json."""
+        by_queue = self._jobs.get(topic, {}).get(job_id, {})
+        return {str(queue_id): sent.to_json() for queue_id, sent in sorted(by_queue.items())}
+
+    def load(self, topic: str, tree: Mapping[str, Any], job_id: str = EARLIER) -> None:
+        """Add what to_json() told.  Raises TypeError, ValueError, KeyError, AttributeError."""
+        for queue_id, sent in tree.items():
+            for start, end in CompletedOffsets.from_json(sent).ranges():
+                self.add(job_id, topic, int(queue_id), start, end)
+
+    def topics(self) -> list[str]:
+        """Every topic whose letters were redriven."""
+        return sorted(self._jobs)
+
+
+def _add(by_queue: _Offsets, queue_id: int, start: int, end: int) -> None:
+    known = by_queue.get(queue_id)
+    if known is None:
+        known = by_queue[queue_id] = CompletedOffsets()
+    known.add(start, end)
