@@ -70,6 +70,14 @@ def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> in
     return low
 
 
+def end_before(queue: ConsumeQueue, physical_end: int) -> int:
+    """One past the last entry whose record ends at or before an end that the log once had."""
+    last = queue.entry(queue.max_offset - 1)
+    if last is None or last.physical_offset < physical_end:
+        return queue.max_offset
+    return queue.first_with(physical_end)
+
+
 def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
     """What a queue holds; an unknown one holds nothing."""
     stored = store.queue(queue.topic, queue.queue_id)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from rmqlite.broker.level_changes import LevelChanges
+from rmqlite.broker.pulling import end_before
 from rmqlite.broker.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -66,7 +67,7 @@ class RawReading:
         stored = {Queue(*key) for key in self._store.queue_keys()}
         for number, queue in enumerate(sorted(wanted | stored), 1):
             found = self._store.queue(queue.topic, queue.queue_id)
-            upto = _end_before(found, end) if found else 0
+            upto = end_before(found, end) if found else 0
             last = found.entry(upto - 1) if found else None
             if last is not None:
                 newest = max(newest, last.physical_offset)
@@ -116,7 +117,7 @@ class RawReading:
         """
         limit = _limit(request.max_bytes)
         queue = self._queue(request.topic, request.queue_id)
-        readable = _end_before(queue, self._readable_end()) if queue else 0
+        readable = end_before(queue, self._readable_end()) if queue else 0
         least = queue.min_offset if queue else 0
         at = request.begin_queue_offset
         if 0 <= at < least:
@@ -169,14 +170,6 @@ class RawReading:
 
     def _stored_ms(self, physical_offset: int) -> int:
         return self._store.store_timestamp_ms(physical_offset) or 0
-
-
-def _end_before(queue: ConsumeQueue, physical_end: int) -> int:
-    """One past the last entry whose record ends at or before an end that the log once had."""
-    last = queue.entry(queue.max_offset - 1)
-    if last is None or last.physical_offset < physical_end:
-        return queue.max_offset
-    return queue.first_with(physical_end)
 
 
 def _fitting(entries: Sequence[Entry], room: int, has_one: bool) -> Sequence[Entry]:

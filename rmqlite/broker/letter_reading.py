@@ -1,0 +1,243 @@
+"""Letters as they lie in %DLQ% and %RETRY% queues: read in bulk, matched, described.
+
+A queue is read in slices that are bounded in count and in bytes, from either end, so that
+whoever looks at all of it can let others have their turn in between.  What retention takes
+meanwhile is left out.  Of a record that is only looked at the body is not decoded, and of a
+large one not even read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from rmqlite.broker.matching import (
+    has_key,
+    has_offset_id,
+    has_reason,
+    has_tag,
+    has_unique_key,
+    number_of,
+    origin_of,
+)
+from rmqlite.errors import InvalidValue
+from rmqlite.letter_requests import Letter, LetterFilter
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    FAILURE_REASON,
+    FIRST_FAILURE_TIMESTAMP,
+    KEYS,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_ID,
+    ORIGIN_QUEUE_OFFSET,
+    REDRIVEN_TIMES,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    offset_message_id,
+    property_marker,
+    unpack_host,
+)
+from rmqlite.names import group_of
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.key_index import KEY_SEPARATOR
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, read_outline
+
+SLICE_MAX: Final = 1_000
+"""How many letters a slice has at most, 10 ms."""
+SLICE_BYTES_MAX: Final = 4 << 20
+"""How many bytes a slice reads, or those of one letter."""
+WHOLE_BYTES_MAX: Final = 16 << 10
+"""Of a larger record the body is not read where only its head is wanted."""
+INT32_MAX: Final = 2**31 - 1
+_LAST_FAILURE: Final = property_marker(LAST_FAILURE_TIMESTAMP)
+_FIRST_FAILURE: Final = property_marker(FIRST_FAILURE_TIMESTAMP)
+_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
+_ORIGIN_QUEUE_ID: Final = property_marker(ORIGIN_QUEUE_ID)
+_ORIGIN_QUEUE_OFFSET: Final = property_marker(ORIGIN_QUEUE_OFFSET)
+_REDRIVEN_TIMES: Final = property_marker(REDRIVEN_TIMES)
+
+
+class Seen(NamedTuple):
+    """A place of a queue and its record without the body; None if that cannot be read."""
+
+    queue_offset: int
+    head: Head | None
+
+
+class SeenWhole(NamedTuple):
+    """A place of a queue and its record; None if that cannot be read."""
+
+    queue_offset: int
+    walked: Walked | None
+
+
+def slices(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int, *, newest_first: bool = False
+) -> Iterator[list[Seen]]:
+    """begin <= queue offset < end of a queue, slice by slice, without bodies.
+
+    Each slice is read when it is asked for.  Raises StoreUnavailable.
+    """
+    for first, entries in _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX):
+        found = [
+            Seen(queue_offset, head)
+            for queue_offset, head in enumerate(read_heads(store, entries), first)
+        ]
+        yield found[::-1] if newest_first else found
+
+
+def whole_slices(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int
+) -> Iterator[list[SeenWhole]]:
+    """As slices(), with bodies; these are not checked."""
+    for first, entries in _entries(queue, begin, end, False, SLICE_BYTES_MAX):
+        records = store.read_records(entries, check_bodies=False)
+        yield [SeenWhole(*each) for each in enumerate(records, first)]
+
+
+def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
+    """The records of entries, neighbours read at once where they are small."""
+    small: list[Entry] = []
+    for entry in entries:
+        if entry.size <= WHOLE_BYTES_MAX:
+            small.append(entry)
+            continue
+        yield from _small(store, small)
+        small = []
+        yield read_outline(store.read, entry.physical_offset, entry.size)
+    yield from _small(store, small)
+
+
+def check_filter(wanted: LetterFilter) -> None:
+    """Raises InvalidValue for what no letter can fit."""
+    if KEY_SEPARATOR in wanted.key:
+        raise InvalidValue("key", wanted.key, "one key, without blanks")
+    if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
+        rule = f"later than since_ms={wanted.since_ms}"
+        raise InvalidValue("until_ms", wanted.until_ms, rule)
+
+
+def fits(head: Head, wanted: LetterFilter) -> bool:
+    """Is a letter one of those that are asked for?"""
+    if wanted.topic and origin_of(head) != wanted.topic:
+        return False
+    if wanted.tag and not has_tag(head, wanted.tag):
+        return False
+    if wanted.key and not has_key(head, wanted.key):
+        return False
+    if wanted.since_ms or wanted.until_ms is not None:
+        failed_ms = last_failure_ms(head)
+        if failed_ms < wanted.since_ms:
+            return False
+        if wanted.until_ms is not None and failed_ms >= wanted.until_ms:
+            return False
+    if wanted.reason and not has_reason(head, wanted.reason):
+        return False
+    return (
+        not wanted.message_id
+        or has_unique_key(head, wanted.message_id)
+        or has_offset_id(head, wanted.message_id)
+    )
+
+
+def last_failure_ms(head: Head) -> int:
+    """When a letter failed last; RocketMQ does not say, but stores it in that moment."""
+    failed_ms = number_of(head.properties, _LAST_FAILURE)
+    return head.store_timestamp_ms if failed_ms is None else failed_ms
+
+
+def described(
+    head: Head,
+    *,
+    redriven_by: str = "",
+    due_ms: int = 0,
+    target: tuple[str, int] | None = None,
+) -> Letter:
+    """What people are shown of a letter.
+
+    target: of one that still waits in the schedule, topic and queue id where it is going.
+    """
+    properties = decode_properties(head.properties)
+    topic, queue_id = target or (head.topic, head.queue_id)
+    store_host = unpack_host(head.store_host)
+    last_ms = last_failure_ms(head)
+    first_ms = number_of(head.properties, _FIRST_FAILURE)
+    return Letter(
+        group=group_of(topic) or "",
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=head.queue_offset,
+        physical_offset=head.physical_offset,
+        store_size=head.size,
+        body_size=head.body_end - head.body_position,
+        message_id=properties.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
+        origin_topic=origin_of(head),
+        origin_message_id=properties.get(DLQ_ORIGIN_MESSAGE_ID)
+        or properties.get(ORIGIN_MESSAGE_ID, ""),
+        origin_queue_id=_small_number(head, _ORIGIN_QUEUE_ID, -1),
+        origin_queue_offset=_or(number_of(head.properties, _ORIGIN_QUEUE_OFFSET), -1),
+        tags=properties.get(TAGS, ""),
+        keys=tuple(properties.get(KEYS, "").split()),
+        delivery_attempts=max(_small_number(head, _ATTEMPTS, 0), head.reconsume_times),
+        first_failure_ms=last_ms if first_ms is None else first_ms,
+        last_failure_ms=last_ms,
+        reason=properties.get(FAILURE_REASON, ""),
+        born_timestamp_ms=head.born_timestamp_ms,
+        store_timestamp_ms=head.store_timestamp_ms,
+        store_host=store_host,
+        redriven_before=_small_number(head, _REDRIVEN_TIMES, 0),
+        redriven_by=redriven_by,
+        due_ms=due_ms,
+    )
+
+
+def _entries(
+    queue: ConsumeQueue, begin: int, end: int, newest_first: bool, counted_bytes_max: int
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Neighbours that are one slice together, each with the first one's queue offset.
+
+    counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
+    """
+    while True:
+        # Each slice anew: retention may take the rest of a queue between two of them.
+        begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)
+        if begin >= end:
+            return
+        first = max(begin, end - SLICE_MAX) if newest_first else begin
+        entries = queue.read(first, min(SLICE_MAX, end - first))
+        if not entries:
+            return
+        order = reversed(entries) if newest_first else iter(entries)
+        room, count = SLICE_BYTES_MAX, 0
+        for entry in order:
+            room -= min(entry.size, counted_bytes_max)
+            if room < 0 and count:
+                break
+            count += 1
+        if newest_first:
+            first, entries = first + len(entries) - count, entries[len(entries) - count :]
+            end = first
+        else:
+            entries = entries[:count]
+            begin = first + count
+        yield first, entries
+
+
+def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
+    for walked in store.read_records(entries, check_bodies=False):
+        yield walked.head if walked else None
+
+
+def _small_number(head: Head, marker: bytes, default: int) -> int:
+    """A number that fits into the 32 bits which the wire has for it."""
+    number = number_of(head.properties, marker)
+    return default if number is None or number > INT32_MAX else number
+
+
+def _or(number: int | None, default: int) -> int:
+    return default if number is None else number
