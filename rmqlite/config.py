@@ -164,6 +164,14 @@ class BrokerConfig(BaseModel):
     bind_address: Host = _key("bindAddress", "127.0.0.1")
     listen_port: Annotated[int, _number("", 0, 65_535)] = _key("listenPort", 10911)
     metrics_port: Annotated[int, _number("", 0, 65_535)] = _key("metricsPort", 0)
+    web_port: Annotated[int, _number("", 0, 65_535)] = _key("webPort", 0)
+    web_address: Host = _key("webAddress", "127.0.0.1")
+    web_access: Annotated[Literal["read", "write"], _one_of("read", "write")] = _key(
+        "webAccess", "read"
+    )
+    web_hosts: Annotated[
+        str, _text("([a-zA-Z0-9.-]{1,253}(;(?!$)|$))*", "host names without ports, ; between two")
+    ] = _key("webHosts", "")
     broker_ip: Annotated[str, BeforeValidator(_ip_address)] = _key("brokerIP1", "127.0.0.1")
     broker_name: Name = _key("brokerName", "broker-a")
     cluster_name: Name = _key("brokerClusterName", "DefaultCluster")
@@ -222,6 +230,7 @@ class BrokerConfig(BaseModel):
     bulk_messages_max: Messages = _key("maxBulkMessages", 1_000)
     bulk_dedup_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
     bulk_jobs_max: Annotated[int, _number("jobs")] = _key("maxBulkJobs", 1_000)
+    redrive_jobs_max: Annotated[int, _number("jobs")] = _key("maxRedriveJobs", 1_000)
     pull_messages_max: Messages = _key("maxPullMessages", 1_024)
     pull_bytes_max: Bytes = _key("maxPullBytes", 8_388_608)
     pull_wait_ms_max: Milliseconds = _key("maxPullWait", 60_000)

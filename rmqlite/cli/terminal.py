@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,22 +23,10 @@ from rmqlite.clock import local_text
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.requests import SendResult
+from rmqlite.visible import printable as printable
 
 _WIDTH_MAX: Final = 100_000
 """Wider than any table: rich then gives every column the width of its content."""
-
-
-def printable(text: str) -> str:
-    """The text with control, format and other invisible characters written as \\x1b or \\u202e."""
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() else _escaped(c) for c in text])
-
-
-def _escaped(character: str) -> str:
-    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character) or (
-        f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}"
-    )
 
 
 def body_text(body: bytes) -> tuple[str, str]:
@@ -112,6 +101,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:
     """Columns for what is short, and below each row, indented, what is long."""
+    print_tall_table(columns, [(row, (below,)) for row, below in rows])
+
+
+def print_tall_table(
+    columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]]
+) -> None:
+    """A two-line table with any number of lines below a row."""
     cells = [columns, *[row for row, _ in rows]]
     widths = [max([cell_len(each[n]) for each in cells]) for n in range(len(columns))]
     console = out()
@@ -119,11 +115,35 @@ def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[s
         console.print(Text(_aligned(columns, widths), style="bold"))
         for row, below in rows:
             console.print(Text(_aligned(row, widths)))
-            console.print(Text(f"  {below}", style="dim"))
+            for line in below:
+                console.print(Text(f"  {line}", style="dim"))
         return
     # Without styles, and many times as fast: a pipe may want a hundred thousand.
     sys.stdout.write(_aligned(columns, widths) + "\n")
-    sys.stdout.writelines(f"{_aligned(row, widths)}\n  {below}\n" for row, below in rows)
+    for row, below in rows:
+        sys.stdout.write(_aligned(row, widths) + "\n")
+        sys.stdout.writelines(f"  {line}\n" for line in below)
+
+
+def numbers(head: str, values: Sequence[int]) -> list[str]:
+    """A column of such a table, head first, aligned to the right and grouped in thousands."""
+    texts = [head, *[f"{value:,}" for value in values]]
+    width = max(map(len, texts))
+    return [text.rjust(width) for text in texts]
+
+
+def fitted(text: str, indent: int = 2) -> str:
+    """Cut to what is left of a terminal's line; whole where the output is no terminal."""
+    if not sys.stdout.isatty():
+        return text
+    return shortened(text, max(10, shutil.get_terminal_size().columns - indent))
+
+
+def shortened(text: str, width: int) -> str:
+    """At most so many columns of a printable text, with … where it was cut."""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
 
 
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:

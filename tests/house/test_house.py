@@ -120,6 +120,10 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
             marked |= set(re.findall(r"^(\w+)=", each, re.MULTILINE))
     assert marked == {
         "metricsPort",
+        "webPort",
+        "webAddress",
+        "webAccess",
+        "webHosts",
         "deliverBatchMessages",
         "scheduleDeliverRateMax",
         "maxTopicQueues",
@@ -128,6 +132,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxBulkMessages",
         "bulkDedupWindow",
         "maxBulkJobs",
+        "maxRedriveJobs",
         "maxPullMessages",
         "maxPullBytes",
         "maxPullWait",

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
-    | {"letter_requests", "redrive_requests", "retry_policy"}
+    | {"letter_requests", "redrive_requests", "retry_policy", "visible"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
 
@@ -55,6 +55,9 @@ ALONE = {
     "pyarrow": {"rmqlite.spark"},
     "numpy": {"rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.report"},
+    "starlette": {"rmqlite.server.web"},
+    "uvicorn": {"rmqlite.server.web"},
+    "jinja2": {"rmqlite.server.web"},
 }
 """Outside module -> the room, or the one module, that may import it."""
 
