@@ -208,6 +208,34 @@ class JobUnknown(Refused):
         )
 
 
+class JobExists(Refused):
+    """A job of that id is there and does something else."""
+
+    code = "job-exists"
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id!r} exists already and does something else",
+            field="job_id",
+            value=job_id,
+            rule="another id, or the same request as the first time",
+        )
+
+
+class JobOver(Refused):
+    """The job has ended; state: how."""
+
+    code = "job-over"
+
+    def __init__(self, job_id: str, state: str) -> None:
+        super().__init__(
+            f"job {job_id!r} is over: {state}",
+            field="job_id",
+            value=job_id,
+            rule="a job that is running or paused",
+        )
+
+
 class ExtraMissing(Refused):
     """A package, or a program, that only a part of rmqlite needs is not there."""
 

@@ -17,6 +17,8 @@ CANCELLED_TOPIC: Final = "rmq_sys_SCHEDULE_CANCELLED"
 """Ours: a record here completes a scheduled one that was cancelled."""
 BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
 """Ours: what each call of a bulk job has come to."""
+REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
+"""Ours: what each step of a redrive job has come to."""
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """Whose dead letters are the scheduled messages that could not be delivered; RocketMQ calls
 the group so that delivers them."""
@@ -49,6 +51,7 @@ _NOT_SENDABLE: Final = frozenset(
         "OFFSET_MOVED_EVENT",
         CANCELLED_TOPIC,
         BULK_JOBS_TOPIC,
+        REDRIVE_JOBS_TOPIC,
     }
 )
 _NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"

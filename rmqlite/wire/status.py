@@ -34,6 +34,8 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.MessageNotFound.code: "NOT_FOUND",
     errors.OffsetGone.code: "FAILED_PRECONDITION",
     errors.JobUnknown.code: "NOT_FOUND",
+    errors.JobExists.code: "ALREADY_EXISTS",
+    errors.JobOver.code: "FAILED_PRECONDITION",
     errors.ExtraMissing.code: "FAILED_PRECONDITION",
     errors.NotSupported.code: "UNIMPLEMENTED",
     errors.StoreDamaged.code: "FAILED_PRECONDITION",

@@ -33,6 +33,8 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.MessageNotFound(2**40),
     errors.OffsetGone("topic orders queue 1", 17, 4096),
     errors.JobUnknown("nightly"),
+    errors.JobExists("nightly"),
+    errors.JobOver("nightly", "cancelled"),
     errors.ExtraMissing("pyarrow 18 or newer", "none", "pip install it"),
     errors.NotSupported("transactions are not supported"),
     errors.StoreDamaged("commitlog/0", 17, "a record", "zeros"),
