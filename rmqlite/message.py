@@ -48,6 +48,10 @@ REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 REDRIVEN_MESSAGE_ID: Final = "REDRIVEN_MESSAGE_ID"
 REDRIVEN_TIMES: Final = "REDRIVEN_TIMES"
 REDRIVEN_BY: Final = "REDRIVEN_BY"
+REDRIVE_PROPERTIES: Final = frozenset(
+    {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
+)
+"""Not reserved: the pipeline's redrive sends them as any producer would."""
 REDRIVE_ID_PREFIX: Final = "redrive:"
 """A redriven letter's message id: this and the place it was redriven from."""
 

@@ -19,7 +19,7 @@ from rmqlite.levels import LEVELS_MAX
 from rmqlite.message import (
     REAL_TOPIC,
     REDRIVE_ID_PREFIX,
-    REDRIVEN_BY,
+    REDRIVE_PROPERTIES,
     REDRIVEN_FROM,
     REDRIVEN_MESSAGE_ID,
     REDRIVEN_TIMES,
@@ -40,7 +40,6 @@ SINK_COLUMNS: Final = (
     *("topic", "body", "tags", "keys", "properties", "delay_level", "message_key"),
 )
 """What the bulk sink takes."""
-_OURS: Final = {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 SENT_BEFORE: Final = "it was redriven before"
 """The reason that is none to worry about."""
 _UNREADABLE: Final = "its content is lost: the log had no sound record when it came due"
@@ -130,7 +129,7 @@ def _place() -> Column:
 
 def _properties() -> Column:
     """The user's own, and where the message comes from."""
-    reserved = sorted(RESERVED_PROPERTIES | _OURS)
+    reserved = sorted(RESERVED_PROPERTIES | REDRIVE_PROPERTIES)
     users = F.map_filter(
         F.coalesce("properties", F.create_map().cast("map<string,string>")),
         lambda name, _: ~name.isin(*reserved),
