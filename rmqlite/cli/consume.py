@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import body_text, print_json_line, printable, time_text
 from rmqlite.message import StoredMessage
@@ -41,9 +42,18 @@ class Start(enum.StrEnum):
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[
+        str,
+        typer.Argument(metavar="TOPIC", help="What to read.", autocompletion=completion.topics),
+    ],
     group: Annotated[
-        str | None, typer.Option("--group", "-g", help="The consumer group; --peek can do without.")
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            help="The consumer group; --peek can do without.",
+            autocompletion=completion.groups,
+        ),
     ] = None,
     expression: Annotated[
         str, typer.Option("--expression", "-x", help='Tags to take: "*" or "TagA || TagB".')

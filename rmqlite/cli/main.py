@@ -14,7 +14,18 @@ import typer
 from typer.core import TyperGroup
 
 from rmqlite import __version__
-from rmqlite.cli import broker, consume, group, job, levels, message, send, status, topic
+from rmqlite.cli import (
+    broker,
+    completion,
+    consume,
+    group,
+    job,
+    levels,
+    message,
+    send,
+    status,
+    topic,
+)
 from rmqlite.cli.bench import command as bench
 from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.schedule import app as schedule_app
@@ -45,7 +56,6 @@ app = typer.Typer(
     name="rmqlite",
     cls=CommandLine,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
@@ -86,4 +96,5 @@ app.command("bench")(bench.bench)
 
 def main() -> None:
     """Run the command line and exit."""
+    completion.mend_words()
     app()

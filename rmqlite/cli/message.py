@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
@@ -47,7 +48,12 @@ def get(
 
 @app.command("query")
 def query(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where it was sent to.")],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="Where it was sent to.", autocompletion=completion.topics
+        ),
+    ],
     key: Annotated[
         str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
     ] = "",

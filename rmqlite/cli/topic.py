@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument
 from rmqlite.cli.terminal import note, print_json, print_table, time_text, to_tree
 from rmqlite.names import is_system
 from rmqlite.requests import TopicInfo
@@ -14,8 +14,6 @@ from rmqlite.requests import TopicInfo
 app = typer.Typer(no_args_is_help=True, help="List, show and create topics.")
 
 _PERM_BITS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
-
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 
 
 @app.command("list")
@@ -42,7 +40,7 @@ def list_topics(
 
 @app.command("show")
 def show_topic(
-    topic: TopicName, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
+    topic: TopicArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
     """Show a topic's settings and what its queues hold."""
     from rmqlite.client import AdminClient
@@ -72,7 +70,7 @@ def show_topic(
 
 @app.command("create")
 def create_topic(
-    topic: TopicName,
+    topic: TopicArgument,
     queues: Annotated[
         int, typer.Option("--queues", "-q", min=1, help="Queues to read from and write to.")
     ] = 4,

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.wanted import (
@@ -22,6 +23,9 @@ from rmqlite.cli.schedule.wanted import (
     Group,
     Key,
     Levels,
+    OriginTopic,
+    Reason,
+    Tag,
     Topic,
     Wanted,
     level_number,
@@ -49,6 +53,9 @@ def cancel(
     due_from: DueFrom = None,
     due_until: DueUntil = None,
     key: Key = None,
+    tag: Tag = None,
+    origin_topic: OriginTopic = None,
+    reason: Reason = None,
     everything: All = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -59,7 +66,10 @@ def cancel(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    wanted = Wanted(
+        *(level or (), topic, group, due_from, due_until, key, None),
+        *(tag, origin_topic, reason),
+    )
     change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json)
     _run(endpoint, change, ids, wanted, everything)
 
@@ -72,6 +82,9 @@ def fire(
     due_from: DueFrom = None,
     due_until: DueUntil = None,
     key: Key = None,
+    tag: Tag = None,
+    origin_topic: OriginTopic = None,
+    reason: Reason = None,
     everything: All = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -82,7 +95,10 @@ def fire(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    wanted = Wanted(
+        *(level or (), topic, group, due_from, due_until, key, None),
+        *(tag, origin_topic, reason),
+    )
     change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json)
     _run(endpoint, change, ids, wanted, everything)
 
@@ -90,7 +106,12 @@ def fire(
 def reschedule(
     to: Annotated[
         str,
-        typer.Option("--to", metavar="LEVEL", help="The new level, or how long it is, as 10m."),
+        typer.Option(
+            "--to",
+            metavar="LEVEL",
+            help="The new level, or how long it is, as 10m.",
+            autocompletion=completion.delays,
+        ),
     ],
     ids: Ids = None,
     topic: Topic = None,
@@ -99,6 +120,9 @@ def reschedule(
     due_from: DueFrom = None,
     due_until: DueUntil = None,
     key: Key = None,
+    tag: Tag = None,
+    origin_topic: OriginTopic = None,
+    reason: Reason = None,
     everything: All = False,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -109,7 +133,10 @@ def reschedule(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(level or (), topic, group, due_from, due_until, key)
+    wanted = Wanted(
+        *(level or (), topic, group, due_from, due_until, key, None),
+        *(tag, origin_topic, reason),
+    )
     change = Change(ScheduleAction.RESCHEDULE, to=to, dry_run=dry_run, yes=yes, as_json=as_json)
     _run(endpoint, change, ids, wanted, everything)
 

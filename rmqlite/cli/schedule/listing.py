@@ -20,6 +20,9 @@ from rmqlite.cli.schedule.wanted import (
     Group,
     Key,
     Levels,
+    OriginTopic,
+    Reason,
+    Tag,
     Topic,
     Wanted,
 )
@@ -41,6 +44,9 @@ def list_pending(
     due_from: DueFrom = None,
     due_until: DueUntil = None,
     key: Key = None,
+    tag: Tag = None,
+    origin_topic: OriginTopic = None,
+    reason: Reason = None,
     message_id: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="This message id.")
     ] = None,
@@ -56,7 +62,10 @@ def list_pending(
     """List pending messages in due order; below each its message id."""
     from rmqlite.client import AdminClient
 
-    options = Wanted(level or (), topic, group, due_from, due_until, key, message_id)
+    options = Wanted(
+        *(level or (), topic, group, due_from, due_until, key, message_id),
+        *(tag, origin_topic, reason),
+    )
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = Broker(admin)
         wanted = options.filter(broker)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import moment_ms, refuse
 from rmqlite.cli.terminal import time_text
 from rmqlite.errors import InvalidValue
@@ -35,14 +36,28 @@ Levels = Annotated[
         metavar="LEVEL",
         help="Of this delay level, or of the one that is now so long, such as 10m; "
         "can be repeated.",
+        autocompletion=completion.delays,
     ),
 ]
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="NAME", help="To be delivered to this topic.")
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="To be delivered to this topic.",
+        autocompletion=completion.topics,
+    ),
 ]
 Group = Annotated[
     str | None,
-    typer.Option("--group", "-g", metavar="NAME", help="The retries of this consumer group."),
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        help="The retries of this consumer group.",
+        autocompletion=completion.groups,
+    ),
 ]
 DueFrom = Annotated[
     str | None,
@@ -55,6 +70,22 @@ DueFrom = Annotated[
 DueUntil = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Due before then.")]
 Key = Annotated[
     str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tag.")]
+OriginTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--origin-topic",
+        metavar="NAME",
+        help="Of retries: sent to this topic first.",
+        autocompletion=completion.users_topics,
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Of retries: why it failed last has this in it, any case."
+    ),
 ]
 
 
@@ -85,6 +116,9 @@ class Wanted:
     due_until: str | None = None
     key: str | None = None
     message_id: str | None = None
+    tag: str | None = None
+    origin_topic: str | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         # --topic "$TOPIC" of a script that does not know its topic is not every topic.
@@ -125,6 +159,9 @@ class Wanted:
             until_ms,
             self.key or "",
             self.message_id or "",
+            origin_topic=self.origin_topic or "",
+            tag=self.tag or "",
+            reason=self.reason or "",
         )
 
 
@@ -150,6 +187,12 @@ def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
         yield f"level{'s' * (len(wanted.levels) > 1)} {numbers}"
     if wanted.key:
         yield f"key {wanted.key}"
+    if wanted.tag:
+        yield f"tag {wanted.tag}"
+    if wanted.origin_topic:
+        yield f"sent to topic {wanted.origin_topic}"
+    if wanted.reason:
+        yield f"failed with {wanted.reason!r}"
     if wanted.due_from_ms:
         yield f"due from {time_text(wanted.due_from_ms)} on"
     if wanted.due_until_ms is not None:

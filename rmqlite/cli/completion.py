@@ -1,0 +1,163 @@
+"""What a shell is told when somebody presses TAB: the names that the broker knows.
+
+The shell scripts are typer's; here are only the words behind them.  Whoever presses TAB has
+asked for nothing: a broker that does not answer soon is silence, not an error.  A shell puts
+the words into a command line, so a name is told only if it is one that rmqlite would allow.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
+
+import typer
+
+from rmqlite.errors import RmqliteError
+from rmqlite.names import is_dlq, is_retry, is_system
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+ANSWER_MS_MAX: Final = 1_000
+"""Longer than that nobody waits for a word."""
+ASKED_BY: Final = "_RMQLITE_COMPLETE"
+"""What typer's scripts set: complete_bash, complete_zsh …"""
+_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_JOB_ID: Final = re.compile(r"[a-zA-Z0-9_.:@=+/-]+")
+_WORD_BREAKS: Final = (":", "=")
+
+
+def groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Consumer groups."""
+    return _names(ctx, incomplete, lambda admin: [each.group for each in admin.list_groups()])
+
+
+def dead_letter_groups(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Groups that have dead letters."""
+    return _names(ctx, incomplete, lambda admin: [each.group for each in admin.letters.groups()])
+
+
+def topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topics, those of retries and dead letters included, the system's not."""
+    return _names(ctx, incomplete, lambda admin: [t for t in _topics(admin) if not is_system(t)])
+
+
+def users_topics(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Topics that messages are sent to first."""
+    return _names(
+        ctx,
+        incomplete,
+        lambda admin: [t for t in _topics(admin) if not (is_system(t) or is_retry(t) or is_dlq(t))],
+    )
+
+
+def redrive_jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Ids of redrive jobs, the last changed one first."""
+    return _job_ids(ctx, incomplete, _redrive_ids)
+
+
+def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Ids of jobs: of redrives and of bulk senders."""
+    return _job_ids(
+        ctx, incomplete, lambda admin: [*_redrive_ids(admin), *[j.job_id for j in admin.jobs()]]
+    )
+
+
+def delays(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The delays of the broker's levels, each with its number."""
+    levels = _asked(ctx, lambda admin: admin.levels().message_delay_level.split(" "))
+    return [
+        (delay, f"level {number}")
+        for number, delay in enumerate(levels, 1)
+        if delay.startswith(incomplete) and delay.isalnum()
+    ]
+
+
+def level_numbers(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """The numbers of the broker's levels, each with its delay."""
+    return [
+        (each.removeprefix("level "), delay)
+        for delay, each in delays(ctx, "")
+        if each.startswith(f"level {incomplete}")
+    ]
+
+
+def mend_words() -> None:
+    """Put together again what bash has taken apart at ":" and "=": host:port is one word.
+
+    To be called before typer reads the words; without a shell that asks it does nothing.
+    """
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    current = os.environ.get("COMP_CWORD", "")
+    if os.environ.get(ASKED_BY) != "complete_bash" or not current.isdigit():
+        return
+    mended: list[str] = []
+    at = int(current)
+    is_open = False
+    for number, word in enumerate(words):
+        is_break = word in _WORD_BREAKS
+        if mended and (is_break or is_open):
+            mended[-1] += word
+            at -= number <= int(current)
+        else:
+            mended.append(word)
+        is_open = is_break
+    os.environ["COMP_WORDS"] = "\n".join(mended)
+    os.environ["COMP_CWORD"] = str(at)
+
+
+# ---- inside
+
+
+class _ForBash(str):
+    """A name as bash has to read it; it begins as the name itself does.
+
+    bash puts a word into the line as it is, and a bar would begin another command.
+    """
+
+    __slots__ = ()
+
+    def startswith(self, *args: object) -> bool:
+        return self.replace("\\|", "|").startswith(*args)  # type: ignore[arg-type]
+
+
+def _names(
+    ctx: typer.Context, incomplete: str, ask: Callable[[AdminClient], Iterable[str]]
+) -> list[str]:
+    found = [each for each in _asked(ctx, ask) if _NAME.fullmatch(each)]
+    fitting = [each for each in found if each.startswith(incomplete)]
+    if os.environ.get(ASKED_BY) == "complete_bash":
+        return [_ForBash(each.replace("|", "\\|")) for each in fitting]
+    return fitting
+
+
+def _job_ids(
+    ctx: typer.Context, incomplete: str, ask: Callable[[AdminClient], Iterable[str]]
+) -> list[str]:
+    return [
+        each for each in _asked(ctx, ask) if _JOB_ID.fullmatch(each) and each.startswith(incomplete)
+    ]
+
+
+def _topics(admin: AdminClient) -> list[str]:
+    return [each.topic for each in admin.list_topics()]
+
+
+def _redrive_ids(admin: AdminClient) -> list[str]:
+    return [each.job_id for each in admin.redrives.jobs()]
+
+
+def _asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
+    """What the broker that the command line is about answers; nothing if it does not."""
+    from rmqlite.client import AdminClient
+
+    endpoint = ctx.params.get("endpoint")
+    if not endpoint:
+        return []
+    try:
+        with AdminClient(endpoint, timeout_ms=ANSWER_MS_MAX) as admin:
+            return list(ask(admin))
+    except RmqliteError:
+        return []
