@@ -7,6 +7,7 @@ lengths follows a change of messageDelayLevel, one by numbers means other length
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -17,84 +18,141 @@ from rmqlite.levels import FIRST_RETRY_LEVEL, LEVELS_MAX, LevelTable, parse_dela
 STEPS_MAX: Final = 64
 """How many steps a policy may name."""
 FACTOR_MAX: Final = 1_000
-_EXPONENTIAL: Final = re.compile(r"exponential\(\s*(\S+?)\s*,\s*(\S+?)\s*,\s*(\S+?)\s*\)")
-_NUMBER: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?")
-_RULE: Final = (
-    "levels such as '3 5 7', lengths such as '10s 1m 10m', exponential(10s, 2, 1h), or nothing:"
+TEXT_CHARS_MAX: Final = 1_000
+FORMS: Final = (
+    "give levels such as 3 5 7, lengths such as 10s 1m 10m, exponential(10s, 2, 1h), or nothing:"
     " RocketMQ's levels 3, 4, 5 and so on"
 )
+_EXPONENTIAL: Final = re.compile(r"exponential ?\( ?([^ ,]+) ?, ?([^ ,]+) ?, ?([^ ,]+?) ?\)")
+_EXPONENTIAL_RULE: Final = (
+    "exponential takes first, factor and longest, as in exponential(10s, 2, 1h)"
+)
+_FACTOR: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """The first length, by what each is longer than the one before, and the longest."""
+
+    first_ms: int
+    factor: float
+    longest_ms: int
+
+    def delay_ms(self, failed_before: int) -> int:
+        # By logarithms first: a power that is not needed may be too large for a number.
+        grown = failed_before * math.log(self.factor)
+        if grown >= math.log(self.longest_ms / self.first_ms):
+            return self.longest_ms
+        # From the first length, so that no rounding adds up.
+        return min(self.longest_ms, round(self.first_ms * self.factor**failed_before))
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """levels or delays_ms of the first, second … retry, one of both; the last one repeats.
+    """levels, delays_ms of the first, second … retry, or growth; the last one repeats.
 
-    Both empty: RocketMQ's, level 3 first, then one more each time (reference §7.1).
+    None of these: RocketMQ's, level 3 first, then one more each time (reference §7.1).
+    text: as parse() reads it, with its blanks and commas put in order.
     """
 
     text: str = ""
     levels: tuple[int, ...] = ()
     delays_ms: tuple[int, ...] = ()
+    growth: Growth | None = None
 
     @classmethod
     def parse(cls, text: str) -> RetryPolicy:
         """Raises InvalidValue, for the field retry_policy."""
-        text = " ".join(text.split())
-        if not text:
-            return cls()
-        found = _EXPONENTIAL.fullmatch(text)
-        if found:
-            return cls(text, delays_ms=_exponential(text, *found.groups()))
+        if len(text) > TEXT_CHARS_MAX:
+            raise InvalidValue("retry_policy", text, f"at most {TEXT_CHARS_MAX} characters")
         words = text.replace(",", " ").split()
+        if not words:
+            return cls()
+        if words[0].startswith("exponential"):
+            return _exponential(" ".join(text.split()))
         if len(words) > STEPS_MAX:
             raise InvalidValue("retry_policy", text, f"at most {STEPS_MAX} steps")
-        if all(word.isascii() and word.isdigit() for word in words):
-            levels = tuple([int(word[:3]) for word in words])
-            if not all(1 <= level <= LEVELS_MAX for level in levels):
-                raise InvalidValue("retry_policy", text, f"levels from 1 to {LEVELS_MAX}")
-            return cls(text, levels=levels)
-        return cls(text, delays_ms=tuple([_delay_ms(text, word) for word in words]))
+        if all(_is_number(word) for word in words):
+            return _by_levels(words)
+        joined = " ".join(words)
+        delays_ms = [_delay_ms(joined, word) for word in words if not _is_number(word)]
+        if len(delays_ms) < len(words):
+            rule = "levels such as 3 or lengths such as 10s, not both"
+            raise InvalidValue("retry_policy", joined, rule)
+        return cls(joined, delays_ms=tuple(delays_ms))
+
+    def delay_ms(self, failed_before: int) -> int | None:
+        """The length that the policy asks for; None where it asks for a level.
+
+        failed_before: how often the message had failed before this failure.
+        """
+        step = max(0, failed_before)
+        if self.growth:
+            return self.growth.delay_ms(step)
+        if self.delays_ms:
+            return self.delays_ms[min(step, len(self.delays_ms) - 1)]
+        return None
 
     def level(self, failed_before: int, table: LevelTable) -> int:
-        """The level of the retry after one more failure; failed_before: reconsume times so far.
+        """The level of the retry that follows one more failure.
 
         A length takes the level that is exactly that long, else the next longer one, and one
         above all the longest.  A level above the table's last is the last.
         """
-        if self.levels:
-            level = self.levels[min(failed_before, len(self.levels) - 1)]
-        elif self.delays_ms:
-            delay_ms = self.delays_ms[min(failed_before, len(self.delays_ms) - 1)]
+        delay_ms = self.delay_ms(failed_before)
+        if delay_ms is not None:
             return level_reaching(table, delay_ms)
-        else:
-            level = FIRST_RETRY_LEVEL + failed_before
-        return min(level, len(table.delays_ms))
+        step = max(0, failed_before)
+        if self.levels:
+            return table.clamp(self.levels[min(step, len(self.levels) - 1)])
+        return table.clamp(FIRST_RETRY_LEVEL + step)
+
+
+ROCKETMQS: Final = RetryPolicy()
 
 
 def level_reaching(table: LevelTable, delay_ms: int) -> int:
     """The shortest level that is at least so long, or the longest one; of equals the first."""
-    longer = [(ms, n) for n, ms in enumerate(table.delays_ms, 1) if ms >= delay_ms]
-    if longer:
-        return min(longer)[1]
+    long_enough = [(ms, n) for n, ms in enumerate(table.delays_ms, 1) if ms >= delay_ms]
+    if long_enough:
+        return min(long_enough)[1]
     return table.delays_ms.index(max(table.delays_ms)) + 1
 
 
-def _exponential(text: str, first: str, factor: str, last: str) -> tuple[int, ...]:
-    first_ms, last_ms = _delay_ms(text, first), _delay_ms(text, last)
-    if not _NUMBER.fullmatch(factor) or not 1 < float(factor) <= FACTOR_MAX:
-        rule = f"a factor above 1, up to {FACTOR_MAX}, such as 2 or 1.5"
+def _is_number(word: str) -> bool:
+    return word.isascii() and word.isdigit()
+
+
+def _by_levels(words: list[str]) -> RetryPolicy:
+    text = " ".join(words)
+    # No more digits than a level can have: Python refuses to convert thousands.
+    levels = tuple([int(word) if len(word) <= len(str(LEVELS_MAX)) else 0 for word in words])
+    for word, level in zip(words, levels, strict=True):
+        if not 1 <= level <= LEVELS_MAX:
+            raise InvalidValue("retry_policy", text, f"{word!r} is no level from 1 to {LEVELS_MAX}")
+    return RetryPolicy(" ".join(map(str, levels)), levels=levels)
+
+
+def _exponential(text: str) -> RetryPolicy:
+    found = _EXPONENTIAL.fullmatch(text)
+    if not found:
+        raise InvalidValue("retry_policy", text, _EXPONENTIAL_RULE)
+    first, factor, longest = found.groups()
+    first_ms, longest_ms = _delay_ms(text, first), _delay_ms(text, longest)
+    if not _FACTOR.fullmatch(factor) or not 1 < float(factor) <= FACTOR_MAX:
+        rule = f"the factor is above 1 and at most {FACTOR_MAX}, such as 2 or 1.5"
         raise InvalidValue("retry_policy", text, rule)
-    if last_ms < first_ms:
-        raise InvalidValue("retry_policy", text, "a longest delay that is not below the first")
-    delays = [first_ms]
-    # Each from the first, so that no rounding adds up.
-    while delays[-1] < last_ms and len(delays) < STEPS_MAX:
-        delays.append(min(last_ms, round(first_ms * float(factor) ** len(delays))))
-    return tuple(delays)
+    if longest_ms < first_ms:
+        raise InvalidValue("retry_policy", text, "the longest length is not below the first")
+    return RetryPolicy(
+        f"exponential({first}, {factor}, {longest})",
+        growth=Growth(first_ms, float(factor), longest_ms),
+    )
 
 
 def _delay_ms(text: str, word: str) -> int:
     try:
         return parse_delay(word)
     except InvalidValue as error:
-        raise InvalidValue("retry_policy", text, f"{_RULE}; {word!r}: {error.rule}") from error
+        rule = f"{word!r}: {error.rule}" if word[0].isdigit() else FORMS
+        raise InvalidValue("retry_policy", text, rule) from error
