@@ -8,9 +8,8 @@ made on demand before the refusal stays, as with RocketMQ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rmqlite import __version__
+from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk import Bulk
 from rmqlite.broker.bulk_rows import Sender
 from rmqlite.broker.changing import Changes
@@ -49,7 +48,6 @@ from rmqlite.requests import (
     PullRequest,
     PullResult,
     Queue,
-    QueueProgress,
     QueueRange,
     Route,
     RouteRequest,
@@ -84,6 +82,8 @@ class Broker:
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change = self.membership.topic_changed
         self._config = config
+        self.counts = Counts()
+        self._log = Appending(store, self.schedule, self.counts, listener)
         self.levels = LevelChanges(store, self.schedule)
         self.raw = RawReading(
             config, store, self.topics, self.levels, clock, lambda: self.readable_end
@@ -96,7 +96,6 @@ class Broker:
         self._store_host = pack_host(self._store_host_text)
         self._turn = 0
         self._started_at_ms = clock.now_ms()
-        self.counts = Counts()
 
     # ---- sending
 
@@ -118,7 +117,7 @@ class Broker:
             born_host=born_host,
             store_host=self._store_host,
         )
-        written = self._append(records)
+        written = self._log.append(records)
         self.counts.sent += len(records)
         store_host_text = self._store_host_text
         return tuple(
@@ -151,7 +150,7 @@ class Broker:
         sender = Sender(self._config.cluster_name, born_at_ms, born_host, self._store_host)
         call = self.bulk.begin(request, self._sendable_queue, sender, now_ms)
         if call.records:
-            self._append(call.records)
+            self._log.append(call.records)
         self.counts.sent += call.answer.accepted
         self.bulk.end(call)
         return call.answer
@@ -178,7 +177,7 @@ class Broker:
         else:
             self.topics.ensure(failure.topic, 1)
         record = failed_record(message, failure, queue_id, self.store.levels.current)
-        (at,) = self._append([record])
+        (at,) = self._log.append([record])
         counted = self.counts.retried if failure.delay_level else self.counts.dead
         counted[group.group] += 1
         level = record.queue_id + 1 if failure.delay_level else 0
@@ -299,21 +298,9 @@ class Broker:
     def group_status(self, group: str) -> GroupStatus:
         """Settings, members, and progress in every queue it reads or has read."""
         info = self.groups.existing(group)
-        committed = self.offsets.of(group)
         readers = self.membership.readers(group)
-        progress = []
-        for queue in sorted({*committed, *readers}):
-            known = queue_range(self.store, queue)
-            progress.append(
-                QueueProgress(
-                    queue,
-                    known.min_offset,
-                    known.max_offset,
-                    committed.get(queue),
-                    readers.get(queue, ""),
-                )
-            )
-        return GroupStatus(info, self.membership.members(group), tuple(progress))
+        progress = self.offsets.progress(group, readers)
+        return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, what waits in every level, and the disk as last measured."""
@@ -347,27 +334,6 @@ class Broker:
         return {OFFSETS_TABLE: self.offsets.tree(), **self.bulk.jobs.tree()}
 
     # ---- inside
-
-    def _append(self, records: Sequence[NewRecord]) -> list[Written]:
-        began_s = elapsed_s()
-        written = self.store.append(records)
-        self.counts.appends.add(elapsed_s() - began_s)
-        counts: dict[tuple[str, int], int] = {}
-        first: dict[tuple[str, int], int] = {}
-        for record, at in zip(records, written, strict=True):
-            key = (record.topic, record.queue_id)
-            if key not in counts:
-                first[key], counts[key] = at.queue_offset, 0
-            counts[key] += 1
-        for (topic, queue_id), count in counts.items():
-            if topic != SCHEDULE_TOPIC:
-                self._listener.appended(topic, queue_id)
-                continue
-            # All of an append have one time, and so all of a level are due together.
-            due_ms = self.store.levels.deliver_at_ms(queue_id + 1, written[0].store_timestamp_ms)
-            if self.schedule.notice(queue_id + 1, first[topic, queue_id], due_ms, count):
-                self._listener.due_sooner()
-        return written
 
     def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
         if record.topic != SCHEDULE_TOPIC:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from rmqlite.broker.pulling import queue_range
 from rmqlite.errors import InvalidValue
-from rmqlite.requests import Queue
+from rmqlite.requests import Queue, QueueProgress
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Tree
 
@@ -47,6 +48,23 @@ class ConsumerOffsets:
                 rule = f"0 to {highest}, the end of {queue.topic} queue {queue.queue_id}"
                 raise InvalidValue("queue_offset", offset, rule)
         self._offsets.setdefault(group, {}).update(offsets)
+
+    def progress(self, group: str, readers: Mapping[Queue, str]) -> tuple[QueueProgress, ...]:
+        """How far a group is in every queue that it reads or has read; readers: who does."""
+        committed = self.of(group)
+        progress = []
+        for queue in sorted({*committed, *readers}):
+            known = queue_range(self._store, queue)
+            progress.append(
+                QueueProgress(
+                    queue,
+                    known.min_offset,
+                    known.max_offset,
+                    committed.get(queue),
+                    readers.get(queue, ""),
+                )
+            )
+        return tuple(progress)
 
     def tree(self) -> Tree:
         """RocketMQ's shape: "topic@group" -> queue id -> offset."""
