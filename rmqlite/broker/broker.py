@@ -29,7 +29,7 @@ from rmqlite.broker.schedule import Schedule
 from rmqlite.broker.sending import check_batch, new_records
 from rmqlite.broker.topics import READ, TopicTable, check_queue
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest
-from rmqlite.clock import Clock, elapsed_s
+from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing
 from rmqlite.message import pack_host
