@@ -17,6 +17,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, En
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.wanted import (
     CALL_MS_MAX,
+    DUE_OPTIONS,
     Broker,
     DueFrom,
     DueUntil,
@@ -147,19 +148,32 @@ def _run(
     from rmqlite.client import AdminClient
 
     _check(change, given, wanted, everything)
-    ids = _message_ids(given or ())
+    ids = message_ids(given or ()) if given else None
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
-        fitting = wanted.filter(broker)
-        if change.to:
-            change.delay_level = level_number("--to", change.to, broker)
-            change.delay = broker.table.name(change.delay_level)
-        if given:
-            all_done = change_by_ids(broker, change, ids, wanted.destination)
-        elif wanted.is_only_a_key:
-            all_done = change_by_key(broker, change, fitting)
-        else:
-            all_done = change_by_filter(broker, change, fitting)
+        carry_out(Broker(admin), change, ids, wanted)
+
+
+def carry_out(
+    broker: Broker,
+    change: Change,
+    ids: Sequence[str] | None,
+    wanted: Wanted,
+    due_options: tuple[str, str] = DUE_OPTIONS,
+) -> None:
+    """Change these messages, or without ids what fits; ends the command unless all was done.
+
+    due_options: what the options for when messages are due are called.
+    """
+    fitting = wanted.filter(broker, due_options)
+    if change.to:
+        change.delay_level = level_number("--to", change.to, broker)
+        change.delay = broker.table.name(change.delay_level)
+    if ids is not None:
+        all_done = change_by_ids(broker, change, ids, wanted.destination)
+    elif wanted.is_only_a_key:
+        all_done = change_by_key(broker, change, fitting)
+    else:
+        all_done = change_by_filter(broker, change, fitting)
     if not all_done:
         raise typer.Exit(NOT_ALL)
 
@@ -176,12 +190,17 @@ def _check(change: Change, given: Sequence[str] | None, wanted: Wanted, everythi
         raise typer.BadParameter("--all is everything: it takes no other filter")
     if not everything and wanted == Wanted():
         raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
+    check_can_ask(change)
+
+
+def check_can_ask(change: Change) -> None:
+    """Ends the command where a question would have to be asked and nobody sees it."""
     if not (change.dry_run or change.yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
-def _message_ids(given: Iterable[str]) -> tuple[str, ...]:
+def message_ids(given: Iterable[str]) -> tuple[str, ...]:
     """Each id once, in the order given; a message is changed once, however often it is named."""
     ids: list[str] = []
     for each in given:

@@ -7,9 +7,9 @@ What a filter takes is only counted, because it may be millions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rmqlite.cli.schedule.progress import counting
@@ -28,10 +28,20 @@ from rmqlite.schedule_requests import (
     ScheduleAction,
 )
 
-_DO: Final = {
-    ScheduleAction.CANCEL: ("cancel", "cancelled"),
-    ScheduleAction.FIRE: ("fire", "fired"),
-    ScheduleAction.RESCHEDULE: ("reschedule", "rescheduled"),
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How a change is spoken of; outcomes: where an outcome's own name says too little."""
+
+    verb: str
+    done: str
+    outcomes: Mapping[ChangeOutcome, str] = field(default_factory=dict)
+
+
+_WORDS: Final = {
+    ScheduleAction.CANCEL: Words("cancel", "cancelled"),
+    ScheduleAction.FIRE: Words("fire", "fired"),
+    ScheduleAction.RESCHEDULE: Words("reschedule", "rescheduled"),
 }
 _FOUND_MAX: Final = 64
 """How many messages a broker finds by their key at most."""
@@ -48,15 +58,21 @@ class Change:
     to: str = ""
     delay_level: int = 0
     delay: str = ""
+    words: Words | None = None
+    """Other ones than the action's own."""
+
+    @property
+    def said(self) -> Words:
+        return self.words or _WORDS[self.action]
 
     @property
     def verb(self) -> str:
-        return _DO[self.action][0]
+        return self.said.verb
 
     @property
     def done(self) -> str:
         """As it is said of what was done, or would be."""
-        done = _DO[self.action][1]
+        done = self.said.done
         return f"would be {done}" if self.dry_run else done
 
     @property
@@ -109,7 +125,7 @@ def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> 
 
 def _outcome_text(change: Change, changed: ChangedId) -> str:
     if changed.outcome is not ChangeOutcome.DONE:
-        return _word(changed.outcome)
+        return change.said.outcomes.get(changed.outcome) or _word(changed.outcome)
     text = change.done if change.dry_run else "done"
     if changed.count > 1:
         text += f", {changed.count:,} messages"

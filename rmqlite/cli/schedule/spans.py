@@ -1,10 +1,11 @@
-"""How long something waits, as a person says it."""
+"""How long something waits and when it is due, as a person says it."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import time_text
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000))
 
@@ -28,3 +29,10 @@ def wait_text(wait_ms: int) -> str:
     if wait_ms > 0:
         return span_text(wait_ms)
     return f"late {span_text(-wait_ms)}" if wait_ms <= -1_000 else "now"
+
+
+def instant_text(instant_ms: int, now_ms: int) -> str:
+    """A moment on the clock: "10:15:30"; of another day "11-22 10:15"."""
+    text = time_text(instant_ms)
+    is_today = text[:10] == time_text(now_ms)[:10]
+    return text[11:19] if is_today else text[5:16]

@@ -17,9 +17,9 @@ import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
 from rmqlite.cli.schedule.bars import print_bars
-from rmqlite.cli.schedule.spans import delay_text
+from rmqlite.cli.schedule.spans import delay_text, instant_text
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Levels, Wanted
-from rmqlite.cli.terminal import print_json, time_text
+from rmqlite.cli.terminal import print_json
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay, parse_levels
 from rmqlite.schedule_requests import BOUNDS_MAX, LevelTimeline, PendingFilter
@@ -145,17 +145,11 @@ def _span(bucket: Bucket, now_ms: int) -> str:
 def _clock(bucket: Bucket, now_ms: int) -> str:
     """A bucket on the clock: "10:15:30 - 10:16:00"; another day has its date."""
     if bucket.from_ms is None:
-        return f"before {_instant(bucket.until_ms or 0, now_ms)}"
-    start = _instant(bucket.from_ms, now_ms)
+        return f"before {instant_text(bucket.until_ms or 0, now_ms)}"
+    start = instant_text(bucket.from_ms, now_ms)
     if bucket.until_ms is None:
         return f"from {start} on"
-    return f"{start} - {_instant(bucket.until_ms, now_ms)}"
-
-
-def _instant(instant_ms: int, now_ms: int) -> str:
-    text = time_text(instant_ms)
-    is_today = text[:10] == time_text(now_ms)[:10]
-    return text[11:19] if is_today else text[5:16]
+    return f"{start} - {instant_text(bucket.until_ms, now_ms)}"
 
 
 def _tree(bucket: Bucket) -> dict[str, Any]:

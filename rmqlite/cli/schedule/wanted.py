@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CALL_MS_MAX: Final = 60_000
 """A page of a large schedule may take its time; a broker that is gone is noticed at once."""
+DUE_OPTIONS: Final = ("--from", "--until")
 
 Levels = Annotated[
     list[str] | None,
@@ -142,16 +143,17 @@ class Wanted:
         """Is there nothing but a key, and perhaps a topic or a group?"""
         return bool(self.key) and self == Wanted(topic=self.topic, group=self.group, key=self.key)
 
-    def filter(self, broker: Broker) -> PendingFilter:
+    def filter(self, broker: Broker, due_options: tuple[str, str] = DUE_OPTIONS) -> PendingFilter:
         """What the options mean; one that cannot be ends the command."""
         # Every option is looked at before any makes a call.
         levels = [_level("--level", each) for each in self.levels]
-        due_from = _due("--from", self.due_from)
-        due_until = _due("--until", self.due_until)
+        due_from = _due(due_options[0], self.due_from)
+        due_until = _due(due_options[1], self.due_until)
         from_ms = _instant_ms(due_from, broker) or 0
         until_ms = _instant_ms(due_until, broker)
         if until_ms is not None and until_ms <= from_ms:
-            refuse("--until", self.due_until, f"later than --from {self.due_from or 0!r}")
+            rule = f"later than {due_options[0]} {self.due_from or 0!r}"
+            refuse(due_options[1], self.due_until, rule)
         return PendingFilter(
             tuple(sorted({_number(each, broker) for each in levels})),
             self.destination,

@@ -1,0 +1,132 @@
+"""rmqlite retry now and cancel: a group's waiting retries at once, or not at all.
+
+The machinery is that of `rmqlite schedule`: message ids are changed at once, and each says
+what became of it; whatever takes retries by what they are is counted and asked about first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from rmqlite.cli.dlq.wanted import Key, Reason, Tag, Topic
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
+from rmqlite.cli.schedule.change import DryRun, Ids, Yes, carry_out, check_can_ask, message_ids
+from rmqlite.cli.schedule.changing import Change, Words
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Wanted
+from rmqlite.schedule_requests import ChangeOutcome, ScheduleAction
+
+All = Annotated[bool, typer.Option("--all", help="Everything that waits for this group.")]
+DueFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--due-from",
+        metavar="TIME",
+        help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+    ),
+]
+DueUntil = Annotated[
+    str | None, typer.Option("--due-until", metavar="TIME", help="Due before then.")
+]
+
+
+def now(
+    group: GroupArgument,
+    ids: Ids = None,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Give waiting retries to GROUP now; their attempts go on as if they had been due.
+
+    Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
+    """
+    words = Words("retry", "retried", _outcomes(group))
+    change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
+    wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)
+    _run(endpoint, change, ids, wanted, everything)
+
+
+def cancel(
+    group: GroupArgument,
+    ids: Ids = None,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    due_from: DueFrom = None,
+    due_until: DueUntil = None,
+    everything: All = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Cancel waiting retries of GROUP: it is not given them again, and they are no dead letters.
+
+    Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
+    """
+    words = Words("cancel", "cancelled", _outcomes(group))
+    change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
+    wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)
+    _run(endpoint, change, ids, wanted, everything)
+
+
+def _wanted(
+    group: str,
+    topic: str | None,
+    tag: str | None,
+    key: str | None,
+    reason: str | None,
+    due_from: str | None,
+    due_until: str | None,
+) -> Wanted:
+    return Wanted(
+        group=group,
+        due_from=due_from,
+        due_until=due_until,
+        key=key,
+        tag=tag,
+        origin_topic=topic,
+        reason=reason,
+    )
+
+
+def _outcomes(group: str) -> dict[ChangeOutcome, str]:
+    given = f"does not wait any more: it was given to {group} already"
+    return {
+        ChangeOutcome.NOT_FOUND: f"not found: no retry of {group} has this message id",
+        ChangeOutcome.ALREADY_DELIVERED: given,
+        ChangeOutcome.ALREADY_CANCELLED: "does not wait any more: it was cancelled already",
+    }
+
+
+def _run(
+    endpoint: str, change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool
+) -> None:
+    from rmqlite.client import AdminClient
+
+    is_filtered = not wanted.is_only_a_place
+    if given and (everything or is_filtered):
+        raise typer.BadParameter("give message ids or a filter, not both")
+    if everything and is_filtered:
+        raise typer.BadParameter("--all is everything that waits: it takes no other filter")
+    if not (given or everything or is_filtered):
+        raise typer.BadParameter("give message ids, a filter such as --reason, or --all")
+    if not given:
+        check_can_ask(change)
+    ids = message_ids(given) if given else None
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        # A group that is not there has no retries, but it is a slip, and said to be one.
+        admin.group(wanted.group or "")
+        carry_out(Broker(admin), change, ids, wanted, ("--due-from", "--due-until"))

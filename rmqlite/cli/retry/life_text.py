@@ -1,0 +1,283 @@
+"""The life of a message as a person reads it: when, how long after, what, and where that lies.
+
+The time stands at the left, the day only where it changes; what happened is wrapped beside
+it, and below, dim, stands the record.  At the end: what the message waits for now.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from rmqlite.cli.schedule.spans import delay_text, instant_text, wait_text
+from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import out, printable, time_text
+from rmqlite.letter_requests import Hop, HopKind, Life
+from rmqlite.names import group_of, is_retry
+from rmqlite.requests import GroupStatus
+
+_TIME_WIDTH: Final = 12
+_SINCE_WIDTH: Final = 9
+_INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
+_TEXT_WIDTH_MIN: Final = 36
+"""An offset message id is 32 characters, and is not wrapped."""
+_TEXT_WIDTH_MAX: Final = 100
+_STYLES: Final = {
+    HopKind.FAILED: "yellow",
+    HopKind.DEAD: "red",
+    HopKind.UNDELIVERABLE: "red",
+    HopKind.CANCELLED: "magenta",
+    HopKind.FIRED: "cyan",
+    HopKind.RESCHEDULED: "cyan",
+    HopKind.REDRIVEN: "green",
+}
+_IN_SCHEDULE: Final = (HopKind.SCHEDULED, HopKind.FAILED, HopKind.RESCHEDULED)
+_INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What a life does not say itself: the broker's time, and the groups it is about."""
+
+    now_ms: int
+    groups: Mapping[str, GroupStatus] = field(default_factory=dict)
+
+    def attempts_max(self, group: str) -> int:
+        """How often the group is given a message; 0 if it is not known."""
+        status = self.groups.get(group)
+        return status.info.max_reconsume_times + 1 if status else 0
+
+
+def print_life(life: Life, around: Around) -> None:
+    """The head, a paragraph for each hop, and what comes next."""
+    console = out()
+    console.print(Text(printable(_head(life)), style="bold"))
+    if life.is_cut:
+        console.print(Text("older hops are left out", style="dim"))
+    told = Told()
+    day = ""
+    before_ms = 0
+    for hop in life.hops:
+        text = time_text(hop.at_ms)
+        if text[:10] != day:
+            day = text[:10]
+            console.print(Text(day, style="bold"))
+        since = f"+{span_text(max(0, hop.at_ms - before_ms))}" if before_ms else ""
+        _print_hop(console, f"{text[11:]:>{_TIME_WIDTH}}  {since:>{_SINCE_WIDTH}}  ", hop, told)
+        before_ms = hop.at_ms
+    console.print()
+    for line in outcome(life, around):
+        for each in _wrapped(line, shutil.get_terminal_size().columns):
+            console.print(Text(each, style="bold"))
+
+
+def _head(life: Life) -> str:
+    hops = f"{len(life.hops):,} {'hop' if len(life.hops) == 1 else 'hops'}"
+    lasted_ms = life.hops[-1].at_ms - life.hops[0].at_ms
+    return f"{life.message_id}  {hops}" + (f" in {span_text(lasted_ms)}" if lasted_ms > 0 else "")
+
+
+def _print_hop(console: Console, times: str, hop: Hop, told: Told) -> None:
+    columns = shutil.get_terminal_size().columns - len(_INDENT)
+    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns))
+    style = _STYLES.get(hop.kind, "")
+    for sentence in told.sentences(hop):
+        for line in _wrapped(sentence, width):
+            console.print(Text(times) + Text(line, style=style))
+            times = _INDENT
+    for record in _records(hop, width):
+        console.print(Text(_INDENT + record, style="dim"))
+
+
+def _records(hop: Hop, width: int) -> Iterator[str]:
+    """Where the hop's record lies: on one line if there is room."""
+    place = printable(place_text(hop))
+    if len(place) + 2 + len(hop.offset_message_id) <= width:
+        yield f"{place}  {hop.offset_message_id}"
+        return
+    yield place
+    yield hop.offset_message_id
+
+
+def place_text(hop: Hop) -> str:
+    return f"{hop.topic}/{hop.queue_id}@{hop.queue_offset}"
+
+
+class Told:
+    """Says what happened at each hop, knowing what it has said of the hops before."""
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+        """When what waits is due, by the group it goes to; the message itself: ""."""
+        self._reasons: dict[str, str] = {}
+
+    def sentences(self, hop: Hop) -> Iterator[str]:
+        """What happened, in words."""
+        if hop.kind in _IN_SCHEDULE and hop.due_ms:
+            self._due_ms[hop.group] = hop.due_ms
+        told = {
+            HopKind.SENT: self._sent,
+            HopKind.SCHEDULED: self._scheduled,
+            HopKind.DELIVERED: self._delivered,
+            HopKind.FAILED: self._failed,
+            HopKind.RETRIED: self._retried,
+            HopKind.DEAD: self._dead,
+            HopKind.CANCELLED: self._cancelled,
+            HopKind.FIRED: self._fired,
+            HopKind.RESCHEDULED: self._rescheduled,
+            HopKind.UNDELIVERABLE: self._undeliverable,
+            HopKind.REDRIVEN: self._redriven,
+        }
+        yield from told[hop.kind](hop)
+        if hop.readers:
+            yield f"read by {', '.join(hop.readers)}"
+
+    def _sent(self, hop: Hop) -> Iterator[str]:
+        yield f"sent to {place_text(hop)}"
+
+    def _scheduled(self, hop: Hop) -> Iterator[str]:
+        yield f"scheduled at {_level(hop)}, {_due(hop)}"
+
+    def _delivered(self, hop: Hop) -> Iterator[str]:
+        yield f"delivered to {place_text(hop)}{self._lateness(hop)}"
+
+    def _failed(self, hop: Hop) -> Iterator[str]:
+        yield f"failed in group {hop.group}, attempt {hop.attempt}{self._why(hop)}"
+        yield f"retry at {_level(hop)}, {_due(hop)}"
+
+    def _retried(self, hop: Hop) -> Iterator[str]:
+        yield f"given to {hop.group} again{self._lateness(hop)}"
+
+    def _dead(self, hop: Hop) -> Iterator[str]:
+        after = f" after {_attempts(hop.attempt)}" if hop.attempt else ""
+        yield f"dead in group {hop.group}{after}{self._why(hop)}"
+
+    def _cancelled(self, hop: Hop) -> Iterator[str]:
+        yield f"cancelled{_of_group(hop)}: it is not delivered"
+
+    def _fired(self, hop: Hop) -> Iterator[str]:
+        if hop.group:
+            yield f"fired: given to {hop.group} again{self._lateness(hop)}"
+        else:
+            yield f"fired: delivered to {place_text(hop)}{self._lateness(hop)}"
+
+    def _rescheduled(self, hop: Hop) -> Iterator[str]:
+        yield f"rescheduled{_of_group(hop)} to {_level(hop)}, {_due(hop)}"
+
+    def _undeliverable(self, hop: Hop) -> Iterator[str]:
+        yield f"came due and could not be delivered{self._why(hop)}"
+
+    def _redriven(self, hop: Hop) -> Iterator[str]:
+        by = f" by job {hop.job_id}" if hop.job_id else ""
+        yield f"sent again{by} as {hop.message_id}, to {place_text(hop)}"
+
+    def _lateness(self, hop: Hop) -> str:
+        due_ms = hop.due_ms or self._due_ms.pop(hop.group, 0)
+        if not due_ms:
+            return ""
+        late_ms = hop.at_ms - due_ms
+        if late_ms < 0:
+            return f", {delay_text(-late_ms)} before it was due"
+        return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
+
+    def _why(self, hop: Hop) -> str:
+        """A reason that is the same again is not told again: that is what a reader looks for."""
+        if not hop.reason:
+            return ", no reason given"
+        if self._reasons.get(hop.group) == hop.reason:
+            return ", for the same reason"
+        self._reasons[hop.group] = hop.reason
+        return f": {hop.reason}"
+
+
+def outcome(life: Life, around: Around) -> Iterator[str]:
+    """What the message waits for now, or what its end was."""
+    waiting = [each for each in life.hops if each.is_pending]
+    for hop in waiting:
+        yield _waits(hop, around)
+    ends = _ends(life)
+    for hop in ends:
+        sentence = _end(hop, around)
+        if sentence:
+            yield sentence
+    if not waiting and not ends:
+        yield "It does not wait for anything."
+
+
+def _waits(hop: Hop, around: Around) -> str:
+    wait = wait_text(hop.due_ms - around.now_ms)
+    when = f"{instant_text(hop.due_ms, around.now_ms)}, {wait}"
+    if hop.due_ms > around.now_ms:
+        when = f"{instant_text(hop.due_ms, around.now_ms)}, in {wait}"
+    group = hop.group or (group_of(hop.topic) or "" if is_retry(hop.topic) else "")
+    if not group:
+        return f"It waits for its delivery: {when}."
+    most = around.attempts_max(group)
+    attempt = f"attempt {hop.attempt + 1}" + (f" of {most}" if most else "")
+    return f"It waits for {attempt} in group {group}: {when}.{_nobody(group, around)}"
+
+
+def _ends(life: Life) -> list[Hop]:
+    """The last hop in each group, and of the message itself, where nothing waits any more."""
+    last: dict[tuple[str, str], Hop] = {}
+    for hop in life.hops:
+        last.pop((hop.message_id, hop.group), None)
+        last[hop.message_id, hop.group] = hop
+    return [each for each in last.values() if not each.is_pending]
+
+
+def _end(hop: Hop, around: Around) -> str:
+    if hop.kind is HopKind.DEAD:
+        return (
+            f"It is dead in group {hop.group}: rmqlite dlq redrive {hop.group}"
+            f" --id {hop.message_id} sends it again."
+        )
+    if hop.kind is HopKind.CANCELLED:
+        return f"It was cancelled{_of_group(hop)}."
+    if hop.kind is HopKind.UNDELIVERABLE:
+        return "It could not be delivered, and is a dead letter of the schedule."
+    if hop.group and hop.kind in _INTO_A_TOPIC:
+        if hop.group in hop.readers:
+            return f"Group {hop.group} has consumed it."
+        return f"Group {hop.group} has not consumed it yet.{_nobody(hop.group, around)}"
+    if hop.readers:
+        return f"It is in {place_text(hop)}, read by {', '.join(hop.readers)}."
+    return f"It is in {place_text(hop)}, and no group has committed behind it."
+
+
+def _nobody(group: str, around: Around) -> str:
+    status = around.groups.get(group)
+    if status is None:
+        return ""
+    if not status.info.can_consume:
+        return f" {group} may not consume now."
+    return "" if status.members else f" {group} has no member now."
+
+
+def _level(hop: Hop) -> str:
+    # What this message was promised, whatever its level means by now.
+    return f"level {hop.level} ({delay_text(max(0, hop.due_ms - hop.at_ms))})"
+
+
+def _due(hop: Hop) -> str:
+    text = time_text(hop.due_ms)
+    return f"due {text[11:] if text[:10] == time_text(hop.at_ms)[:10] else text}"
+
+
+def _of_group(hop: Hop) -> str:
+    return f" in group {hop.group}" if hop.group else ""
+
+
+def _attempts(count: int) -> str:
+    return "one attempt" if count == 1 else f"{count} attempts"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """A sentence on lines of so many columns, with nothing in it that drives a terminal."""
+    lines = Text(printable(text)).wrap(out(), width)
+    return [line.plain.rstrip() for line in lines]

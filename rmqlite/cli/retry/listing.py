@@ -1,0 +1,201 @@
+"""rmqlite retry list: what a group will be given again, when, and why it failed last.
+
+What is due already lies in the group's retry topic and waits for a consumer; what is not due
+waits in the schedule.  Both are retries to whoever asks, so both are listed, the due ones first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.dlq.wanted import Key, Reason, Since, Tag, Topic, Until, Wanted
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.spans import instant_text, wait_text
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
+from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
+from rmqlite.errors import TopicUnknown
+from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.names import retry_topic
+from rmqlite.requests import GroupStatus
+from rmqlite.schedule_requests import PendingFilter, PendingQuery
+
+ROWS_DEFAULT: Final = 50
+ROWS_MAX: Final = 100_000
+_COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """A group's retries as a whole, whatever is listed of them.
+
+    waiting: in the schedule.  due: in the retry topic and not consumed.  next_due_ms: of the
+    earliest that waits; 0 when none does, or when it was not found at once among others.
+    attempts_max: how often a message is given to the group before it is dead.
+    """
+
+    group: str
+    now_ms: int
+    attempts_max: int
+    waiting: int
+    due: int
+    next_due_ms: int
+    members: int
+    can_consume: bool
+
+
+def list_retries(
+    group: GroupArgument,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    count: Annotated[
+        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most so many.")
+    ] = ROWS_DEFAULT,
+    cursor: Annotated[
+        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+    ] = "",
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """List what GROUP will be given again: when, for the how many-th time, why it failed.
+
+    The ones that are due come first, then those that wait, the next one first.
+    """
+    from rmqlite.client import AdminClient
+
+    options = Wanted(topic, tag, key, reason, since, until)
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        status = admin.group(group)
+        found, more = _found(
+            broker, LettersQuery(group, options.filter(broker), cursor=cursor), count
+        )
+        outlook = outlook_of(broker, status)
+    if as_json:
+        trees = [_tree(each, outlook) for each in found]
+        print_json(dataclasses.asdict(outlook) | {"messages": trees, "cursor": more})
+        return
+    for line in summary(outlook):
+        sys.stdout.write(f"{printable(line)}\n")
+    if found:
+        print_tall_table(_COLUMNS, [(_row(each, outlook), [_second_line(each)]) for each in found])
+    elif options != Wanted() and (outlook.waiting or outlook.due):
+        note("no retry fits")
+    if more:
+        note(f"more: --cursor {more}")
+
+
+def outlook_of(broker: Broker, status: GroupStatus) -> Outlook:
+    """Ask for what a group's list begins with."""
+    topic = retry_topic(status.info.group)
+    waiting = sum([e.pending for e in broker.schedule.count_pending() if e.topic == topic])
+    next_due_ms = 0
+    if waiting:
+        page = broker.schedule.list_pending(PendingQuery(PendingFilter(topic=topic), "", 1))
+        next_due_ms = page.messages[0].deliver_at_ms if page.messages else 0
+    return Outlook(
+        status.info.group,
+        broker.now_ms,
+        status.info.max_reconsume_times + 1,
+        waiting,
+        _unconsumed(broker, status, topic),
+        next_due_ms,
+        len(status.members),
+        status.info.can_consume,
+    )
+
+
+def summary(outlook: Outlook) -> Iterator[str]:
+    """The whole of a group's retries in a sentence or two."""
+    if not outlook.waiting and not outlook.due:
+        yield f"nothing is retried in {outlook.group}"
+        return
+    waits = f"{outlook.waiting:,} {'retry' if outlook.waiting == 1 else 'retries'} of"
+    waits += f" {outlook.group} {'waits' if outlook.waiting == 1 else 'wait'}"
+    if outlook.next_due_ms:
+        which = "due" if outlook.waiting == 1 else "the next one"
+        waits += f", {which} {_when(outlook.next_due_ms, outlook.now_ms)}"
+    yield waits
+    if outlook.due:
+        are = "is" if outlook.due == 1 else "are"
+        yield f"{outlook.due:,} {are} due and not consumed yet: {_readers(outlook)}"
+    elif not outlook.members or not outlook.can_consume:
+        yield _readers(outlook)
+
+
+def _readers(outlook: Outlook) -> str:
+    if not outlook.can_consume:
+        return f"{outlook.group} may not consume now"
+    if not outlook.members:
+        return f"{outlook.group} has no member now"
+    members = "1 member" if outlook.members == 1 else f"{outlook.members:,} members"
+    return f"{outlook.group} has {members} now"
+
+
+def _unconsumed(broker: Broker, status: GroupStatus, topic: str) -> int:
+    try:
+        ranges = broker.admin.ranges(topic)
+    except TopicUnknown:
+        return 0
+    committed = {each.queue: each.committed_offset for each in status.progress}
+    done = {each.queue: committed.get(each.queue) or each.min_offset for each in ranges}
+    return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
+
+
+def _found(broker: Broker, query: LettersQuery, count: int) -> tuple[list[Letter], str]:
+    """So many letters, and where the next ones begin; "" at the end."""
+    letters: list[Letter] = []
+    with counting("searching") as tell:
+        while True:
+            most = min(LETTERS_MAX, count - len(letters))
+            page = broker.admin.letters.list_retries(dataclasses.replace(query, max_letters=most))
+            letters += page.letters
+            if not page.cursor or len(letters) >= count:
+                return letters, page.cursor
+            query = dataclasses.replace(query, cursor=page.cursor)
+            tell(len(letters))
+
+
+def _is_due(letter: Letter, now_ms: int) -> bool:
+    return letter.due_ms <= now_ms
+
+
+def _when(due_ms: int, now_ms: int) -> str:
+    wait = wait_text(due_ms - now_ms)
+    return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
+
+
+def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
+    is_due = _is_due(letter, outlook.now_ms)
+    when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
+    return (
+        when,
+        f"{letter.delivery_attempts + 1} of {outlook.attempts_max}",
+        instant_text(letter.first_failure_ms, outlook.now_ms),
+        printable(letter.origin_topic) or "-",
+        printable(letter.tags) or "-",
+        printable(" ".join(letter.keys)) or "-",
+    )
+
+
+def _second_line(letter: Letter) -> str:
+    return fitted(printable(f"{letter.message_id}  {letter.reason or 'no reason given'}"))
+
+
+def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
+    """Its fields, and which attempt comes next."""
+    return dataclasses.asdict(letter) | {
+        "offset_message_id": letter.offset_message_id,
+        "attempt": letter.delivery_attempts + 1,
+        "is_due": _is_due(letter, outlook.now_ms),
+    }
