@@ -60,7 +60,7 @@ def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") ->
     if message.prepared_transaction_offset:
         fields.append(("completes", f"what ends at {message.prepared_transaction_offset}"))
     properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
-    lines = [*_aligned(fields), "", "properties", *_aligned(properties), "", *_body_lines(message)]
+    lines = [*aligned(fields), "", "properties", *aligned(properties), "", *_body_lines(message)]
     return "\n".join(lines) + "\n"
 
 
@@ -86,7 +86,8 @@ def _body_lines(message: StoredMessage) -> list[str]:
     ]
 
 
-def _aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
+def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each name and value, printable, the values below each other."""
     names = [printable(name) for name, _ in fields]
     width = max(map(len, names), default=0)
     return [

@@ -55,6 +55,7 @@ Since = Annotated[
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
 
 WRONG_COMMAND_LINE: Final = 2
+MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
 _MS_DIGITS_MAX: Final = 15
 
 
@@ -64,7 +65,7 @@ def refuse(option: str, value: object, rule: str) -> NoReturn:
     raise typer.Exit(WRONG_COMMAND_LINE)
 
 
-def moment_ms(option: str, text: str) -> int | None:
+def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
     """The milliseconds since 1970 that an option of time means; None when it is empty."""
     if not text:
         return None
@@ -72,6 +73,5 @@ def moment_ms(option: str, text: str) -> int | None:
         return int(text)
     moment = local_ms(text)
     if moment is None:
-        rule = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
         refuse(option, text, rule)
     return moment

@@ -10,8 +10,17 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from rmqlite.errors import StoreDamaged
+from rmqlite.message import StoredMessage
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.record import MAGIC, ROLLBACK, TRANSACTION_TYPE, read_head
+from rmqlite.store.record import (
+    MAGIC,
+    ROLLBACK,
+    TRANSACTION_TYPE,
+    has_sound_body,
+    read_head,
+    to_message,
+)
 from rmqlite.store.repaired_place import is_repaired
 
 READ_BYTES_MAX: Final = 4 << 20
@@ -65,6 +74,24 @@ def raw_records(
             end = at + size
         if begin < end:
             yield data[begin:end]
+
+
+def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
+    """What raw_records() gave, as messages; source: where it is from, for an error.
+
+    Raises StoreDamaged; bodies are checked, too.
+    """
+    at = 0
+    while at < len(records):
+        head = read_head(records, at)
+        if head is None:
+            raise StoreDamaged(source, at, "a record", "something else")
+        # The positions of a head are those of the data it was read from.
+        if not has_sound_body(head, records):
+            place = head.physical_offset
+            raise StoreDamaged(source, place, "a body that fits its CRC", "another one")
+        yield to_message(head, records)
+        at += head.size
 
 
 def _is_repaired_place(data: bytes, at: int) -> bool:

@@ -20,6 +20,7 @@ from rmqlite.message import StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
+from rmqlite.store.raw_records import messages_in
 from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
@@ -57,6 +58,7 @@ __all__ = [
     "StoreState",
     "Waiting",
     "file_sizes",
+    "messages_in",
     "queue_keys",
 ]
 

@@ -7,13 +7,12 @@ not there: it is written beside its name.
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -45,16 +44,21 @@ from rmqlite.cli.store.wanted import (
     message_filter,
 )
 from rmqlite.cli.terminal import note, progress_console
+from rmqlite.cli.writing import (
+    STANDARD_OUTPUT,
+    Write,
+    quiet_when_nobody_reads,
+    to_standard_output,
+    written,
+)
 from rmqlite.clock import elapsed_s
-from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import MessageFilter, Search, StoreReader, Waiting
 
     Shape = Callable[[StoredMessage, Waiting | None], str]
-Write = Callable[[str], object]
-_STANDARD_OUTPUT: Final = Path("-")
 
 
 def cat(
@@ -88,9 +92,9 @@ def cat(
         is_scheduled=scheduled,
     )
     check_limit(limit)
-    with open_store(path, config) as reader, _quiet_when_nobody_reads():
+    with open_store(path, config) as reader, quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, _page if full else line_of, limit, skip_damaged)
-        copying.run(_to_standard_output)
+        copying.run(to_standard_output)
     if not copying.count:
         note("no messages")
     copying.end()
@@ -104,7 +108,7 @@ def export(
     path: StorePath = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
-    ] = _STANDARD_OUTPUT,
+    ] = STANDARD_OUTPUT,
     config: ConfigFile = None,
     topic: Topic = "",
     group: Group = "",
@@ -148,20 +152,20 @@ def export(
         _note_exported(*done, output, elapsed_s() - started_s)
         return
     shape: Shape = _json_of_inflated if inflate else json_of
-    with open_store(path, config) as reader, _quiet_when_nobody_reads():
+    with open_store(path, config) as reader, quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, shape, limit, skip_damaged)
-        if output == _STANDARD_OUTPUT:
-            copying.run(_to_standard_output)
+        if output == STANDARD_OUTPUT:
+            copying.run(to_standard_output)
         else:
             _check_outside(output, reader.root)
-            with _written(output) as write:
+            with written(output) as write:
                 copying.run(write)
     _note_exported(copying.count, copying.record_bytes, output, elapsed_s() - started_s)
     copying.end()
 
 
 def _note_exported(count: int, record_bytes: int, output: Path, took_s: float) -> None:
-    where = "" if output == _STANDARD_OUTPUT else f" to {output}"
+    where = "" if output == STANDARD_OUTPUT else f" to {output}"
     messages = "1 message" if count == 1 else f"{count:,} messages"
     size = size_text(record_bytes)
     note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
@@ -191,7 +195,7 @@ class _Copying:
         self._failure: StoreDamaged | None = None
 
     def run(self, write: Write) -> None:
-        is_seen = write is _to_standard_output and sys.stdout.isatty()
+        is_seen = write is to_standard_output and sys.stdout.isatty()
         with _progress(self._search, is_hidden=is_seen) as advance:
             try:
                 for batch in self._search.batches():
@@ -239,50 +243,9 @@ def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]
         yield lambda: bar.update(task, completed=search.done, total=search.total)
 
 
-def _to_standard_output(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise _not_written("standard output", error) from error
-
-
-@contextmanager
-def _quiet_when_nobody_reads() -> Iterator[None]:
-    """`| head` has seen enough: that is no failure."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        # What could not be written would be tried, and fail, once more at exit.
-        sys.stdout = io.StringIO()
-        raise typer.Exit(0) from error
-
-
-@contextmanager
-def _written(path: Path) -> Iterator[Write]:
-    """What is written appears under that name when all of it is there."""
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        with beside.open("w", encoding="ascii") as file:
-            try:
-                yield file.write
-                file.flush()
-                beside.replace(path)
-            finally:
-                beside.unlink(missing_ok=True)
-    except OSError as error:
-        raise _not_written(str(path), error) from error
-
-
 def _check_outside(path: Path, root: Path) -> None:
     """Every file in a store's folders is taken for one of the store's."""
     if path.name in ("", "..") or path.is_dir():
         refuse("--output", path, "the name of a file")
     if path.resolve().is_relative_to(root.resolve()):
         refuse("--output", path, "a file outside of the store")
-
-
-def _not_written(where: str, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable("write to", where, error.strerror or str(error))

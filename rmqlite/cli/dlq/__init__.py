@@ -1,0 +1,14 @@
+"""rmqlite dlq: dead letters: see them, read them, take them out, send them again."""
+
+from __future__ import annotations
+
+import typer
+
+from rmqlite.cli.dlq.groups import list_groups
+from rmqlite.cli.dlq.listing import show
+from rmqlite.cli.dlq.peek import peek
+
+app = typer.Typer(no_args_is_help=True, help="See dead letters, read them, send them again.")
+app.command("list")(list_groups)
+app.command("show")(show)
+app.command("peek")(peek)

@@ -1,0 +1,86 @@
+"""rmqlite dlq list: which groups have dead letters, since when, and mostly why."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from rmqlite.cli.dlq.words import age_text, letters_text, reason_line, second_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX
+from rmqlite.cli.terminal import (
+    fitted,
+    note,
+    numbers,
+    print_json,
+    print_tall_table,
+    printable,
+)
+from rmqlite.letter_requests import DeadLetterGroup
+
+
+def list_groups(
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help="Also groups whose letters are all dealt with.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups with dead letters, the most open ones first, and their top reasons.
+
+    Open is what nobody has redriven; purged is what is out of sight but still in the log.
+    """
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        found = admin.letters.groups()
+        now_ms = admin.broker_status().now_ms
+    shown = [each for each in found if each.open or everything]
+    shown.sort(key=lambda each: (-each.open, each.group))
+    if as_json:
+        print_json({"now_ms": now_ms, "groups": [_tree(each) for each in shown]})
+        return
+    if shown:
+        _print(shown, now_ms)
+    else:
+        note("no open dead letters" if found else "no dead letters")
+    hidden = len(found) - len(shown)
+    if hidden:
+        note(f"{hidden:,} more without an open one: --all")
+
+
+def _print(groups: Sequence[DeadLetterGroup], now_ms: int) -> None:
+    columns = [
+        ["GROUP", *[printable(each.group) for each in groups]],
+        numbers("OPEN", [each.open for each in groups]),
+        numbers("REDRIVEN", [each.redriven for each in groups]),
+        numbers("PURGED", [each.purged for each in groups]),
+    ]
+    head, *rows = zip(*columns, strict=True)
+    below = [_lines(each, now_ms) for each in groups]
+    print_tall_table(head, list(zip(rows, below, strict=True)))
+
+
+def _lines(group: DeadLetterGroup, now_ms: int) -> list[str]:
+    lines = []
+    if group.letters:
+        ends = [
+            f"{second_text(end_ms)} ({age_text(end_ms, now_ms)})"
+            for end_ms in (group.oldest_ms, group.newest_ms)
+        ]
+        lines.append(f"from {ends[0]} to {ends[1]}")
+    of = min(group.open, group.reasons_of)
+    if group.reasons and of < group.open:
+        lines.append(f"reasons of the newest {letters_text(group.reasons_of)}:")
+    counts = numbers("", [each.count for each in group.reasons])[1:]
+    for count, each in zip(counts, group.reasons, strict=True):
+        share = f"{each.count / max(of, 1):4.0%}"
+        lines.append(fitted(f"{count}  {share}  {reason_line(each.reason)}"))
+    return lines
+
+
+def _tree(group: DeadLetterGroup) -> dict[str, Any]:
+    return dataclasses.asdict(group) | {"open": group.open}

@@ -1,0 +1,149 @@
+"""rmqlite dlq show: the dead letters of a group, some at a time."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.dlq.wanted import (
+    Group,
+    Key,
+    MessageId,
+    Reason,
+    Since,
+    Tag,
+    Topic,
+    Until,
+    Wanted,
+    checked_group,
+    filter_text,
+)
+from rmqlite.cli.dlq.words import (
+    NOT_ALL,
+    letter_tree,
+    place_text,
+    reason_line,
+    redriven_text,
+    second_text,
+)
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
+from rmqlite.cli.terminal import (
+    fitted,
+    note,
+    print_json,
+    print_tall_table,
+    printable,
+    shortened,
+)
+from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
+
+ROWS_DEFAULT: Final = 20
+ROWS_MAX: Final = 100_000
+_COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "TRIES", "TOPIC", "TAGS", "KEYS")
+_CELL_WIDTH_MAX: Final = 30
+"""Of what a sender may make as long as it likes; peek shows all of it."""
+
+
+def show(
+    group: Group,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    message_id: MessageId = None,
+    newest: Annotated[
+        bool, typer.Option("--newest/--oldest", help="Begin with those that died last.")
+    ] = False,
+    only_open: Annotated[
+        bool, typer.Option("--open/--all", help="Only what nobody has redriven, or all.")
+    ] = True,
+    count: Annotated[
+        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most so many.")
+    ] = ROWS_DEFAULT,
+    cursor: Annotated[
+        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+    ] = "",
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """List the dead letters of GROUP that fit all options; below each its id, place and reason.
+
+    Exit code 1 when there is none.
+    """
+    from rmqlite.client import AdminClient
+
+    group = checked_group(group)
+    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        wanted = options.filter(broker)
+        query = LettersQuery(group, wanted, newest, only_open, cursor)
+        letters, more = _found(broker, query, count)
+    if as_json:
+        print_json({"letters": [letter_tree(each) for each in letters], "cursor": more})
+    elif letters:
+        print_tall_table(_COLUMNS, [(_row(each), _lines(each)) for each in letters])
+    if more:
+        again = f"rmqlite dlq show {shlex.quote(group)} {options.words()}".rstrip()
+        flags = [" --newest"] * newest + [" --all"] * (not only_open)
+        flags += [f" --max {count}"] * (count != ROWS_DEFAULT)
+        note(f"more: {again}{''.join(flags)} --cursor {shlex.quote(more)}")
+    if not letters:
+        note(_nothing(group, filter_text(wanted), only_open=only_open, is_first=not cursor))
+        raise typer.Exit(NOT_ALL)
+
+
+def _found(broker: Broker, query: LettersQuery, count: int) -> tuple[Sequence[Letter], str]:
+    """So many letters from the cursor on, and where the next ones begin; "" at the end."""
+    letters: list[Letter] = []
+    looked_at = 0
+    cursor = query.cursor
+    with counting("looked at") as tell:
+        while True:
+            page = broker.admin.letters.list_dead(
+                LettersQuery(
+                    query.group,
+                    query.filter,
+                    query.newest_first,
+                    query.is_open,
+                    cursor,
+                    min(LETTERS_MAX, count - len(letters)),
+                )
+            )
+            letters += page.letters
+            looked_at += page.looked_at
+            cursor = page.cursor
+            if not cursor or len(letters) >= count:
+                return letters, cursor
+            tell(looked_at)
+
+
+def _row(letter: Letter) -> tuple[str, ...]:
+    return (
+        second_text(letter.first_failure_ms),
+        second_text(letter.last_failure_ms),
+        f"{letter.delivery_attempts:,}",
+        shortened(printable(letter.origin_topic), _CELL_WIDTH_MAX) or "-",
+        shortened(printable(letter.tags), _CELL_WIDTH_MAX) or "-",
+        shortened(printable(" ".join(letter.keys)), _CELL_WIDTH_MAX) or "-",
+    )
+
+
+def _lines(letter: Letter) -> list[str]:
+    lines = [f"{printable(letter.message_id)}  {place_text(letter)}"]
+    redriven = redriven_text(letter)
+    return [*lines, *[redriven] * bool(redriven), fitted(reason_line(letter.reason))]
+
+
+def _nothing(group: str, filtered: str, *, only_open: bool, is_first: bool) -> str:
+    if not is_first:
+        return "no more dead letters"
+    what = "open dead letter" if only_open else "dead letter"
+    return f"no {what} of group {group}{' fits: ' if filtered else ''}{filtered}"

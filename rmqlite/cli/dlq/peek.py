@@ -1,0 +1,182 @@
+"""rmqlite dlq peek: one dead letter, where it came from, why it died, and its body."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rmqlite.cli.dlq.bodies import shown
+from rmqlite.cli.dlq.records import message_at
+from rmqlite.cli.dlq.wanted import checked_group
+from rmqlite.cli.dlq.words import (
+    NOT_ALL,
+    age_text,
+    letter_tree,
+    parse_place,
+    place_text,
+    redriven_text,
+    second_text,
+)
+from rmqlite.cli.message_text import aligned, inflated
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX
+from rmqlite.cli.terminal import (
+    message_tree,
+    note,
+    print_json,
+    print_two_line_table,
+    printable,
+)
+from rmqlite.letter_requests import LETTERS_MAX, Letter, LetterFilter, LettersQuery
+from rmqlite.message import FAILURE_REASON, StoredMessage
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+_ANOTHER_MAX: Final = 20
+
+
+def peek(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="A message id, an offset message id, or GROUP:QUEUE:OFFSET."
+        ),
+    ],
+    group: Annotated[
+        str, typer.Option("--group", "-g", metavar="NAME", help="Of this consumer group.")
+    ] = "",
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Only the body's bytes, to a file or a pipe.")
+    ] = False,
+    as_hex: Annotated[bool, typer.Option("--hex", help="The body as a hex dump.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="All of a long body.")] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show a dead letter and its body, as text, as JSON set out in lines, or as a hex dump.
+
+    Nothing is consumed.  Exit code 1 when there is no such letter, or more than one.
+    """
+    from rmqlite.client import AdminClient
+
+    if raw and sys.stdout.isatty():
+        note("error: --raw is for a file or a pipe: a terminal would interpret the bytes")
+        raise typer.Exit(WRONG_COMMAND_LINE)
+    if raw + as_hex + as_json > 1:
+        raise typer.BadParameter("give one of --raw, --hex and --json")
+    wanted_group = checked_group(group) if group else ""
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        now_ms = admin.broker_status().now_ms
+        letter, message = _found(admin, endpoint, name, wanted_group)
+    message = inflated(message)
+    if raw:
+        sys.stdout.buffer.write(message.body)
+        sys.stdout.buffer.flush()
+    elif as_json:
+        tree = None if letter is None else letter_tree(letter)
+        print_json({"letter": tree, "message": message_tree(message)})
+    else:
+        lines = _page(letter, message, now_ms, as_hex=as_hex, full=full)
+        sys.stdout.write("".join([f"{line}\n" for line in lines]))
+
+
+def _found(
+    admin: AdminClient, endpoint: str, name: str, group: str
+) -> tuple[Letter | None, StoredMessage]:
+    """The letter and its record; the letter is None when it was purged.  Else the command ends."""
+    place = parse_place(name)
+    if place is None:
+        letter = _letter(_letters(admin, name, group), name)
+        return letter, admin.message_at(letter.offset_message_id).message
+    from rmqlite.client.raw import RawReader
+
+    with RawReader(endpoint) as reader:
+        message = message_at(reader, *place)
+    if message is None:
+        note(f"no dead letter at {name}")
+        raise typer.Exit(NOT_ALL)
+    named = _letters(admin, message.offset_message_id, place[0])
+    at = (message.queue_id, message.queue_offset)
+    here = [each for each in named if (each.queue_id, each.queue_offset) == at]
+    return (here[0] if here else None), message
+
+
+def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
+    letters: list[Letter] = []
+    query = LettersQuery(group, LetterFilter(message_id=name), max_letters=LETTERS_MAX)
+    while len(letters) <= _ANOTHER_MAX:
+        page = admin.letters.list_dead(query)
+        letters += page.letters
+        if not page.cursor:
+            break
+        query = LettersQuery(group, query.filter, cursor=page.cursor, max_letters=LETTERS_MAX)
+    return letters
+
+
+def _letter(letters: Sequence[Letter], name: str) -> Letter:
+    """The one; none or several end the command."""
+    if not letters:
+        note(f"no dead letter {name}; one that was purged has only its GROUP:QUEUE:OFFSET")
+        raise typer.Exit(NOT_ALL)
+    if len(letters) > 1:
+        note(f"more than one dead letter {name}: name one by its place")
+        rows = [
+            ((place_text(each), second_text(each.last_failure_ms)), printable(each.reason[:200]))
+            for each in letters[:_ANOTHER_MAX]
+        ]
+        print_two_line_table(("PLACE", "LAST FAILED"), rows)
+        raise typer.Exit(NOT_ALL)
+    return letters[0]
+
+
+def _page(
+    letter: Letter | None, message: StoredMessage, now_ms: int, *, as_hex: bool, full: bool
+) -> Iterator[str]:
+    if letter is None:
+        place = f"{message.topic}:{message.queue_id}:{message.queue_offset}"
+        yield printable(f"purged dead letter {place}")
+        reason = message.properties.get(FAILURE_REASON, "")
+        fields = [("message id", message.message_id), ("offset id", message.offset_message_id)]
+    else:
+        yield printable(f"dead letter {place_text(letter)}")
+        reason = letter.reason
+        fields = _fields(letter, now_ms)
+    yield from aligned(fields)
+    yield ""
+    yield "reason"
+    yield from [f"  {printable(line)}" for line in reason.splitlines() or ["none given"]]
+    yield ""
+    yield "properties"
+    told = {FAILURE_REASON}
+    pairs = sorted(message.properties.items())
+    yield from aligned([(f"  {name}", value) for name, value in pairs if name not in told])
+    yield ""
+    kind, lines = shown(message.body, as_hex=as_hex, full=full)
+    yield f"body, {len(message.body):,} bytes, {kind}" if message.body else "no body"
+    yield from lines
+
+
+def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
+    at = f"{letter.origin_topic}/{letter.origin_queue_id}@{letter.origin_queue_offset}"
+    return [
+        ("state", redriven_text(letter) or "open"),
+        ("came from", at),
+        ("group", letter.group),
+        ("message id", letter.message_id),
+        ("offset id", letter.offset_message_id),
+        *[("first id", letter.origin_message_id)] * bool(letter.origin_message_id),
+        ("tags", letter.tags or "-"),
+        ("keys", " ".join(letter.keys) or "-"),
+        ("sent", _when(letter.born_timestamp_ms, now_ms)),
+        ("tries", f"{letter.delivery_attempts:,}"),
+        ("first failed", _when(letter.first_failure_ms, now_ms)),
+        ("last failed", _when(letter.last_failure_ms, now_ms)),
+    ]
+
+
+def _when(timestamp_ms: int, now_ms: int) -> str:
+    return f"{second_text(timestamp_ms)}, {age_text(timestamp_ms, now_ms)}"

@@ -1,0 +1,88 @@
+"""Dead letters with their bodies, read from the log in bulk; nothing is consumed.
+
+A letter's description comes from the broker's list, its body from the raw log: one call for
+a megabyte of letters instead of one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.letter_requests import Letter
+from rmqlite.message import StoredMessage
+from rmqlite.names import dlq_topic
+
+if TYPE_CHECKING:
+    from rmqlite.client.raw import RawReader
+
+_GAP_LETTERS_MAX: Final = 64
+_GAP_BYTES_MAX: Final = 256 << 10
+"""Letters that are not wanted are read along with their neighbours up to so many: a call of
+its own costs as much as that."""
+
+
+def message_at(reader: RawReader, group: str, queue_id: int, offset: int) -> StoredMessage | None:
+    """The dead letter at a place; None if none is there any more, or yet.
+
+    Raises TopicUnknown, QueueUnknown, OffsetGone, Unavailable.
+    """
+    found = _messages(reader, group, queue_id, offset, offset + 1)
+    return next((each for each in found if each.queue_offset == offset), None)
+
+
+def with_messages(
+    reader: RawReader, letters: Sequence[Letter]
+) -> Iterator[tuple[Letter, StoredMessage | None]]:
+    """Each letter with its record, in the order of their queues.
+
+    None where the log has it no more: retention may take it meanwhile.  Raises what reading
+    raises.
+    """
+    for run in _runs(letters):
+        waiting = iter(run)
+        letter = next(waiting, None)
+        first = run[0]
+        found = _messages(
+            reader, first.group, first.queue_id, first.queue_offset, run[-1].queue_offset + 1
+        )
+        for message in found:
+            while letter is not None and letter.queue_offset < message.queue_offset:
+                yield letter, None
+                letter = next(waiting, None)
+            if letter is not None and letter.queue_offset == message.queue_offset:
+                yield letter, message
+                letter = next(waiting, None)
+        while letter is not None:
+            yield letter, None
+            letter = next(waiting, None)
+
+
+def _messages(
+    reader: RawReader, group: str, queue_id: int, begin: int, end: int
+) -> Iterator[StoredMessage]:
+    from rmqlite.store.reader import messages_in
+
+    topic = dlq_topic(group)
+    for chunk in reader.queue(topic, queue_id, begin, end):
+        yield from messages_in(chunk, f"{topic} queue {queue_id}")
+
+
+def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
+    """Letters of one queue that lie near enough to each other to be read together."""
+    run: list[Letter] = []
+    for each in sorted(letters, key=lambda each: (each.queue_id, each.queue_offset)):
+        if run and not _are_near(run[-1], each):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def _are_near(first: Letter, second: Letter) -> bool:
+    if first.queue_id != second.queue_id:
+        return False
+    between = second.queue_offset - first.queue_offset - 1
+    # How large those between are is not known; their neighbours are of about that size.
+    return between <= _GAP_LETTERS_MAX and between * second.store_size <= _GAP_BYTES_MAX

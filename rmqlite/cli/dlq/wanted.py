@@ -1,0 +1,139 @@
+"""Which dead letters a command is about: the options, and what they mean to this broker."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
+from rmqlite.cli.schedule.wanted import Broker
+from rmqlite.cli.terminal import printable, time_text
+from rmqlite.errors import InvalidName, InvalidValue
+from rmqlite.letter_requests import LetterFilter
+from rmqlite.levels import parse_delay
+from rmqlite.names import DLQ_PREFIX, check_group
+
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The consumer group whose messages died.")
+]
+Topic = Annotated[
+    str | None, typer.Option("--topic", "-t", metavar="NAME", help="Sent to this topic first.")
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With this tag.")]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", "-r", metavar="TEXT", help="With this in the reason, in any case."),
+]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Failed last then or later: '2026-11-20 10:00', epoch ms, or 2h for two hours ago.",
+    ),
+]
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="Failed last before then.")
+]
+MessageId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="ID", help="Of this message id, or offset message id."),
+]
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options as they were typed."""
+
+    topic: str | None = None
+    tag: str | None = None
+    key: str | None = None
+    reason: str | None = None
+    since: str | None = None
+    until: str | None = None
+    message_id: str | None = None
+
+    def __post_init__(self) -> None:
+        given = [each for each in dataclasses.astuple(self) if each is not None]
+        # --topic "$TOPIC" of a script that does not know its topic is not every topic.
+        if "" in given:
+            raise typer.BadParameter("an option of a filter is empty")
+        if _SURROGATE.search("".join(given)):
+            raise typer.BadParameter("an option of a filter is no UTF-8 text")
+
+    def filter(self, broker: Broker) -> LetterFilter:
+        """What the options mean; one that cannot be ends the command."""
+        since_ms = past_ms("--since", self.since, broker)
+        until_ms = past_ms("--until", self.until, broker)
+        if until_ms is not None and until_ms <= (since_ms or 0):
+            refuse("--until", self.until, f"later than --since {self.since or 0!r}")
+        return LetterFilter(
+            self.topic or "",
+            self.tag or "",
+            self.key or "",
+            self.reason or "",
+            since_ms or 0,
+            until_ms,
+            self.message_id or "",
+        )
+
+    def words(self) -> str:
+        """The options again, for a shell."""
+        names = ("--topic", "--tag", "--key", "--reason", "--since", "--until", "--id")
+        given = zip(names, dataclasses.astuple(self), strict=True)
+        return " ".join([f"{name} {shlex.quote(value)}" for name, value in given if value])
+
+
+def past_ms(option: str, text: str | None, broker: Broker) -> int | None:
+    """A moment, or how long ago it was, on the broker's clock; None if it is not given."""
+    if text is None:
+        return None
+    if text == "now":
+        return broker.now_ms
+    try:
+        ago_ms = parse_delay(text)
+    except InvalidValue:
+        return moment_ms(option, text, f"{MOMENT_RULE}, or 2h for two hours ago")
+    return max(0, broker.now_ms - ago_ms)
+
+
+def checked_group(group: str) -> str:
+    """The group's name, also from the name of its topic; ends the command if it is none."""
+    name = group.removeprefix(DLQ_PREFIX)
+    try:
+        check_group(name)
+    except InvalidName as error:
+        refuse("GROUP", printable(group), error.rule)
+    return name
+
+
+def filter_text(wanted: LetterFilter) -> str:
+    """What a filter takes, for a person: "topic orders, failed before …"; else nothing."""
+    return ", ".join(_filter_parts(wanted))
+
+
+def _filter_parts(wanted: LetterFilter) -> Iterator[str]:
+    if wanted.topic:
+        yield f"topic {wanted.topic}"
+    if wanted.tag:
+        yield f"tag {wanted.tag}"
+    if wanted.key:
+        yield f"key {wanted.key}"
+    if wanted.reason:
+        yield f"reason with {wanted.reason!r}"
+    if wanted.since_ms:
+        yield f"failed from {time_text(wanted.since_ms)} on"
+    if wanted.until_ms is not None:
+        yield f"failed before {time_text(wanted.until_ms)}"
+    if wanted.message_id:
+        yield f"id {wanted.message_id}"
