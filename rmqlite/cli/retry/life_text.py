@@ -18,12 +18,12 @@ from rmqlite.cli.schedule.spans import delay_text, instant_text, wait_text
 from rmqlite.cli.status import span_text
 from rmqlite.cli.terminal import out, printable, time_text
 from rmqlite.letter_requests import Hop, HopKind, Life
-from rmqlite.names import group_of, is_retry
 from rmqlite.requests import GroupStatus
 
 _TIME_WIDTH: Final = 12
-_SINCE_WIDTH: Final = 9
+_SINCE_WIDTH: Final = 8
 _INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
+_RECORD_INDENT: Final = " " * (_TIME_WIDTH + 2)
 _TEXT_WIDTH_MIN: Final = 36
 """An offset message id is 32 characters, and is not wrapped."""
 _TEXT_WIDTH_MAX: Final = 100
@@ -59,7 +59,7 @@ def print_life(life: Life, around: Around) -> None:
     console.print(Text(printable(_head(life)), style="bold"))
     if life.is_cut:
         console.print(Text("older hops are left out", style="dim"))
-    told = Told()
+    told = Told(life)
     day = ""
     before_ms = 0
     for hop in life.hops:
@@ -83,15 +83,15 @@ def _head(life: Life) -> str:
 
 
 def _print_hop(console: Console, times: str, hop: Hop, told: Told) -> None:
-    columns = shutil.get_terminal_size().columns - len(_INDENT)
-    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns))
+    columns = shutil.get_terminal_size().columns
+    width = min(_TEXT_WIDTH_MAX, max(_TEXT_WIDTH_MIN, columns - len(_INDENT)))
     style = _STYLES.get(hop.kind, "")
     for sentence in told.sentences(hop):
         for line in _wrapped(sentence, width):
             console.print(Text(times) + Text(line, style=style))
             times = _INDENT
-    for record in _records(hop, width):
-        console.print(Text(_INDENT + record, style="dim"))
+    for record in _records(hop, columns - len(_RECORD_INDENT)):
+        console.print(Text(_RECORD_INDENT + record, style="dim"))
 
 
 def _records(hop: Hop, width: int) -> Iterator[str]:
@@ -111,7 +111,8 @@ def place_text(hop: Hop) -> str:
 class Told:
     """Says what happened at each hop, knowing what it has said of the hops before."""
 
-    def __init__(self) -> None:
+    def __init__(self, life: Life) -> None:
+        self._last = {each.group: each for each in life.hops}
         self._due_ms: dict[str, int] = {}
         """When what waits is due, by the group it goes to; the message itself: ""."""
         self._reasons: dict[str, str] = {}
@@ -134,20 +135,22 @@ class Told:
             HopKind.REDRIVEN: self._redriven,
         }
         yield from told[hop.kind](hop)
-        if hop.readers:
+        # A group that has failed it has read it; only the last time is worth a word.
+        has_failed = hop.readers == (hop.group,) and self._last[hop.group] is not hop
+        if hop.readers and not has_failed:
             yield f"read by {', '.join(hop.readers)}"
 
     def _sent(self, hop: Hop) -> Iterator[str]:
-        yield f"sent to {place_text(hop)}"
+        yield f"sent to {hop.topic}"
 
     def _scheduled(self, hop: Hop) -> Iterator[str]:
         yield f"scheduled at {_level(hop)}, {_due(hop)}"
 
     def _delivered(self, hop: Hop) -> Iterator[str]:
-        yield f"delivered to {place_text(hop)}{self._lateness(hop)}"
+        yield f"delivered to {hop.topic}{self._lateness(hop)}"
 
     def _failed(self, hop: Hop) -> Iterator[str]:
-        yield f"failed in group {hop.group}, attempt {hop.attempt}{self._why(hop)}"
+        yield f"failed in {hop.group}, attempt {hop.attempt}{self._why(hop)}"
         yield f"retry at {_level(hop)}, {_due(hop)}"
 
     def _retried(self, hop: Hop) -> Iterator[str]:
@@ -155,7 +158,7 @@ class Told:
 
     def _dead(self, hop: Hop) -> Iterator[str]:
         after = f" after {_attempts(hop.attempt)}" if hop.attempt else ""
-        yield f"dead in group {hop.group}{after}{self._why(hop)}"
+        yield f"dead in {hop.group}{after}{self._why(hop)}"
 
     def _cancelled(self, hop: Hop) -> Iterator[str]:
         yield f"cancelled{_of_group(hop)}: it is not delivered"
@@ -164,7 +167,7 @@ class Told:
         if hop.group:
             yield f"fired: given to {hop.group} again{self._lateness(hop)}"
         else:
-            yield f"fired: delivered to {place_text(hop)}{self._lateness(hop)}"
+            yield f"fired: delivered to {hop.topic}{self._lateness(hop)}"
 
     def _rescheduled(self, hop: Hop) -> Iterator[str]:
         yield f"rescheduled{_of_group(hop)} to {_level(hop)}, {_due(hop)}"
@@ -174,7 +177,7 @@ class Told:
 
     def _redriven(self, hop: Hop) -> Iterator[str]:
         by = f" by job {hop.job_id}" if hop.job_id else ""
-        yield f"sent again{by} as {hop.message_id}, to {place_text(hop)}"
+        yield f"sent again{by} to {hop.topic}, as {hop.message_id}"
 
     def _lateness(self, hop: Hop) -> str:
         due_ms = hop.due_ms or self._due_ms.pop(hop.group, 0)
@@ -197,57 +200,69 @@ class Told:
 
 def outcome(life: Life, around: Around) -> Iterator[str]:
     """What the message waits for now, or what its end was."""
-    waiting = [each for each in life.hops if each.is_pending]
-    for hop in waiting:
-        yield _waits(hop, around)
-    ends = _ends(life)
-    for hop in ends:
-        sentence = _end(hop, around)
+    last: dict[tuple[str, str], Hop] = {}
+    for hop in life.hops:
+        last[hop.message_id, hop.group] = hop
+    for hop in last.values():
+        which = "It" if hop.message_id == life.message_id else hop.message_id
+        sentence = _waits(hop, around) if hop.is_pending else _end(hop, life, around)
         if sentence:
-            yield sentence
-    if not waiting and not ends:
-        yield "It does not wait for anything."
+            yield f"{which} {sentence}"
 
 
 def _waits(hop: Hop, around: Around) -> str:
     wait = wait_text(hop.due_ms - around.now_ms)
+    wait = f"in {wait}" if hop.due_ms > around.now_ms else wait
     when = f"{instant_text(hop.due_ms, around.now_ms)}, {wait}"
-    if hop.due_ms > around.now_ms:
-        when = f"{instant_text(hop.due_ms, around.now_ms)}, in {wait}"
-    group = hop.group or (group_of(hop.topic) or "" if is_retry(hop.topic) else "")
-    if not group:
-        return f"It waits for its delivery: {when}."
-    most = around.attempts_max(group)
+    if not hop.group:
+        return f"waits for its delivery: {when}."
+    most = around.attempts_max(hop.group)
     attempt = f"attempt {hop.attempt + 1}" + (f" of {most}" if most else "")
-    return f"It waits for {attempt} in group {group}: {when}.{_nobody(group, around)}"
+    return f"waits for {attempt} in {hop.group}: {when}.{_nobody(hop.group, around)}"
 
 
-def _ends(life: Life) -> list[Hop]:
-    """The last hop in each group, and of the message itself, where nothing waits any more."""
-    last: dict[tuple[str, str], Hop] = {}
-    for hop in life.hops:
-        last.pop((hop.message_id, hop.group), None)
-        last[hop.message_id, hop.group] = hop
-    return [each for each in last.values() if not each.is_pending]
-
-
-def _end(hop: Hop, around: Around) -> str:
+def _end(hop: Hop, life: Life, around: Around) -> str:
+    """What became of it in a group, or of the message itself; empty if the rest says it."""
     if hop.kind is HopKind.DEAD:
         return (
-            f"It is dead in group {hop.group}: rmqlite dlq redrive {hop.group}"
-            f" --id {hop.message_id} sends it again."
+            ""
+            if _is_redriven(hop, life)
+            else (
+                f"is dead in {hop.group}; to send it again:"
+                f" rmqlite dlq redrive {hop.group} --id {hop.message_id}"
+            )
         )
     if hop.kind is HopKind.CANCELLED:
-        return f"It was cancelled{_of_group(hop)}."
+        return f"was cancelled{_of_group(hop)}."
     if hop.kind is HopKind.UNDELIVERABLE:
-        return "It could not be delivered, and is a dead letter of the schedule."
+        return "could not be delivered, and is a dead letter of the schedule."
+    if hop.kind in _IN_SCHEDULE:
+        return f"does not wait any more{_of_group(hop)}."
     if hop.group and hop.kind in _INTO_A_TOPIC:
         if hop.group in hop.readers:
-            return f"Group {hop.group} has consumed it."
-        return f"Group {hop.group} has not consumed it yet.{_nobody(hop.group, around)}"
-    if hop.readers:
-        return f"It is in {place_text(hop)}, read by {', '.join(hop.readers)}."
-    return f"It is in {place_text(hop)}, and no group has committed behind it."
+            return f"was consumed by {hop.group}."
+        return f"is not consumed yet by {hop.group}.{_nobody(hop.group, around)}"
+    return _read(hop, life)
+
+
+def _read(hop: Hop, life: Life) -> str:
+    """By whom a message was read that lies in its topic, besides those that failed it."""
+    failing = {each.group for each in life.hops if each.message_id == hop.message_id}
+    readers = [each for each in hop.readers if each not in failing]
+    if readers:
+        return f"was read from {place_text(hop)} by {', '.join(readers)}."
+    return "" if failing - {hop.group, ""} else f"is in {place_text(hop)}, not read by any group."
+
+
+def _is_redriven(dead: Hop, life: Life) -> bool:
+    return any(
+        [
+            each.kind is HopKind.REDRIVEN
+            and each.physical_offset > dead.physical_offset
+            and each.group in ("", dead.group)
+            for each in life.hops
+        ]
+    )
 
 
 def _nobody(group: str, around: Around) -> str:
@@ -270,7 +285,7 @@ def _due(hop: Hop) -> str:
 
 
 def _of_group(hop: Hop) -> str:
-    return f" in group {hop.group}" if hop.group else ""
+    return f" in {hop.group}" if hop.group else ""
 
 
 def _attempts(count: int) -> str:
@@ -278,6 +293,10 @@ def _attempts(count: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """A sentence on lines of so many columns, with nothing in it that drives a terminal."""
-    lines = Text(printable(text)).wrap(out(), width)
-    return [line.plain.rstrip() for line in lines]
+    """Lines of so many columns, those that go on indented; nothing in them drives a terminal."""
+    first, *more = [
+        line.plain.rstrip()
+        for part in text.split("\n")
+        for line in Text(printable(part)).wrap(out(), width - 2)
+    ]
+    return [first, *[f"  {each}" for each in more]]
