@@ -27,7 +27,9 @@ from rmqlite.cli import (
     topic,
 )
 from rmqlite.cli.bench import command as bench
+from rmqlite.cli.dlq import app as dlq_app
 from rmqlite.cli.pipeline import app as pipeline_app
+from rmqlite.cli.retry import app as retry_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.terminal import error_line
@@ -84,6 +86,8 @@ app.command("send")(send.send)
 app.command("consume")(consume.consume)
 app.add_typer(message.app, name="message")
 app.add_typer(schedule_app, name="schedule")
+app.add_typer(retry_app, name="retry")
+app.add_typer(dlq_app, name="dlq")
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(levels.app, name="levels")
