@@ -71,14 +71,24 @@ def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int
 
     Raises InvalidValue for what is no such id, MessageNotFound, StoreDamaged.
     """
-    if not _OFFSET_MESSAGE_ID.fullmatch(offset_message_id):
+    physical_offset = offset_in(offset_message_id)
+    if physical_offset is None:
         rule = "32 hexadecimal digits, or 56: store address, port and physical offset"
         raise InvalidValue("offset_message_id", offset_message_id, rule)
-    physical_offset = int(offset_message_id[-_OFFSET_DIGITS:], 16)
     message = _read(store, physical_offset, readable_end)
     if message is None:
         raise MessageNotFound(physical_offset)
     return _found(store, message)
+
+
+def offset_in(message_id: str) -> int | None:
+    """The physical offset that an offset message id names; None for what is no such id.
+
+    A producer's own id may look like one.
+    """
+    if not _OFFSET_MESSAGE_ID.fullmatch(message_id):
+        return None
+    return int(message_id[-_OFFSET_DIGITS:], 16)
 
 
 def _checked_count(query: MessageQuery) -> int:

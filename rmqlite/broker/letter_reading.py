@@ -9,13 +9,12 @@ large one not even read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from heapq import merge
 from typing import Final, NamedTuple
 
 from rmqlite.broker.matching import (
-    has_key,
+    has_all,
     has_offset_id,
-    has_reason,
-    has_tag,
     has_unique_key,
     number_of,
     origin_of,
@@ -46,6 +45,7 @@ from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, read_outline
+from rmqlite.store.repaired_place import is_repaired
 
 SLICE_MAX: Final = 1_000
 """How many letters a slice has at most, 10 ms."""
@@ -77,13 +77,21 @@ class SeenWhole(NamedTuple):
 
 
 def slices(
-    store: MessageStore, queue: ConsumeQueue, begin: int, end: int, *, newest_first: bool = False
+    store: MessageStore,
+    queue: ConsumeQueue,
+    begin: int,
+    end: int,
+    *,
+    newest_first: bool = False,
+    first_max: int = 0,
 ) -> Iterator[list[Seen]]:
     """begin <= queue offset < end of a queue, slice by slice, without bodies.
 
-    Each slice is read when it is asked for.  Raises StoreUnavailable.
+    Each slice is read when it is asked for; first_max: the first one is that long at most.
+    Raises StoreUnavailable.
     """
-    for first, entries in _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX):
+    ranges = _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX, first_max)
+    for first, entries in ranges:
         found = [
             Seen(queue_offset, head)
             for queue_offset, head in enumerate(read_heads(store, entries), first)
@@ -100,8 +108,41 @@ def whole_slices(
         yield [SeenWhole(*each) for each in enumerate(records, first)]
 
 
+class Range(NamedTuple):
+    """begin <= queue offset < end of a queue."""
+
+    queue: ConsumeQueue
+    begin: int
+    end: int
+
+    def behind(self, physical_offset: int, *, newest_first: bool) -> Range:
+        """What comes after the record there: later ones, or earlier ones."""
+        if newest_first:
+            return self._replace(end=min(self.end, self.queue.first_with(physical_offset)))
+        return self._replace(begin=max(self.begin, self.queue.first_with(physical_offset + 1)))
+
+
+def in_order(
+    store: MessageStore, ranges: Sequence[Range], *, newest_first: bool = False, first_max: int = 0
+) -> Iterator[Head]:
+    """The records of several ranges in the order of the log; as slices(), one by one.
+
+    What cannot be read is left out.
+    """
+    found = [
+        _heads_of(slices(store, *each, newest_first=newest_first, first_max=first_max))
+        for each in ranges
+    ]
+    if len(found) == 1:
+        return found[0]
+    return merge(*found, key=lambda head: head.physical_offset, reverse=newest_first)
+
+
 def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
-    """The records of entries, neighbours read at once where they are small."""
+    """The records of entries, neighbours read at once where they are small.
+
+    None for one that cannot be read, or a repaired place.
+    """
     small: list[Entry] = []
     for entry in entries:
         if entry.size <= WHOLE_BYTES_MAX:
@@ -109,7 +150,8 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
             continue
         yield from _small(store, small)
         small = []
-        yield read_outline(store.read, entry.physical_offset, entry.size)
+        head = read_outline(store.read, entry.physical_offset, entry.size)
+        yield None if head is None or is_repaired(head) else head
     yield from _small(store, small)
 
 
@@ -124,11 +166,8 @@ def check_filter(wanted: LetterFilter) -> None:
 
 def fits(head: Head, wanted: LetterFilter) -> bool:
     """Is a letter one of those that are asked for?"""
-    if wanted.topic and origin_of(head) != wanted.topic:
-        return False
-    if wanted.tag and not has_tag(head, wanted.tag):
-        return False
-    if wanted.key and not has_key(head, wanted.key):
+    wanted_id = wanted.message_id
+    if wanted_id and not has_unique_key(head, wanted_id) and not has_offset_id(head, wanted_id):
         return False
     if wanted.since_ms or wanted.until_ms is not None:
         failed_ms = last_failure_ms(head)
@@ -136,19 +175,23 @@ def fits(head: Head, wanted: LetterFilter) -> bool:
             return False
         if wanted.until_ms is not None and failed_ms >= wanted.until_ms:
             return False
-    if wanted.reason and not has_reason(head, wanted.reason):
-        return False
-    return (
-        not wanted.message_id
-        or has_unique_key(head, wanted.message_id)
-        or has_offset_id(head, wanted.message_id)
+    return has_all(
+        head,
+        origin_topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        reason=wanted.reason,
     )
 
 
 def last_failure_ms(head: Head) -> int:
-    """When a letter failed last; RocketMQ does not say, but stores it in that moment."""
+    """When a letter failed last: never later than it was stored.
+
+    RocketMQ does not say when, but stores it in that moment.
+    """
     failed_ms = number_of(head.properties, _LAST_FAILURE)
-    return head.store_timestamp_ms if failed_ms is None else failed_ms
+    stored_ms = head.store_timestamp_ms
+    return stored_ms if failed_ms is None else min(failed_ms, stored_ms)
 
 
 def described(
@@ -167,6 +210,7 @@ def described(
     store_host = unpack_host(head.store_host)
     last_ms = last_failure_ms(head)
     first_ms = number_of(head.properties, _FIRST_FAILURE)
+    first_ms = last_ms if first_ms is None else min(first_ms, last_ms)
     return Letter(
         group=group_of(topic) or "",
         topic=topic,
@@ -184,7 +228,7 @@ def described(
         tags=properties.get(TAGS, ""),
         keys=tuple(properties.get(KEYS, "").split()),
         delivery_attempts=max(_small_number(head, _ATTEMPTS, 0), head.reconsume_times),
-        first_failure_ms=last_ms if first_ms is None else first_ms,
+        first_failure_ms=first_ms,
         last_failure_ms=last_ms,
         reason=properties.get(FAILURE_REASON, ""),
         born_timestamp_ms=head.born_timestamp_ms,
@@ -197,19 +241,26 @@ def described(
 
 
 def _entries(
-    queue: ConsumeQueue, begin: int, end: int, newest_first: bool, counted_bytes_max: int
+    queue: ConsumeQueue,
+    begin: int,
+    end: int,
+    newest_first: bool,
+    counted_bytes_max: int,
+    first_max: int = 0,
 ) -> Iterator[tuple[int, list[Entry]]]:
     """Neighbours that are one slice together, each with the first one's queue offset.
 
     counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
     """
+    count_max = min(first_max or SLICE_MAX, SLICE_MAX)
     while True:
         # Each slice anew: retention may take the rest of a queue between two of them.
         begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)
         if begin >= end:
             return
-        first = max(begin, end - SLICE_MAX) if newest_first else begin
-        entries = queue.read(first, min(SLICE_MAX, end - first))
+        first = max(begin, end - count_max) if newest_first else begin
+        entries = queue.read(first, min(count_max, end - first))
+        count_max = SLICE_MAX
         if not entries:
             return
         order = reversed(entries) if newest_first else iter(entries)
@@ -226,6 +277,13 @@ def _entries(
             entries = entries[:count]
             begin = first + count
         yield first, entries
+
+
+def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:
+    for part in parts:
+        for _, head in part:
+            if head is not None:
+                yield head
 
 
 def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:

@@ -36,6 +36,16 @@ _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _INT64_MAX: Final = 2**63 - 1
 
 
+def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:
+    """Has a record each of these that is not empty?"""
+    return (
+        (not origin_topic or origin_of(head) == origin_topic)
+        and (not tag or has_tag(head, tag))
+        and (not key or has_key(head, key))
+        and (not reason or has_reason(head, reason))
+    )
+
+
 def has_key(head: Head, key: str) -> bool:
     tokens = (find_property(head.properties, _KEYS) or b"").split(_SEPARATOR)
     return encoded(key) in tokens
@@ -48,6 +58,11 @@ def has_tag(head: Head, tag: str) -> bool:
 def has_unique_key(head: Head, message_id: str) -> bool:
     """Did its producer give it this id?"""
     return find_property(head.properties, _UNIQ_KEY) == encoded(message_id)
+
+
+def unique_key_of(head: Head) -> str:
+    """The id that its producer gave it; empty without one."""
+    return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
 
 
 def has_offset_id(head: Head, message_id: str) -> bool:

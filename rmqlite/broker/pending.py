@@ -13,7 +13,9 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from rmqlite.broker.ending import outlines
+from rmqlite.broker.letter_reading import read_heads
 from rmqlite.broker.level_queue import LevelQueue, Place
+from rmqlite.broker.matching import has_all, has_unique_key
 from rmqlite.broker.schedule import Schedule
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
@@ -21,8 +23,6 @@ from rmqlite.message import (
     TAGS,
     UNIQ_KEY,
     decode_properties,
-    find_property,
-    property_marker,
     unpack_host,
 )
 from rmqlite.names import SCHEDULE_TOPIC
@@ -38,13 +38,10 @@ from rmqlite.schedule_requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.store.consume_queue import Entry
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, destination, read_outline
+from rmqlite.store.record import Head, destination
 
-WHOLE_BYTES_MAX: Final = 16 << 10
-"""Of a larger record the body is not read."""
 SMALL_AT_ONCE: Final = 100
 SCAN_MAX: Final = 1_000
 """How many pending messages one slice looks at, 10 ms."""
@@ -52,8 +49,6 @@ PAGE_SLICES_MAX: Final = 20
 """After so many slices a page is answered, full or not."""
 CANDIDATES_MAX: Final = 1_000
 """How many records one look at the key index takes: other keys may have the same hash."""
-_KEYS: Final = property_marker(KEYS)
-_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 
 
 class Found(NamedTuple):
@@ -205,23 +200,8 @@ class Pending:
         No more than SMALL_AT_ONCE beyond the last one that is asked for.
         """
         while several := list(islice(places, SMALL_AT_ONCE)):
-            yield from zip(several, self._heads(several), strict=True)
-
-    def _heads(self, places: Sequence[Place]) -> Iterator[Head | None]:
-        """Their records, neighbours read at once where they are small."""
-        small: list[Entry] = []
-        for place in places:
-            if place.entry.size <= WHOLE_BYTES_MAX:
-                small.append(place.entry)
-                continue
-            yield from self._read(small)
-            small = []
-            yield read_outline(self._store.read, place.entry.physical_offset, place.entry.size)
-        yield from self._read(small)
-
-    def _read(self, entries: Sequence[Entry]) -> Iterator[Head | None]:
-        for walked in self._store.read_records(entries, check_bodies=False):
-            yield walked.head if walked else None
+            heads = read_heads(self._store, [place.entry for place in several])
+            yield from zip(several, heads, strict=True)
 
     def _indexed(
         self, wanted: PendingFilter, at: Cursor, count_max: int
@@ -292,17 +272,20 @@ def _fitting(place: Place, head: Head | None, wanted: PendingFilter, log_end: in
 
 
 def _fits(head: Head, wanted: PendingFilter) -> bool:
-    """Has a scheduled record the level, topic, key and id that are asked for?"""
+    """Has a scheduled record all that is asked for but the time?"""
     if wanted.levels and head.queue_id + 1 not in wanted.levels:
         return False
     if wanted.topic and _target(head)[0] != wanted.topic:
         return False
-    if wanted.key:
-        tokens = (find_property(head.properties, _KEYS) or b"").split(KEY_SEPARATOR.encode())
-        if wanted.key.encode("utf-8", "replace") not in tokens:
-            return False
-    message_id = wanted.message_id.encode("utf-8", "replace")
-    return not message_id or find_property(head.properties, _UNIQ_KEY) == message_id
+    if wanted.message_id and not has_unique_key(head, wanted.message_id):
+        return False
+    return has_all(
+        head,
+        origin_topic=wanted.origin_topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        reason=wanted.reason,
+    )
 
 
 def _target(head: Head) -> tuple[str, int]:

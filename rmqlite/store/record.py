@@ -66,6 +66,8 @@ _HEADS: Final = {
     for store in (8, 20)
 }
 _HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
+_TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
+"""What lies behind a body at most: topic, properties, and their lengths."""
 _NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
 _DELAY = property_marker(DELAY)
@@ -245,7 +247,8 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
     head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
     body_length = int.from_bytes(front[head.size - 4 : head.size], "big")
     tail_bytes = size - head.size - body_length
-    if len(front) < head.size or tail_bytes < 0:
+    # Where no record begins these are any numbers: nothing large is read for them.
+    if len(front) < head.size or not 0 <= tail_bytes <= _TAIL_BYTES_MAX:
         return None
     tail = read(physical_offset + head.size + body_length, tail_bytes)
     found = read_head(front[: head.size] + tail, 0, body_length)

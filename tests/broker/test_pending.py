@@ -458,3 +458,35 @@ def test_a_cursor_that_nobody_gave_costs_nothing(under_test: BrokerUnderTest, cu
     for wanted in (PendingFilter(), PendingFilter(key="k")):
         page: Any = done(under_test.broker.pending.pages(PendingQuery(wanted, cursor)))
         assert len(page.messages) <= 1
+
+
+def test_retries_are_found_by_what_their_failure_says(under_test: BrokerUnderTest) -> None:
+    """By the topic they came from, their tag and their reason; the same filter changes them."""
+    save_group(under_test)
+    for number, (topic, tags, reason) in enumerate(
+        [
+            (TOPIC, "Paid", "no stock\nat line 1"),
+            (TOPIC, "New", "time-out"),
+            ("bills", "Paid", "NO STOCK left"),
+            ("bills", "Paid", ""),
+        ]
+    ):
+        message = received(under_test, topic=topic, tags=tags, message_id=f"m{number}")
+        send_back(under_test, message, reason=reason)
+    under_test.send(named("m4", 3, topic="bills", tags="Paid"))
+
+    def ids(**wanted: Any) -> list[str]:
+        return waiting_ids(under_test, PendingFilter(**wanted))
+
+    assert ids(reason="No Stock") == ["m0", "m2"]
+    assert ids(origin_topic=TOPIC) == ["m0", "m1"]
+    assert ids(origin_topic="bills") == ["m2", "m3", "m4"]
+    assert ids(origin_topic="bills", topic=retry_topic(GROUP)) == ["m2", "m3"]
+    assert ids(tag="Paid") == ["m0", "m2", "m3", "m4"]
+    assert ids(tag="Pai") == []
+    assert ids(tag="Paid", reason="stock", origin_topic="bills") == ["m2"]
+    assert ids(message_id="m0", reason="stock") == ["m0"]
+    assert ids(message_id="m1", reason="stock") == []
+    assert by_filter(under_test, CANCEL, PendingFilter(reason="stock"), dry_run=True) == 2
+    assert by_filter(under_test, CANCEL, PendingFilter(reason="stock")) == 2
+    assert ids() == ["m1", "m3", "m4"]
