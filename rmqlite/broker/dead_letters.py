@@ -1,0 +1,300 @@
+"""The dead letters of every group: counted, listed, and put out of sight.
+
+A group's letters begin at its purge marker, or where retention has come to.  Counts are
+those of the queues; a page goes on at a physical offset, so that it is stable while letters
+arrive, and nothing is kept between two pages.  Looking never consumes and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterator, Mapping
+from itertools import islice
+from typing import Final, TypeVar
+
+from rmqlite.broker.ending import is_entered, outline_at
+from rmqlite.broker.failure_reasons import FailureReasons
+from rmqlite.broker.finding import offset_in
+from rmqlite.broker.groups import GroupTable
+from rmqlite.broker.letter_reading import Range, check_filter, described, fits, in_order
+from rmqlite.broker.pulling import end_before, offset_at
+from rmqlite.broker.purge_markers import PurgeMarkers, dead_letter_queues
+from rmqlite.broker.redriven import Redriven
+from rmqlite.errors import InvalidValue
+from rmqlite.letter_requests import (
+    LETTERS_DEFAULT,
+    LETTERS_MAX,
+    REASONS_MAX,
+    REASONS_OF_MAX,
+    DeadLetterGroup,
+    LetterPage,
+    LettersQuery,
+    Purged,
+    PurgeRequest,
+    ReasonCount,
+)
+from rmqlite.names import dlq_topic, group_of, is_dlq
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that is done when it returns; at every yield others may get their turn."""
+STEP_LETTERS: Final = 500
+"""So many letters are looked at before others get their turn."""
+LOOK_MAX: Final = 20_000
+"""After so many a page is answered, full or not."""
+CANDIDATES_MAX: Final = 1_000
+"""How many records one look at the key index takes; of more the queue itself is read."""
+_NEWEST: Final = "n"
+_OLDEST: Final = "o"
+
+
+class DeadLetters:
+    """Asks the %DLQ% queues of a store."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        groups: GroupTable,
+        markers: PurgeMarkers,
+        redriven: Redriven,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._markers = markers
+        self._redriven = redriven
+        self._readable_end = readable_end
+        self._reasons: dict[QueueKey, FailureReasons] = {}
+
+    # ---- groups
+
+    def groups(self) -> Steps[tuple[DeadLetterGroup, ...]]:
+        """Every group that has dead letters, purged ones included; sorted by name.
+
+        The first call reads up to REASONS_OF_MAX letters of each, 0.6 s of them; a later one
+        only what is new.  Raises StoreUnavailable.
+        """
+        found = []
+        for group, queues in dead_letter_queues(self._store).items():
+            summary = yield from self._group(group, queues)
+            if summary.letters or summary.purged:
+                found.append(summary)
+            yield
+        return tuple(found)
+
+    def open_counts(self) -> dict[str, int]:
+        """How many letters of each group nobody has dealt with; reads no record."""
+        return {
+            group: sum(
+                known.end - known.begin - self._count_redriven(group, queue_id, known)
+                for queue_id, known in self._ranges(group, queues).items()
+            )
+            for group, queues in dead_letter_queues(self._store).items()
+        }
+
+    def _group(self, group: str, queues: Mapping[int, ConsumeQueue]) -> Steps[DeadLetterGroup]:
+        reasons = Counter[str]()
+        letters = redriven = purged = reasons_of = 0
+        times: list[int] = []
+        for queue_id, queue in queues.items():
+            topic, window = dlq_topic(group), REASONS_OF_MAX // len(queues)
+            known = self._reasons.get((topic, queue_id))
+            if known is None:
+                known = self._reasons[topic, queue_id] = FailureReasons(self._store, queue)
+            _, begin, end = self._range(group, queue_id, queue)
+            yield from known.look(max(begin, end - window), end)
+            # Meanwhile letters may have been purged, or have gone.
+            begin = min(self._markers.begin(group, queue_id), end)
+            letters += end - begin
+            redriven += self._count_redriven(group, queue_id, Range(queue, begin, end))
+            purged += begin - queue.min_offset
+            if begin < end:
+                first = max(begin, end - window)
+                reasons_of += end - first
+                reasons += known.counts(first, end, self._redriven.of(topic, queue_id))
+                times += [self._stored_ms(queue, begin), self._stored_ms(queue, end - 1)]
+        most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
+        return DeadLetterGroup(
+            group,
+            letters,
+            redriven,
+            max(0, purged),
+            min(times, default=0),
+            max(times, default=0),
+            tuple(ReasonCount(*each) for each in most),
+            reasons_of,
+        )
+
+    def _stored_ms(self, queue: ConsumeQueue, queue_offset: int) -> int:
+        entry = queue.entry(queue_offset)
+        return (entry and self._store.store_timestamp_ms(entry.physical_offset)) or 0
+
+    # ---- pages
+
+    def pages(self, query: LettersQuery) -> Steps[LetterPage]:
+        """The next page, in steps.  Raises InvalidValue, GroupUnknown, StoreUnavailable."""
+        limit = checked_limit(query)
+        after = _read_cursor(query)
+        queues = dead_letter_queues(self._store)
+        if query.group:
+            queues = {query.group: self._queues_of(query.group)}
+        heads = self._heads(query, queues, after, limit)
+        found, looked_at = [], 0
+        for looked_at, head in enumerate(heads, 1):
+            if fits(head, query.filter):
+                by = self._redriven.job_of(head.topic, head.queue_id, head.queue_offset)
+                if not (by and query.is_open):
+                    found.append(described(head, redriven_by=by))
+            if len(found) == limit or looked_at == LOOK_MAX:
+                cursor = _cursor(query, head) if next(heads, None) else ""
+                return LetterPage(tuple(found), cursor, looked_at)
+            if looked_at % STEP_LETTERS == 0:
+                yield
+        return LetterPage(tuple(found), "", looked_at)
+
+    def _heads(
+        self,
+        query: LettersQuery,
+        queues: Mapping[str, Mapping[int, ConsumeQueue]],
+        after: int | None,
+        limit: int,
+    ) -> Iterator[Head]:
+        """The letters behind a physical offset that may be asked for, in order."""
+        wanted, newest_first = query.filter, query.newest_first
+        key = wanted.message_id or wanted.key
+        offsets = self._indexed(key, queues) if key else None
+        if offsets is not None:
+            named = offset_in(wanted.message_id)
+            offsets |= {named} if named is not None else set()
+            return self._at(offsets, queues, after, newest_first)
+        ranges = []
+        for group, mine in queues.items():
+            for each in self._ranges(group, mine).values():
+                if wanted.since_ms:
+                    # What was stored before has not failed since.
+                    first = offset_at(self._store, each.queue, wanted.since_ms)
+                    each = each._replace(begin=max(each.begin, first))
+                if after is not None:
+                    each = each.behind(after, newest_first=newest_first)
+                ranges.append(each)
+        has_filter = wanted != LettersQuery("").filter or query.is_open
+        first_max = 0 if has_filter else limit + 1
+        return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
+
+    def _indexed(
+        self, key: str, queues: Mapping[str, Mapping[int, ConsumeQueue]]
+    ) -> set[int] | None:
+        """Where the key index knows letters with a key or id; None: too many."""
+        offsets: set[int] = set()
+        for group in queues:
+            found = self._store.index.find(dlq_topic(group), key)
+            offsets.update(islice(found, CANDIDATES_MAX + 1 - len(offsets)))
+            if len(offsets) > CANDIDATES_MAX:
+                return None
+        return offsets
+
+    def _at(
+        self,
+        offsets: set[int],
+        queues: Mapping[str, Mapping[int, ConsumeQueue]],
+        after: int | None,
+        newest_first: bool,
+    ) -> Iterator[Head]:
+        """Of the records there those that are letters, shown, and behind a physical offset."""
+        readable = self._readable_end()
+        for physical_offset in sorted(offsets, reverse=newest_first):
+            if after is not None and not (
+                physical_offset < after if newest_first else physical_offset > after
+            ):
+                continue
+            head = outline_at(self._store, physical_offset)
+            if head is None or physical_offset + head.size > readable or not is_dlq(head.topic):
+                continue
+            group = group_of(head.topic) or ""
+            is_shown = head.queue_offset >= self._markers.begin(group, head.queue_id)
+            if group in queues and is_shown and is_entered(self._store, head):
+                yield head
+
+    # ---- purging
+
+    def purge(self, request: PurgeRequest) -> Purged:
+        """Move a group's marker; on disk when it returns.
+
+        Raises GroupUnknown, InvalidValue, StoreUnavailable, FlushFailed.
+        """
+        group, until_ms = request.group, request.until_ms
+        if request.restore and until_ms is not None:
+            raise InvalidValue("until_ms", until_ms, "none, for restore shows all that is left")
+        markers: dict[int, int] = {}
+        letters = redriven = 0
+        for queue_id, (queue, begin, end) in self._ranges(group, self._queues_of(group)).items():
+            if request.restore:
+                markers[queue_id] = queue.min_offset
+                moved = Range(queue, queue.min_offset, begin)
+            else:
+                upto = end if until_ms is None else offset_at(self._store, queue, until_ms)
+                markers[queue_id] = max(begin, min(upto, end))
+                moved = Range(queue, begin, markers[queue_id])
+            letters += moved.end - moved.begin
+            redriven += self._count_redriven(group, queue_id, moved)
+        if not request.dry_run and markers:
+            self._markers.move(group, markers)
+        return Purged(letters, letters - redriven)
+
+    # ---- inside
+
+    def _queues_of(self, group: str) -> dict[int, ConsumeQueue]:
+        """Raises GroupUnknown for a group that is neither known nor has letters."""
+        queues = dead_letter_queues(self._store).get(group, {})
+        if not queues:
+            self._groups.existing(group)
+        return queues
+
+    def _ranges(self, group: str, queues: Mapping[int, ConsumeQueue]) -> dict[int, Range]:
+        return {queue_id: self._range(group, queue_id, each) for queue_id, each in queues.items()}
+
+    def _range(self, group: str, queue_id: int, queue: ConsumeQueue) -> Range:
+        """The letters that are shown."""
+        end = max(queue.min_offset, end_before(queue, self._readable_end()))
+        return Range(queue, min(self._markers.begin(group, queue_id), end), end)
+
+    def _count_redriven(self, group: str, queue_id: int, known: Range) -> int:
+        return self._redriven.of(dlq_topic(group), queue_id).count_between(known.begin, known.end)
+
+
+def checked_limit(query: LettersQuery) -> int:
+    """How many letters a page has at most.  Raises InvalidValue for what no page can have."""
+    check_filter(query.filter)
+    if not query.group and not query.filter.message_id:
+        rule = "a group; of every group only letters with one message_id are listed"
+        raise InvalidValue("group", query.group, rule)
+    if not 0 <= query.max_letters <= LETTERS_MAX:
+        rule = f"0 for the default, {LETTERS_DEFAULT}, or 1 to {LETTERS_MAX}"
+        raise InvalidValue("max_letters", query.max_letters, rule)
+    return query.max_letters or LETTERS_DEFAULT
+
+
+def read_offset(text: str, letter: str) -> int | None:
+    """The physical offset of a cursor that begins with this letter; None if it is none."""
+    kind, _, digits = text.partition(".")
+    is_one = kind == letter and digits.isascii() and digits.isdigit() and len(digits) < 20
+    return int(digits) if is_one else None
+
+
+def _cursor(query: LettersQuery, last: Head) -> str:
+    return f"{_NEWEST if query.newest_first else _OLDEST}.{last.physical_offset}"
+
+
+def _read_cursor(query: LettersQuery) -> int | None:
+    """The physical offset behind which a page begins; None for the first one."""
+    if not query.cursor:
+        return None
+    after = read_offset(query.cursor, _NEWEST if query.newest_first else _OLDEST)
+    if after is None:
+        rule = "what the page before said, in the same direction, or empty"
+        raise InvalidValue("cursor", query.cursor, rule)
+    return after

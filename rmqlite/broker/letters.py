@@ -1,0 +1,41 @@
+"""All that is asked about failed messages: the broker's dead letters and retries, as one.
+
+What is asked in steps is done when its generator returns; at every yield others may get
+their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rmqlite.broker.dead_letters import DeadLetters
+from rmqlite.broker.groups import GroupTable
+from rmqlite.broker.offsets import ConsumerOffsets
+from rmqlite.broker.pending import Pending
+from rmqlite.broker.purge_markers import PurgeMarkers
+from rmqlite.broker.redriven import Redriven
+from rmqlite.broker.retries import Retries
+from rmqlite.config import BrokerConfig
+from rmqlite.store.message_store import MessageStore
+
+
+class Letters:
+    """What has failed, of one broker.  Raises StoreDamaged for markers it cannot read.
+
+    redriven: which letters jobs have sent again.  readable_end: records that end behind
+    this physical offset are not shown yet.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        pending: Pending,
+        redriven: Redriven,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self.markers = PurgeMarkers(store, config)
+        self.dead = DeadLetters(store, groups, self.markers, redriven, readable_end)
+        self.retries = Retries(store, groups, offsets, pending, readable_end)
