@@ -55,6 +55,7 @@ ALONE = {
     "pyarrow": {"rmqlite.spark"},
     "numpy": {"rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.report"},
+    "textual": {"rmqlite.cli.top"},
     "starlette": {"rmqlite.server.web"},
     "uvicorn": {"rmqlite.server.web"},
     "jinja2": {"rmqlite.server.web"},
