@@ -26,6 +26,8 @@ CLUSTER: Final = "CLUSTER"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
+RECONSUME_TIME: Final = "RECONSUME_TIME"
+MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 # Names of RocketMQ 5 for what a dead letter tells about its origin.
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
@@ -70,6 +72,7 @@ KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"
 _SEPARATORS = re.compile("[\x01\x02\ud800-\udfff]")
 _UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
+_LIMIT = re.compile(r"[0-9]{1,10}")
 _TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 
 
@@ -81,7 +84,9 @@ class Message:
     delay_level: 0 is now; 1 is the first level of the broker's messageDelayLevel; a level
     above the last one means the last one.  delay: the same as a length ("10m"), the level
     that is exactly that long when the broker stores the message.  message_id: RocketMQ's
-    UNIQ_KEY, chosen by the producer when empty.  Raises InvalidValue.
+    UNIQ_KEY, chosen by the producer when empty.  max_reconsume_times: how often consumers may
+    fail it and get it again, in every group; with 0 the first failure makes it a dead letter,
+    None is what the consumer or its group says.  Raises InvalidValue.
     """
 
     topic: str
@@ -93,6 +98,7 @@ class Message:
     delay: str | None = None
     flag: int = 0
     message_id: str = ""
+    max_reconsume_times: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.body, bytes):
@@ -113,6 +119,9 @@ class Message:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
         if not -(2**31) <= self.flag < 2**31:
             raise InvalidValue("flag", self.flag, "a 32-bit integer")
+        limit = self.max_reconsume_times
+        if limit is not None and not 0 <= limit < 2**31:
+            raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
 
     def named(self, message_id: str) -> Message:
         """The same message with an id that needs no check; a third of a constructor's cost."""
@@ -127,6 +136,7 @@ class Message:
         copy_field(copied, "delay", self.delay)
         copy_field(copied, "flag", self.flag)
         copy_field(copied, "message_id", message_id)
+        copy_field(copied, "max_reconsume_times", self.max_reconsume_times)
         return copied
 
     def at_level(self, delay_level: int) -> Message:
@@ -177,6 +187,17 @@ class StoredMessage:
             return int(self.properties.get(DELAY, "0"))
         except ValueError:
             return 0
+
+    @property
+    def max_reconsume_times(self) -> int | None:
+        """The sender's own limit of retries; None when it set none, or none that is one."""
+        text = self.properties.get(MAX_RECONSUME_TIMES, "")
+        # A RocketMQ consumer that sends a failed message itself writes its own limit under
+        # that name, always with RECONSUME_TIME (reference §5.3): that is not the sender's.
+        if not _LIMIT.fullmatch(text) or RECONSUME_TIME in self.properties:
+            return None
+        limit = int(text)
+        return limit if limit < 2**31 else None
 
     @property
     def offset_message_id(self) -> str:
@@ -239,6 +260,8 @@ def message_properties(message: Message, message_id: str = "") -> dict[str, str]
         pairs[UNIQ_KEY] = message_id or message.message_id
     if message.delay_level:
         pairs[DELAY] = str(message.delay_level)
+    if message.max_reconsume_times is not None:
+        pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
     if message.tags:
         pairs[TAGS] = message.tags
     return pairs

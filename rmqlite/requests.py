@@ -91,8 +91,9 @@ class PullResult:
 class SendBackRequest:
     """A consumer of group failed the message at physical_offset.
 
-    delay_level: 0 lets the broker choose (3 + attempts so far), more is that level, less
-    is a dead letter at once.  max_reconsume_times: None means the group's.
+    delay_level: 0 lets the group's retry policy choose, more is that level, less is a dead
+    letter at once.  max_reconsume_times: None means the group's; a limit that the message's
+    sender set goes before both.
     """
 
     group: str

@@ -15,6 +15,9 @@ from typing import Final
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import FIRST_RETRY_LEVEL, LEVELS_MAX, LevelTable, parse_delay
 
+TABLE_KEY: Final = "rmqliteRetryPolicy"
+"""Where RocketMQ's config/subscriptionGroup.json keeps it; RocketMQ ignores what it does not
+know, and leaves it out when it writes the table."""
 STEPS_MAX: Final = 64
 """How many steps a policy may name."""
 FACTOR_MAX: Final = 1_000

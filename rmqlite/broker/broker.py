@@ -77,7 +77,7 @@ class Broker:
         self.changes = Changes(store, self.schedule, self.topics, self.pending, listener)
         self.bulk = Bulk(config, store, self.topics)
         self.retention = Retention(config, store, self.schedule)
-        self.groups = GroupTable(store, config)
+        self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change = self.membership.topic_changed
@@ -168,7 +168,8 @@ class Broker:
         if message.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
-        failure = after_failure(message, request, group, self._clock.now_ms())
+        level = self.groups.retry_level(group.group, message.reconsume_times)
+        failure = after_failure(message, request, group, level, self._clock.now_ms())
         queue_id = 0
         if failure.delay_level:
             # Not the group's number: that may have changed since its retry topic was made.

@@ -1,20 +1,23 @@
 """Who reads which queue: consumer groups, their members, and the queues of each member.
 
-Settings are RocketMQ's config/subscriptionGroup.json.  Members live in memory: they say so
-by heartbeats and are gone when these stop.  Queues are shared by RocketMQ's average
-allocation (reference §9.7), worked out here once for all members, so that no two of them
-can disagree.
+Settings are RocketMQ's config/subscriptionGroup.json, with a retry policy of our own beside
+them: RocketMQ ignores it, and drops it when it writes the table.  Members live in memory:
+they say so by heartbeats and are gone when these stop.  Queues are shared by RocketMQ's
+average allocation (reference §9.7), worked out here once for all members, so that no two of
+them can disagree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from rmqlite.broker.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
+from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded, StoreDamaged
+from rmqlite.letter_requests import GroupChange
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests import (
     Assignment,
@@ -24,12 +27,15 @@ from rmqlite.requests import (
     Queue,
     Subscription,
 )
+from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import Tree
 
 _TABLE: Final = "subscriptionGroup.json"
 BETWEEN_POLLS_MS_MAX: Final = 15_000
 """How long a member that polls may take from one heartbeat's answer to the next heartbeat."""
 CLIENT_ID_BYTES_MAX: Final = 255
+INT_MAX: Final = 2**31 - 1
 SUBSCRIPTIONS_MAX: Final = 256
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {
@@ -45,68 +51,105 @@ _NOT_OURS: Final[Row] = {
 class GroupTable:
     """Settings of consumer groups, by name; changes are on disk before they are answered."""
 
-    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+    def __init__(self, store: MessageStore, config: BrokerConfig, topics: TopicTable) -> None:
+        """Raises StoreDamaged, which names the group."""
         self._store = store
         self._config = config
+        self._topics = topics
         self._rows: dict[str, Row] = {}
-        tree = store.load_table(_TABLE) or {}
-        self._version = int(tree.get("dataVersion", {}).get("counter", 0))
-        for row in tree.get("subscriptionGroupTable", {}).values():
-            self._rows[row["groupName"]] = row
+        self._infos: dict[str, GroupInfo] = {}
+        self._policies: dict[str, RetryPolicy] = {}
+        self._version = 0
+        self._load(store.load_table(_TABLE) or {})
 
     def all(self) -> tuple[GroupInfo, ...]:
-        return tuple(_info(self._rows[name]) for name in sorted(self._rows))
+        return tuple(self._infos[name] for name in sorted(self._infos))
 
     def existing(self, group: str) -> GroupInfo:
         """Raises GroupUnknown."""
-        row = self._rows.get(group)
-        if row is None:
+        info = self._infos.get(group)
+        if info is None:
             raise GroupUnknown(group)
-        return _info(row)
+        return info
 
     def for_use(self, group: str) -> GroupInfo:
         """The group, created on demand.  Raises InvalidName, GroupUnknown."""
-        row = self._rows.get(group)
-        if row is not None:
-            return _info(row)
+        info = self._infos.get(group)
+        if info is not None:
+            return info
         check_group(group)
         if not self._config.auto_create_group:
             raise GroupUnknown(group)
         info = GroupInfo(group)
-        self.save(info)
+        self._save(info, ROCKETMQS)
         return info
 
-    def save(self, info: GroupInfo) -> None:
-        """Create or change a group.  Raises InvalidName, InvalidValue."""
-        check_group(info.group)
-        if info.retry_queues < 1:
-            raise InvalidValue("retry_queues", info.retry_queues, "1 or more")
-        if info.max_reconsume_times < 0:
-            raise InvalidValue("max_reconsume_times", info.max_reconsume_times, "0 or more")
-        before = self._rows.get(info.group)
-        self._rows[info.group] = {
-            **(before or _NOT_OURS),
+    def retry_level(self, group: str, failed_before: int) -> int:
+        """Where the group's policy and the levels in force now put the next retry."""
+        return self._policies[group].level(failed_before, self._store.levels.current)
+
+    def change(self, change: GroupChange) -> GroupInfo:
+        """Change settings, or make the group; in force for the next failure.
+
+        What waits keeps its time.  More retry queues widen the retry topic, fewer leave it as
+        it is.  Raises InvalidName, InvalidValue; StoreUnavailable, and nothing has changed.
+        """
+        check_group(change.group)
+        _check_limit("max_reconsume_times", change.max_reconsume_times, 0, INT_MAX)
+        _check_limit("retry_queues", change.retry_queues, 1, self._config.topic_queues_max)
+        info = self._infos.get(change.group) or GroupInfo(change.group)
+        policy = self._policies.get(change.group, ROCKETMQS)
+        if change.retry_policy is not None:
+            policy = RetryPolicy.parse(change.retry_policy)
+        wanted = {
+            name: value
+            for name in ("max_reconsume_times", "retry_queues", "can_consume")
+            if (value := getattr(change, name)) is not None
+        }
+        info = replace(info, **wanted, retry_policy=policy.text)
+        # First: with the group's number alone, nobody would read the queues that it counts.
+        self._topics.widen(retry_topic(info.group), info.retry_queues)
+        if info != self._infos.get(info.group):
+            self._save(info, policy)
+        return info
+
+    def _save(self, info: GroupInfo, policy: RetryPolicy) -> None:
+        row = {
+            **(self._rows.get(info.group) or _NOT_OURS),
             "consumeEnable": info.can_consume,
             "groupName": info.group,
             "retryMaxTimes": info.max_reconsume_times,
             "retryQueueNums": info.retry_queues,
+            TABLE_KEY: info.retry_policy,
         }
-        self._version += 1
+        if not info.retry_policy:
+            del row[TABLE_KEY]
+        rows = self._rows | {info.group: row}
         tree = {
             "dataVersion": {
-                "counter": self._version,
+                "counter": self._version + 1,
                 "timestamp": self._store.newest_timestamp_ms,
             },
-            "subscriptionGroupTable": self._rows,
+            "subscriptionGroupTable": rows,
         }
-        try:
-            self._store.save_table(_TABLE, tree)
-        except Exception:
-            if before is None:
-                del self._rows[info.group]
-            else:
-                self._rows[info.group] = before
-            raise
+        self._store.save_table(_TABLE, tree)
+        self._version += 1
+        self._rows = rows
+        self._infos[info.group] = info
+        self._policies[info.group] = policy
+
+    def _load(self, tree: Tree) -> None:
+        path = self._config.store_path / "config" / _TABLE
+        self._version = int(tree.get("dataVersion", {}).get("counter", 0))
+        for name, row in tree.get("subscriptionGroupTable", {}).items():
+            try:
+                info = _info(row)
+                self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
+            except (InvalidValue, AttributeError, KeyError, TypeError, ValueError) as error:
+                expected = f"the settings of group {name!r}"
+                raise StoreDamaged(str(path), 0, expected, _said(error)) from error
+            self._rows[info.group] = row
+            self._infos[info.group] = info
 
 
 @dataclass(slots=True)
@@ -256,6 +299,11 @@ def _check_member(request: HeartbeatRequest) -> None:
             raise InvalidValue("subscriptions", topic, "each topic once")
 
 
+def _check_limit(field: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise InvalidValue(field, value, f"{least} to {most}")
+
+
 def _info(row: Row) -> GroupInfo:
     return GroupInfo(
         str(row["groupName"]),
@@ -263,4 +311,9 @@ def _info(row: Row) -> GroupInfo:
         # RocketMQ allows none, and then drops every failed message (reference §7.1).
         max(1, int(row.get("retryQueueNums", 1))),
         bool(row.get("consumeEnable", True)),
+        row.get(TABLE_KEY, ""),
     )
+
+
+def _said(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)

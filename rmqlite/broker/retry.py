@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.broker.sending import stored_as
-from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable
+from rmqlite.levels import LevelTable
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
@@ -72,12 +72,19 @@ class Failure:
 
 
 def after_failure(
-    message: StoredMessage, request: SendBackRequest, group: GroupInfo, now_ms: int
+    message: StoredMessage,
+    request: SendBackRequest,
+    group: GroupInfo,
+    retry_level: int,
+    now_ms: int,
 ) -> Failure:
-    """Decide; rows 7 to 11 of the table."""
-    most = group.max_reconsume_times
-    if request.max_reconsume_times is not None:
-        most = request.max_reconsume_times
+    """Decide; rows 7 to 11 of the table.
+
+    retry_level: what the group's policy says; the consumer's own level goes before it.  Of
+    the limits the sender's goes before the consumer's, and that before the group's.
+    """
+    limits = (message.max_reconsume_times, request.max_reconsume_times, group.max_reconsume_times)
+    most = next(limit for limit in limits if limit is not None)
     is_dead = message.reconsume_times >= most or request.delay_level < 0
     properties = dict(message.properties)
     properties.setdefault(RETRY_TOPIC, message.topic)
@@ -100,7 +107,7 @@ def after_failure(
         properties[DLQ_ORIGIN_MESSAGE_ID] = properties[ORIGIN_MESSAGE_ID]
         topic, level = dlq_topic(group.group), 0
     else:
-        level = request.delay_level or FIRST_RETRY_LEVEL + message.reconsume_times
+        level = request.delay_level or retry_level
         topic = retry_topic(group.group)
     return _fitted(Failure(topic, level, message.reconsume_times + 1, properties), message, group)
 

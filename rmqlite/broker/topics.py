@@ -7,6 +7,7 @@ before it is answered.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
@@ -34,6 +35,8 @@ INHERIT: Final = 1
 _TABLE: Final = "topics.json"
 _SCHEDULE_QUEUES: Final = 18
 Row = dict[str, Any]
+_NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+"""What RocketMQ keeps beside our settings, with its defaults."""
 
 
 class TopicTable:
@@ -116,7 +119,25 @@ class TopicTable:
             self._save(info)
         return info
 
+    def widen(self, topic: str, queues: int) -> None:
+        """Give a topic at least so many queues, if it exists; no queue is ever taken away.
+
+        RocketMQ leaves that to updateTopic, and until then puts retries where nobody reads
+        (reference §7.4).
+        """
+        info = self._infos.get(topic)
+        if info is None:
+            return
+        wider = replace(
+            info,
+            read_queues=max(info.read_queues, queues),
+            write_queues=max(info.write_queues, queues),
+        )
+        if wider != info:
+            self._save(wider)
+
     def _save(self, info: TopicInfo) -> None:
+        info_before, row_before = self._infos.get(info.topic), self._rows.get(info.topic)
         self._put(info)
         self._version += 1
         tree = {
@@ -130,18 +151,18 @@ class TopicTable:
             self._store.save_table(_TABLE, tree)
         except Exception:
             del self._rows[info.topic], self._infos[info.topic]
+            if info_before and row_before:
+                self._infos[info.topic], self._rows[info.topic] = info_before, row_before
             raise
         self.on_change(info.topic)
 
     def _put(self, info: TopicInfo) -> None:
         self._infos[info.topic] = info
         self._rows[info.topic] = {
-            "order": False,
+            **(self._rows.get(info.topic) or _NOT_OURS),
             "perm": info.perm,
             "readQueueNums": info.read_queues,
-            "topicFilterType": "SINGLE_TAG",
             "topicName": info.topic,
-            "topicSysFlag": 0,
             "writeQueueNums": info.write_queues,
         }
 

@@ -27,7 +27,7 @@ class ConsumeResult:
     """What became of a message.
 
     The rest is for a failure.  delay_level: when to try again; 0 lets the broker choose
-    (3 + attempts so far), DEAD_LETTER is never.  reason: kept with the message, up to
+    (its group's retry policy), DEAD_LETTER is never.  reason: kept with the message, up to
     REASON_BYTES_MAX bytes of it.
     """
 

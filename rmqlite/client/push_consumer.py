@@ -60,9 +60,10 @@ class PushConsumer:
     listener: see listen().  consume_threads: how many messages are consumed at a time.
     pull_batch: messages per pull.  cached_messages_max, cached_bytes_max (of records): per
     queue, pulled and not finished; no more is pulled while one is reached, and what one
-    pull brings may go over it.  max_reconsume_times: None means the group's.
-    consume_from: where the group starts in a queue that it never committed: FIRST_OFFSET,
-    LAST_OFFSET, or a store timestamp in ms.  commit_interval_ms: what a crash may repeat.
+    pull brings may go over it.  max_reconsume_times: None means the group's; a limit that a
+    message's sender set goes before it.  consume_from: where the group starts in a queue that
+    it never committed: FIRST_OFFSET, LAST_OFFSET, or a store timestamp in ms.
+    commit_interval_ms: what a crash may repeat.
     heartbeat_interval_ms: how long a heartbeat waits for a new assignment.
     close_timeout_ms: how long close() waits for running listeners.  client_id: unique in
     the group; made up when None.

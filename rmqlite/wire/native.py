@@ -30,6 +30,8 @@ def message_to_pb(message: Message) -> pb.OutgoingMessage:
     )
     if message.delay is not None:
         sent.delay = message.delay
+    if message.max_reconsume_times is not None:
+        sent.max_reconsume_times = message.max_reconsume_times
     return sent
 
 
@@ -46,6 +48,7 @@ def message_from_pb(message: pb.OutgoingMessage) -> Message:
         delay or None,
         message.flag,
         message.message_id,
+        message.max_reconsume_times if message.HasField("max_reconsume_times") else None,
     )
 
 

@@ -124,9 +124,13 @@ def test_row_4_the_retry_topic_is_made_with_the_groups_queues(
 def test_row_4_retries_go_only_to_queues_that_the_topic_has(
     under_test: BrokerUnderTest,
 ) -> None:
-    """The group was given more of them after the topic was made; nobody would read there."""
+    """RocketMQ gave the group more of them and not the topic; nobody would read there."""
     send_back(under_test, received(under_test))
-    save_group(under_test, retry_queues=8)
+    under_test.close()
+    row = {"groupName": GROUP, "retryQueueNums": 8}
+    path = under_test.config.store_path / "config" / "subscriptionGroup.json"
+    path.write_text(json.dumps({"subscriptionGroupTable": {GROUP: row}}))
+    under_test.open()
     for number in range(16):
         send_back(under_test, received(under_test, body=b"x" * number))
     under_test.clock.forward(10_000)

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.errors import StoreUnavailable
+from rmqlite.letter_requests import GroupChange
 from rmqlite.levels import LevelTable
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests import (
-    GroupInfo,
     LevelStatus,
     SendBackRequest,
     SendBackResult,
@@ -114,7 +114,7 @@ def send_back(
 
 
 def save_group(broker: BrokerUnderTest, **settings: Any) -> None:
-    broker.broker.groups.save(GroupInfo(**{"group": GROUP, **settings}))
+    broker.broker.groups.change(GroupChange(**{"group": GROUP, **settings}))
 
 
 def create_topic(broker: BrokerUnderTest, topic: str, queues: int = 4, perm: int = 6) -> None:

@@ -95,6 +95,15 @@ def test_an_id_from_the_broker_goes_before_the_messages_own() -> None:
     assert m.message_properties(Message("t", b"")) == {}
 
 
+@pytest.mark.parametrize("limit", [None, 0, 3, 2**31 - 1])
+def test_a_senders_limit_of_retries_is_kept_as_rocketmqs_property(limit: int | None) -> None:
+    """Nothing where there is none: 0 is a limit, too; a copy under another id keeps it."""
+    message = Message("t", b"", max_reconsume_times=limit).named("ID").at_level(3)
+    properties = m.message_properties(message)
+    assert ("MAX_RECONSUME_TIMES" in properties) == (limit is not None)
+    assert stored(properties=properties).max_reconsume_times == limit
+
+
 @pytest.mark.parametrize("keys", ["k1 k2", ["k1", "k2"], ("k1", "k2"), " k1   k2 "])
 def test_keys_are_tokens_however_they_are_given(keys: Any) -> None:
     """RocketMQ joins and splits them at blanks."""
@@ -125,6 +134,8 @@ def test_keys_are_tokens_however_they_are_given(keys: Any) -> None:
         ("delay_level", {"delay_level": 2**31}),
         ("delay_level", {"delay_level": -(2**31) - 1}),
         ("flag", {"flag": 2**31}),
+        ("max_reconsume_times", {"max_reconsume_times": -1}),
+        ("max_reconsume_times", {"max_reconsume_times": 2**31}),
     ],
 )
 def test_a_message_that_cannot_be_stored_is_refused_when_it_is_made(

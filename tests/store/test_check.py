@@ -419,6 +419,14 @@ def test_a_table_that_a_broker_would_stumble_over_is_found(
     assert found == [name, name + ".bak"]
 
 
+def test_a_retry_policy_that_no_broker_can_read_is_found(closed: StoreUnderTest) -> None:
+    """It would not open the store; the finding names the group."""
+    row = {"groupName": "shop", "rmqliteRetryPolicy": "jitter(5s)"}
+    closed.write_table("subscriptionGroup.json", {"subscriptionGroupTable": {"shop": row}})
+    (found,) = [each for each in closed.findings() if each.what == "unreadable-table"]
+    assert "group 'shop': retry_policy='jitter(5s)' is not allowed" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

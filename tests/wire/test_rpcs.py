@@ -94,6 +94,7 @@ def test_text_that_is_not_utf8_is_refused() -> None:
         pb.OutgoingMessage(topic="t", keys=["a b"]),
         pb.OutgoingMessage(topic="t", tags="\x01"),
         pb.OutgoingMessage(topic="t", message_id="\x02"),
+        pb.OutgoingMessage(topic="t", max_reconsume_times=-1),
     ],
 )
 def test_a_foreign_clients_message_keeps_the_rules_of_ours(message: pb.OutgoingMessage) -> None:
@@ -107,6 +108,8 @@ def test_absent_is_not_zero() -> None:
     for limit in (None, 0, 16):
         request = r.SendBackRequest("g", 1, max_reconsume_times=limit)
         assert rpcs.SEND_BACK.decode_request(rpcs.SEND_BACK.encode_request(request)) == request
+        sent = r.SendRequest((Message("orders", b"x", max_reconsume_times=limit),))
+        assert rpcs.SEND.decode_request(rpcs.SEND.encode_request(sent)) == sent
 
 
 def test_a_field_from_the_future_is_skipped() -> None:

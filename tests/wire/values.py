@@ -38,6 +38,7 @@ MESSAGES = st.builds(
     properties=PROPERTIES,
     flag=INT32,
     message_id=st.one_of(st.just(""), TOKEN),
+    max_reconsume_times=st.one_of(st.none(), st.integers(0, 2**31 - 1)),
 )
 _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     Message: MESSAGES,

@@ -14,6 +14,7 @@ from typing import Any, Final
 from rmqlite.bulk_requests import BulkJob
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelHistory
+from rmqlite.retry_policy import TABLE_KEY, RetryPolicy
 from rmqlite.store import tables
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.clock_table import CLOCK_TABLE, saved_clock
@@ -38,6 +39,10 @@ def _groups(tree: tables.Tree) -> None:
         _check_name(row["groupName"])
         int(row.get("retryMaxTimes", 16))
         int(row.get("retryQueueNums", 1))
+        try:
+            RetryPolicy.parse(row.get(TABLE_KEY, ""))
+        except (InvalidValue, TypeError) as error:
+            raise ValueError(f"group {row['groupName']!r}: {error}") from error
 
 
 def _consumer_offsets(tree: tables.Tree) -> None:
