@@ -32,6 +32,17 @@ def to_standard_output(text: str) -> None:
         raise _not_written("standard output", error) from error
 
 
+def bytes_to_standard_output(data: bytes) -> None:
+    """Write at once.  Raises BrokenPipeError, StoreUnavailable."""
+    try:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise _not_written("standard output", error) from error
+
+
 @contextmanager
 def quiet_when_nobody_reads() -> Iterator[None]:
     """`| head` has seen enough: that is no failure."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from rmqlite.cli.dlq.export import export
 from rmqlite.cli.dlq.groups import list_groups
 from rmqlite.cli.dlq.listing import show
 from rmqlite.cli.dlq.peek import peek
@@ -12,3 +13,4 @@ app = typer.Typer(no_args_is_help=True, help="See dead letters, read them, send 
 app.command("list")(list_groups)
 app.command("show")(show)
 app.command("peek")(peek)
+app.command("export")(export)

@@ -1,0 +1,210 @@
+"""rmqlite dlq export: dead letters, with their bodies, as JSON lines, CSV or Parquet.
+
+Page by page, so that memory does not grow with their number; a file is complete or not there.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
+from rmqlite.cli.dlq.records import with_messages
+from rmqlite.cli.dlq.wanted import (
+    Group,
+    Key,
+    MessageId,
+    Reason,
+    Since,
+    Tag,
+    Topic,
+    Until,
+    Wanted,
+    checked_group,
+)
+from rmqlite.cli.dlq.words import NOT_ALL, letters_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, Endpoint, refuse
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
+from rmqlite.cli.status import size_text
+from rmqlite.cli.terminal import note
+from rmqlite.cli.writing import (
+    STANDARD_OUTPUT,
+    bytes_to_standard_output,
+    quiet_when_nobody_reads,
+    written_bytes,
+)
+from rmqlite.clock import elapsed_s
+from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
+
+if TYPE_CHECKING:
+    from rmqlite.client.raw import RawReader
+
+_ROWS_MAX: Final = 500
+_BYTES_MAX: Final = 8 << 20
+"""How many rows, and how much of bodies, are written at once."""
+
+
+class ExportFormat(enum.StrEnum):
+    """What an export is written as."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+_SUFFIXES: Final = {".csv": ExportFormat.CSV, ".parquet": ExportFormat.PARQUET}
+
+
+def export(
+    group: Group,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
+    ] = STANDARD_OUTPUT,
+    form: Annotated[
+        ExportFormat | None,
+        typer.Option(
+            "--format",
+            "-f",
+            help="As what; else as the end of --output says, else jsonl. "
+            'parquet needs pip install "rmqlite[arrow]".',
+            show_default=False,
+        ),
+    ] = None,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    message_id: MessageId = None,
+    only_open: Annotated[
+        bool, typer.Option("--open/--all", help="Only what nobody has redriven, or all.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Write the dead letters of GROUP with their bodies; nothing is consumed.
+
+    Exit code 1 when there is none: then an empty file is written.
+    """
+    from rmqlite.client import AdminClient
+    from rmqlite.client.raw import RawReader
+
+    group = checked_group(group)
+    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    chosen = _format_of(form, output)
+    started_s = elapsed_s()
+    with (
+        AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin,
+        RawReader(endpoint) as reader,
+        quiet_when_nobody_reads(),
+    ):
+        broker = Broker(admin)
+        query = LettersQuery(
+            group, options.filter(broker), is_open=only_open, max_letters=LETTERS_MAX
+        )
+        done = _Exporting(broker, reader)
+        with _writing(chosen, output) as write:
+            for rows in _batches(done.rows(query)):
+                write(rows)
+    where = "" if output == STANDARD_OUTPUT else f" to {output}"
+    size = size_text(done.body_bytes)
+    took = f"{elapsed_s() - started_s:.1f} s"
+    note(f"exported {letters_text(done.count)}, {size} of bodies,{where} in {took}")
+    if done.gone:
+        note(f"left out: {letters_text(done.gone)} that retention took meanwhile")
+    if not done.count:
+        raise typer.Exit(NOT_ALL)
+
+
+def _format_of(form: ExportFormat | None, output: Path) -> ExportFormat:
+    chosen = form or _SUFFIXES.get(output.suffix.lower(), ExportFormat.JSONL)
+    if output == STANDARD_OUTPUT:
+        if chosen is ExportFormat.PARQUET:
+            refuse("--output", output, "the name of a file, for --format parquet")
+    elif output.name in ("", "..") or output.is_dir():
+        refuse("--output", output, "the name of a file")
+    return chosen
+
+
+class _Exporting:
+    """Letters become rows, with a bar on a terminal, and are counted."""
+
+    def __init__(self, broker: Broker, reader: RawReader) -> None:
+        self.count = 0
+        self.body_bytes = 0
+        self.gone = 0
+        self._broker = broker
+        self._reader = reader
+
+    def rows(self, query: LettersQuery) -> Iterator[Row]:
+        with counting("exported") as tell:
+            for letters in self._pages(query):
+                for letter, message in with_messages(self._reader, letters):
+                    if message is None:
+                        self.gone += 1
+                        continue
+                    row = row_of(letter, message)
+                    self.count += 1
+                    self.body_bytes += row["body_size"]
+                    yield row
+                tell(self.count)
+
+    def _pages(self, query: LettersQuery) -> Iterator[Sequence[Letter]]:
+        ask = self._broker.admin.letters.list_dead
+        while True:
+            page = ask(query)
+            yield page.letters
+            if not page.cursor:
+                return
+            query = LettersQuery(
+                query.group,
+                query.filter,
+                is_open=query.is_open,
+                cursor=page.cursor,
+                max_letters=query.max_letters,
+            )
+
+
+def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    size = 0
+    for row in rows:
+        batch.append(row)
+        size += row["body_size"]
+        if len(batch) == _ROWS_MAX or size >= _BYTES_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
+    """Rows are written to the output.  Raises ExtraMissing, StoreUnavailable."""
+    if form is ExportFormat.PARQUET:
+        from rmqlite.spark.session import check_arrow
+
+        check_arrow()
+        from rmqlite.spark.letter_table import LetterTable
+
+        with written_bytes(output) as file, LetterTable(file) as table:
+            yield table.write
+        return
+    head, lines = TEXT_FORMS[form]
+    if output == STANDARD_OUTPUT:
+        bytes_to_standard_output(head())
+        yield lambda rows: bytes_to_standard_output(lines(rows))
+        return
+    with written_bytes(output) as file:
+        file.write(head())
+
+        def write(rows: Sequence[Row]) -> None:
+            file.write(lines(rows))
+
+        yield write
