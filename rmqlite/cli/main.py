@@ -33,6 +33,7 @@ from rmqlite.cli.retry import app as retry_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
 from rmqlite.cli.terminal import error_line
+from rmqlite.cli.top import command as top
 from rmqlite.errors import RmqliteError, Unavailable
 
 REFUSED = 1
@@ -95,6 +96,7 @@ app.add_typer(job.app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(pipeline_app, name="pipeline")
 app.command("status")(status.status)
+app.command("top")(top.top)
 app.command("bench")(bench.bench)
 
 

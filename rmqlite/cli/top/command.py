@@ -1,0 +1,120 @@
+"""The command `rmqlite top`: what it needs, and the picture as text for scripts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
+from rmqlite.cli.terminal import note, progress_console
+from rmqlite.errors import ExtraMissing, InvalidValue, RmqliteError
+from rmqlite.levels import parse_delay
+
+CALL_MS_MAX: Final = 5_000
+_INTERVAL_MS_MAX: Final = 3_600_000
+_TEXTUAL_MIN: Final = 6
+_REMEDY: Final = 'pip install "rmqlite[top]"'
+
+
+def top(
+    interval: Annotated[
+        str, typer.Option("--interval", "-i", metavar="DELAY", help="How often to ask: 1s, 1m.")
+    ] = "2s",
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the overview as text, once, and end.")
+    ] = False,
+    light: Annotated[
+        bool, typer.Option("--light/--dark", help="For a light or a dark terminal; t changes it.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Watch a broker on a full screen: rates, levels, groups, retries, dead letters.
+
+    Enter opens a group and then a message; ? lists the keys.
+    """
+    interval_s = _interval_s(interval)
+    if once:
+        _print_once(endpoint)
+        return
+    _check_terminal()
+    _check_textual()
+    from rmqlite.cli.top.app import TopApp
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        # A wrong endpoint is better said on the command line than on a screen.
+        admin.broker_status()
+        app = TopApp(admin, endpoint, interval_s=interval_s, is_light=light)
+        # Without a mouse text can be selected as in any terminal.
+        app.run(mouse=False)
+    if app.return_code:
+        raise typer.Exit(app.return_code)
+
+
+def _interval_s(interval: str) -> float:
+    rule = "a delay from 1s to 1h"
+    try:
+        interval_ms = parse_delay(interval)
+    except InvalidValue:
+        refuse("--interval", interval, rule)
+    if interval_ms > _INTERVAL_MS_MAX:
+        refuse("--interval", interval, rule)
+    return interval_ms / 1000
+
+
+def _check_terminal() -> None:
+    """A full screen is drawn on the standard error and read from the standard input."""
+    is_dumb = progress_console().is_dumb_terminal
+    if not is_dumb and all([each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)]):
+        return
+    note("error: this is no terminal for a full screen: try rmqlite status --json, or top --once")
+    raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def _check_textual() -> None:
+    rule = f"textual {_TEXTUAL_MIN} or newer"
+    try:
+        found = version("textual")
+    except PackageNotFoundError as error:
+        raise ExtraMissing(rule, "none", _REMEDY) from error
+    if int(found.split(".")[0]) < _TEXTUAL_MIN:
+        raise ExtraMissing(rule, found, _REMEDY)
+
+
+def _print_once(endpoint: str) -> None:
+    """The overview; with the totals in place of rates, which one look does not tell."""
+    from rmqlite.cli.top import overview
+    from rmqlite.cli.top.grid import Line, lines_of, text_of
+    from rmqlite.cli.top.picture import Picture
+    from rmqlite.cli.top.questions import ask
+    from rmqlite.client import AdminClient
+    from rmqlite.clock import elapsed_s
+
+    width = shutil.get_terminal_size().columns
+    picture = Picture()
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        while picture.status is None or picture.lacks_figures:
+            answers = ask(admin, picture.questions(elapsed_s()))
+            if isinstance(answers.status, RmqliteError):
+                raise answers.status
+            picture.take(answers)
+    now_s = elapsed_s()
+    tables = [
+        overview.levels_table(picture, now_s, all_levels=False),
+        overview.groups_table(picture, sort="worst", wanted=""),
+    ]
+    if overview.shown_jobs(picture):
+        tables.append(overview.jobs_table(picture))
+    lines: list[Line] = [
+        overview.header(picture, endpoint, now_s, width),
+        overview.verdict(picture, now_s, 0.0, is_paused=False, width=width),
+        overview.totals_line(picture, width),
+        *[line for table in tables for line in lines_of(table, width)],
+    ]
+    encoding = sys.stdout.encoding or "ascii"
+    text = "".join([text_of(line) + "\n" for line in lines])
+    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))

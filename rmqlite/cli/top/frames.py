@@ -1,0 +1,81 @@
+"""What every screen of `top` has: the header, the verdict, and the line of keys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from rmqlite.cli.top import overview
+from rmqlite.cli.top.grid import Line, Part, cut
+from rmqlite.cli.top.widgets import Lines
+
+if TYPE_CHECKING:
+    from rmqlite.cli.top.app import TopApp
+
+
+class Frame(Screen[None]):
+    """group: the one it is about, if it is about one."""
+
+    AUTO_FOCUS = "#first"
+    KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
+
+    group = ""
+
+    @property
+    def top(self) -> TopApp:
+        return cast("TopApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield Lines(id="header")
+        yield from self.content()
+        yield Lines(id="keys")
+
+    def content(self) -> ComposeResult:
+        """Between header and keys."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        """Show what is known now."""
+        top, width = self.top, self.app.size.width
+        now_s = self.shown_s
+        self.query_one("#header", Lines).show(
+            overview.header(top.picture, top.endpoint, now_s, width),
+            overview.verdict(
+                top.picture,
+                top.elapsed(),
+                top.asked_since_s,
+                is_paused=top.is_paused,
+                width=width,
+            ),
+        )
+        self.query_one("#keys", Lines).show(self._keys(width))
+        self.draw_content(now_s, width)
+
+    def draw_content(self, now_s: float, width: int) -> None:
+        raise NotImplementedError
+
+    def reload(self) -> None:
+        """Ask again for what is not part of a round."""
+
+    @property
+    def shown_s(self) -> float:
+        """The moment that is shown: while nothing is asked, that of the last answer."""
+        top = self.top
+        return top.picture.answered_at_s if top.is_paused else top.elapsed()
+
+    def on_mount(self) -> None:
+        self.draw()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def _keys(self, width: int) -> Line:
+        top = self.top
+        if top.said:
+            return cut((Part(top.said, "head"),), width)
+        parts: list[Part] = []
+        for key, meaning in (*self.KEYS, ("+-", f"{top.interval_s:g} s")):
+            parts += [Part(f"{key} ", "head"), Part(f"{meaning}  ", "dim")]
+        return cut((*parts, Part("? ", "head"), Part("help", "dim")), width)

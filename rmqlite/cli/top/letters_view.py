@@ -1,0 +1,260 @@
+"""How one group reads: its queues, members, retries and dead letters, and which are wanted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
+from rmqlite.cli.top.picture import Picture
+from rmqlite.letter_requests import (
+    EVERY_LETTER,
+    DeadLetterGroup,
+    Letter,
+    LetterFilter,
+    LetterPage,
+    LettersQuery,
+)
+from rmqlite.requests import GroupStatus
+
+PAGE_LETTERS: Final = 100
+LOADED_MAX: Final = 2_000
+"""So many letters of a list are kept; whoever looks for one of more filters."""
+_DAY_MS: Final = 86_400_000
+_FIELDS: Final = {"topic": "topic", "tag": "tag", "key": "key", "id": "message_id"}
+FILTER_HELP: Final = "topic=T tag=T key=K id=ID, other words: part of the reason"
+
+_QUEUES: Final = (
+    Column("TOPIC", is_short=True),
+    Column("QUEUE", right=True),
+    Column("COMMITTED", right=True),
+    Column("MAX", right=True),
+    Column("LAG", right=True),
+    Column("READ BY", is_short=True, rank=1),
+)
+_MEMBERS: Final = (
+    Column("CLIENT", is_short=True),
+    Column("SUBSCRIBES TO", is_short=True),
+    Column("LAST SEEN"),
+)
+_RETRIES: Final = (
+    Column("NEXT"),
+    Column("FAILED", right=True),
+    Column("TOPIC", is_short=True),
+    Column("KEYS", is_short=True, rank=3),
+    Column("TAG", is_short=True, rank=4),
+    Column("REASON", is_short=True),
+)
+_DEAD: Final = (
+    Column("DIED"),
+    Column("TRIES", right=True),
+    Column("TOPIC", is_short=True),
+    Column("KEYS", is_short=True, rank=3),
+    Column("TAG", is_short=True, rank=4),
+    Column("REASON", is_short=True),
+    Column("REDRIVEN BY", is_short=True, rank=2),
+)
+
+
+def filter_of(text: str) -> LetterFilter:
+    """What somebody wrote: name=value for a field, every other word is of the reason."""
+    fields: dict[str, Any] = {}
+    reason = []
+    for word in text.split():
+        name, equals, value = word.partition("=")
+        if equals and value and name in _FIELDS:
+            fields[_FIELDS[name]] = value
+        else:
+            reason.append(word)
+    return replace(EVERY_LETTER, reason=" ".join(reason), **fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a list has of its letters so far.
+
+    query: the next page, None at the end.  at_s: when the first page was asked for, 0: not
+    yet.  error: of the last call, empty when it went well.
+    """
+
+    query: LettersQuery | None
+    letters: tuple[Letter, ...] = ()
+    looked_at: int = 0
+    pages: int = 0
+    at_s: float = 0.0
+    error: str = ""
+
+    def taken(self, page: LetterPage, at_s: float) -> Loaded:
+        """With one more page."""
+        letters = self.letters + page.letters
+        query = self.query
+        if query is not None:
+            query = replace(query, cursor=page.cursor) if page.cursor else None
+        looked_at = self.looked_at + page.looked_at
+        return Loaded(query, letters, looked_at, self.pages + 1, self.at_s or at_s)
+
+    def failed(self, error: Exception, at_s: float) -> Loaded:
+        return replace(self, error=printable(str(error)), at_s=self.at_s or at_s)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.letters) >= LOADED_MAX
+
+
+def first_query(group: str, wanted: str, *, newest_first: bool) -> LettersQuery:
+    return LettersQuery(
+        group, filter_of(wanted), newest_first=newest_first, max_letters=PAGE_LETTERS
+    )
+
+
+def group_line(picture: Picture, group: str, width: int) -> Line:
+    """The group in one line."""
+    figures = picture.figures(group)
+    status = picture.described.get(group)
+    parts = [Part(printable(group), "head")]
+    for count, word, tone in (
+        (figures.lag, "lag", ""),
+        (figures.members, "members", "warn" if figures.members == 0 else ""),
+        (figures.waiting, "retries wait", ""),
+        (figures.due, "due", ""),
+        (figures.dead, "dead", "warn" if figures.dead else ""),
+        (figures.new_dead, "new dead", "bad" if figures.new_dead else ""),
+    ):
+        if count is not None:
+            parts.append(Part(f"  {count:,} {word}", tone))
+    if status is not None:
+        policy = printable(status.info.retry_policy)
+        parts.append(Part(f"  max {status.info.max_reconsume_times} retries {policy}", "dim"))
+    return cut(tuple(parts), width)
+
+
+def reasons_line(dead: DeadLetterGroup | None, width: int) -> Line:
+    """Why they died, the most frequent reason first."""
+    if dead is None or not dead.reasons:
+        return ()
+    parts = [Part("reasons", "dim")]
+    for each in dead.reasons:
+        parts.append(Part(f"  {each.count:,} "))
+        parts.append(Part(printable(each.reason) or "(none given)"))
+    return cut(tuple(parts), width)
+
+
+def queues_table(status: GroupStatus | None) -> Table:
+    progress = status.progress if status else ()
+    return Table(
+        f"queues: {len(progress)}",
+        _QUEUES,
+        tuple(
+            [
+                row(
+                    f"{each.queue.topic}/{each.queue.queue_id}",
+                    each.queue.topic,
+                    each.queue.queue_id,
+                    each.committed_offset,
+                    each.max_offset,
+                    cell(each.lag, "" if each.lag else "dim"),
+                    each.client_id or "-",
+                )
+                for each in progress
+            ]
+        ),
+        "no progress yet",
+    )
+
+
+def members_table(status: GroupStatus | None, now_ms: int) -> Table:
+    members = status.members if status else ()
+    return Table(
+        f"members: {len(members)}",
+        _MEMBERS,
+        tuple(
+            [
+                row(
+                    each.client_id,
+                    each.client_id,
+                    ", ".join([f"{s.topic} {s.expression}" for s in each.subscriptions]),
+                    f"{span_text(max(0, now_ms - each.last_seen_ms))} ago",
+                )
+                for each in members
+            ]
+        ),
+        "no members",
+    )
+
+
+def retries_table(loaded: Loaded, attempts_max: int | None, now_ms: int, wanted: str) -> Table:
+    """First what is due, then what waits, in due order."""
+    rows = [_retry_row(each, attempts_max, now_ms) for each in loaded.letters]
+    return Table(
+        _title("retries", loaded, wanted, "in due order"), _RETRIES, tuple(rows), _empty(loaded)
+    )
+
+
+def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) -> Table:
+    rows = [_dead_row(each, now_ms) for each in loaded.letters]
+    order = "the newest first" if newest_first else "the oldest first"
+    title = _title("dead letters", loaded, wanted, order)
+    return Table(title, _DEAD, tuple(rows), _empty(loaded))
+
+
+def letter_key(letter: Letter) -> str:
+    """Finds a letter again in a list."""
+    return f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}/{letter.physical_offset}"
+
+
+def _title(what: str, loaded: Loaded, wanted: str, order: str) -> str:
+    more = "" if loaded.query is None else " so far"
+    about = f", filtered by {printable(wanted)!r}" if wanted else ""
+    return f"{what}: {len(loaded.letters):,}{more}{about}, {order}"
+
+
+def _empty(loaded: Loaded) -> str:
+    if loaded.error:
+        return f"not known: {loaded.error}"
+    if loaded.query is None:
+        return "none"
+    return f"looking, at {loaded.looked_at:,} so far" if loaded.looked_at else "asking"
+
+
+def _retry_row(letter: Letter, attempts_max: int | None, now_ms: int) -> Row:
+    wait_ms = letter.due_ms - now_ms
+    next_at = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
+    of = "" if attempts_max is None else f"/{attempts_max}"
+    return row(
+        letter_key(letter),
+        next_at,
+        f"{letter.delivery_attempts}{of}",
+        letter.origin_topic or "-",
+        " ".join(letter.keys) or "-",
+        letter.tags or "-",
+        letter.reason or "-",
+    )
+
+
+def _dead_row(letter: Letter, now_ms: int) -> Row:
+    tone = "dim" if letter.redriven_by else ""
+    return Row(
+        letter_key(letter),
+        tuple(
+            [
+                cell(value, tone)
+                for value in (
+                    moment(letter.last_failure_ms, now_ms),
+                    letter.delivery_attempts,
+                    letter.origin_topic or "-",
+                    " ".join(letter.keys) or "-",
+                    letter.tags or "-",
+                    letter.reason or "-",
+                    letter.redriven_by or "-",
+                )
+            ]
+        ),
+    )
+
+
+def moment(at_ms: int, now_ms: int) -> str:
+    """A time of day, or a date where it was another day."""
+    text = time_text(at_ms)
+    return text[11:19] if text[:10] == time_text(now_ms)[:10] else text[5:16]

@@ -1,0 +1,243 @@
+"""How the overview reads: header, rates, and the tables of levels, groups and redrives.
+
+Everything is made of a Picture and a moment; it is the same on a screen and in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row, shortened, spread
+from rmqlite.cli.top.picture import GroupFigures, Picture
+from rmqlite.cli.top.rates import COUNTED, rate_text, sparkline
+from rmqlite.cli.top.troubles import Trouble, connection_trouble, troubles
+from rmqlite.redrive_requests import JobState, RedriveJob
+from rmqlite.requests import LevelStatus
+
+_NAME_MAX: Final = 24
+_LATE_MS: Final = 100
+"""From here on a p99 is worth a colour."""
+_BAR_COLUMNS: Final = 12
+_JOB_SHOWN_MS: Final = 60_000
+"""A redrive that has ended stays for a minute."""
+_LEVELS: Final = (
+    Column("LEVEL", right=True),
+    Column("DELAY"),
+    Column("PENDING", right=True),
+    Column("NEXT DUE"),
+    Column("DELIVERED", right=True),
+    Column("P50 MS", right=True, rank=2),
+    Column("P99 MS", right=True),
+    Column("MAX MS", right=True, rank=1),
+)
+_GROUPS: Final = (
+    Column("GROUP", is_short=True),
+    Column("LAG", right=True),
+    Column("MEMBERS", right=True, rank=1),
+    Column("RETRIES", right=True),
+    Column("DUE", right=True),
+    Column("DEAD", right=True),
+    Column("NEW DEAD", right=True),
+)
+_JOBS: Final = (
+    Column("REDRIVE", is_short=True),
+    Column("STATE"),
+    Column("PROGRESS"),
+    Column("LOOKED AT", right=True, rank=1),
+    Column("SENT", right=True),
+    Column("ALREADY", right=True, rank=2),
+    Column("REFUSED", right=True),
+    Column("NOTE", is_short=True, rank=3),
+)
+
+
+def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
+    """Which broker, how long it runs, and what time it is there."""
+    name: Line = (Part("rmqlite top  ", "head"),)
+    status = picture.status
+    if status is None:
+        return cut((*name, Part(printable(endpoint))), width)
+    now_ms = picture.now_ms(now_s)
+    broker = shortened(printable(status.broker_name), _NAME_MAX)
+    words = [
+        f"{broker} {printable(status.version)}",
+        f"up {span_text((now_ms - status.started_at_ms) // 1000 * 1000)}",
+        f"{printable(endpoint)}",
+    ]
+    disk_tone = "bad" if status.is_disk_full else ""
+    disk = Part(f"  disk {status.disk_used_ratio:.0%}", disk_tone)
+    return spread(
+        (*name, Part("  ".join(words)), disk), (Part(time_text(now_ms)[11:19], "dim"),), width
+    )
+
+
+def verdict(
+    picture: Picture, now_s: float, waiting_since_s: float, *, is_paused: bool, width: int
+) -> Line:
+    """In one line: is it well?  The worst is said first."""
+    end: Line = ()
+    if is_paused:
+        end = (Part(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
+    connection = connection_trouble(picture, now_s, waiting_since_s)
+    found = [connection] if connection else []
+    found += troubles(picture)
+    if not found:
+        text = "● well" if picture.status else "… asking"
+        return spread((Part(text, "good" if picture.status else "dim"),), end, width)
+    parts: list[Part] = []
+    for each in found:
+        parts.append(Part("  " if parts else "", ""))
+        parts.append(Part(f"{_mark(each)} {each.sentence}", each.tone))
+    return spread(tuple(parts), end, width)
+
+
+def _mark(trouble: Trouble) -> str:
+    return "✖" if trouble.tone == "bad" else "▲"
+
+
+def rate_lines(picture: Picture, width: int) -> list[Line]:
+    """What happens per second, each with its last minutes as a line of blocks."""
+    size = max(12, (width - 2 * (len(COUNTED) - 1)) // len(COUNTED))
+    names: list[Part] = []
+    lines: list[Part] = []
+    for name in COUNTED:
+        tone = "bad" if name == "dead" and picture.rates.now(name) else ""
+        label, rate = f"{name}/s ".upper(), rate_text(picture.rates.now(name))
+        gap = Part("  " if names else "")
+        rest = max(0, size - len(label) - len(rate))
+        names += [gap, Part(label, "dim"), Part(rate + " " * rest, tone or "head")]
+        lines += [gap, Part(sparkline(picture.rates.history[name], size), tone or "line")]
+    return [cut(tuple(names), width), cut(tuple(lines), width)]
+
+
+def totals_line(picture: Picture, width: int) -> Line:
+    """The counters themselves."""
+    totals = [f"{getattr(picture.status, name):,} {name}" for name in COUNTED]
+    return cut((Part(f"since the start: {', '.join(totals)}"),), width)
+
+
+def levels_table(picture: Picture, now_s: float, *, all_levels: bool) -> Table:
+    """The delay levels; those that have never had a message are left out unless wanted."""
+    status = picture.status
+    levels = status.levels if status else ()
+    used = [each for each in levels if all_levels or each.pending or each.delivered]
+    pending = sum([each.pending for each in levels])
+    hidden = f", {len(levels) - len(used)} unused" if len(used) < len(levels) else ""
+    return Table(
+        f"levels: {pending:,} pending{hidden}",
+        _LEVELS,
+        tuple([_level_row(each, picture, now_s) for each in used]),
+        "no level has had a message since the broker started",
+    )
+
+
+def _level_row(level: LevelStatus, picture: Picture, now_s: float) -> Row:
+    lateness = cell(level.lateness_p99_ms, "warn" if level.lateness_p99_ms >= _LATE_MS else "")
+    return row(
+        str(level.level),
+        level.level,
+        level.delay or "(old)",
+        cell(level.pending, "" if level.pending else "dim"),
+        _due(level, picture, now_s),
+        cell(level.delivered, "" if level.delivered else "dim"),
+        level.lateness_p50_ms,
+        lateness,
+        level.lateness_max_ms,
+    )
+
+
+def _due(level: LevelStatus, picture: Picture, now_s: float) -> Part:
+    """Counted down here; that it is late only the broker can say."""
+    if not level.next_due_ms or picture.status is None:
+        return Part("-", "dim")
+    late_ms = picture.status.now_ms - level.next_due_ms
+    if late_ms > 0:
+        return Part(f"late {span_text(late_ms)}", "bad" if late_ms >= 1_000 else "warn")
+    wait_ms = level.next_due_ms - picture.now_ms(now_s)
+    return Part(f"in {span_text(wait_ms)}" if wait_ms > 0 else "now")
+
+
+SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
+    "worst": lambda g: (-(g.new_dead or 0), -_unread(g), -(g.dead or 0), -_lag(g)),
+    "lag": lambda g: (-_lag(g),),
+    "retries": lambda g: (-((g.waiting or 0) + (g.due or 0)),),
+    "dead": lambda g: (-(g.dead or 0),),
+    "new dead": lambda g: (-(g.new_dead or 0),),
+    "name": lambda _: (),
+}
+"""By what groups can be sorted; among equals by name."""
+
+
+def _lag(group: GroupFigures) -> int:
+    return group.lag or 0
+
+
+def _unread(group: GroupFigures) -> int:
+    return _lag(group) + (group.due or 0) if group.members == 0 else 0
+
+
+def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
+    """The groups whose names contain what is wanted."""
+    every = picture.groups()
+    fitting = [each for each in every if wanted.lower() in each.group.lower()]
+    fitting.sort(key=SORTS[sort])
+    count = f"{len(fitting):,} of {len(every):,}" if wanted else f"{len(every):,}"
+    about = f", with {printable(wanted)!r}" if wanted else ""
+    return Table(
+        f"groups: {count}{about}, by {sort}",
+        _GROUPS,
+        tuple([_group_row(each) for each in fitting]),
+        "no group fits" if wanted else "no groups yet",
+    )
+
+
+def _group_row(group: GroupFigures) -> Row:
+    is_left = group.members == 0 and (_lag(group) > 0 or (group.due or 0) > 0)
+    new_dead = Part("-" if group.new_dead is None else f"+{group.new_dead:,}")
+    return row(
+        group.group,
+        group.group,
+        group.lag,
+        cell(group.members, "warn" if is_left else ""),
+        group.waiting,
+        group.due,
+        cell(group.dead, "warn" if group.dead else ""),
+        Part(new_dead.text, "bad" if group.new_dead else "dim"),
+    )
+
+
+def shown_jobs(picture: Picture) -> Sequence[RedriveJob]:
+    """Those that run or stand, and those that have just ended."""
+    status = picture.status
+    since_ms = status.now_ms - _JOB_SHOWN_MS if status else 0
+    return [job for job in picture.jobs if not job.is_over or job.ended_at_ms >= since_ms]
+
+
+def jobs_table(picture: Picture) -> Table:
+    jobs = shown_jobs(picture)
+    return Table(
+        f"redrives: {sum([not job.is_over for job in jobs])} running",
+        _JOBS,
+        tuple([_job_row(job) for job in jobs]),
+    )
+
+
+def _job_row(job: RedriveJob) -> Row:
+    done = job.looked_at / job.letters if job.letters else float(job.is_over)
+    whole = min(_BAR_COLUMNS, int(done * _BAR_COLUMNS))
+    progress = f"{'█' * whole}{'░' * (_BAR_COLUMNS - whole)} {min(done, 1.0):4.0%}"
+    tones = {JobState.DONE: "good", JobState.CANCELLED: "dim", JobState.PAUSED: "warn"}
+    return row(
+        job.job_id,
+        job.spec.group,
+        cell(job.state.name.lower(), tones.get(job.state, "")),
+        Part(progress),
+        job.looked_at,
+        job.sent,
+        job.already,
+        cell(job.refused, "bad" if job.refused else ""),
+        job.note or "-",
+    )

@@ -1,0 +1,102 @@
+"""The first screen: rates, levels, groups, redrives."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from rmqlite.cli.top import overview
+from rmqlite.cli.top.frames import Frame
+from rmqlite.cli.top.prompt import Prompt
+from rmqlite.cli.top.widgets import Lines, Rows
+
+_TALL = 40
+"""A terminal of so many lines has room for every level."""
+_WIDE = 150
+"""One of so many columns has room for levels and groups side by side."""
+_SORTS = tuple(overview.SORTS)
+
+
+class Overview(Frame):
+    """Groups have the focus: what one drills into."""
+
+    CSS = """
+    Overview #rates { margin-bottom: 1; }
+    Overview #levels { max-height: 50%; }
+    Overview #first { height: 1fr; min-height: 4; }
+    Overview.-wide #tables { layout: horizontal; }
+    Overview.-wide #levels { max-height: 100%; margin-right: 2; }
+    Overview #jobs { max-height: 6; }
+    """
+    KEYS = (
+        ("enter", "group"),
+        ("/", "filter"),
+        ("s", "sort"),
+        ("l", "levels"),
+        ("p", "pause"),
+        ("q", "quit"),
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", show=False),
+        Binding("s", "sort", show=False),
+        Binding("l", "levels", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sort = _SORTS[0]
+        self._wanted = ""
+        self._all_levels: bool | None = None
+
+    def content(self) -> ComposeResult:
+        yield Lines(id="rates")
+        with Container(id="tables"):
+            yield Rows(id="levels")
+            yield Rows(id="first")
+        yield Rows(id="jobs")
+        yield Prompt("part of a group's name")
+
+    def draw_content(self, now_s: float, width: int) -> None:
+        picture = self.top.picture
+        self.set_class(width >= _WIDE, "-wide")
+        self.query_one("#rates", Lines).show(*overview.rate_lines(picture, width))
+        is_tall = self.app.size.height >= _TALL
+        all_levels = is_tall if self._all_levels is None else self._all_levels
+        self.query_one("#levels", Rows).show(
+            overview.levels_table(picture, now_s, all_levels=all_levels)
+        )
+        self.query_one("#first", Rows).show(
+            overview.groups_table(picture, sort=self._sort, wanted=self._wanted)
+        )
+        jobs = self.query_one("#jobs", Rows)
+        jobs.display = bool(overview.shown_jobs(picture))
+        jobs.show(overview.jobs_table(picture))
+
+    def on_rows_opened(self, message: Rows.Opened) -> None:
+        if message.rows.id == "first":
+            self.top.open_group(message.key)
+        elif message.rows.id == "jobs":
+            jobs = {job.job_id: job for job in self.top.picture.jobs}
+            self.top.open_group(jobs[message.key].spec.group)
+
+    def action_sort(self) -> None:
+        self._sort = _SORTS[(_SORTS.index(self._sort) + 1) % len(_SORTS)]
+        self.draw()
+
+    def action_levels(self) -> None:
+        is_tall = self.app.size.height >= _TALL
+        self._all_levels = not (is_tall if self._all_levels is None else self._all_levels)
+        self.draw()
+
+    def action_filter(self) -> None:
+        self.query_one(Prompt).open(self._wanted)
+
+    def on_prompt_wanted(self, message: Prompt.Wanted) -> None:
+        self._wanted = message.text
+        self.draw()
+
+    def on_prompt_closed(self) -> None:
+        self.query_one("#first", Rows).focus()

@@ -1,0 +1,200 @@
+"""What is known of the broker: every answer so far, and how old it is.
+
+Takes rounds, says which questions are due next, and keeps what only a look over time can
+tell: rates, and how many dead letters came since the first look.  Seconds are elapsed_s();
+the broker's time is its own and stands still while it does not answer.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from rmqlite.cli.top.questions import Questions, Round
+from rmqlite.cli.top.rates import Rates
+from rmqlite.errors import RmqliteError
+from rmqlite.letter_requests import DeadLetterGroup
+from rmqlite.names import retry_topic
+from rmqlite.redrive_requests import RedriveJob
+from rmqlite.requests import BrokerStatus, GroupInfo, GroupStatus
+from rmqlite.schedule_requests import PendingCount
+
+T = TypeVar("T")
+
+GROUPS_A_ROUND: Final = 16
+"""Of more groups than that some are asked in each round, in turns."""
+GROUPS_EVERY_S: Final = 2.0
+DEAD_EVERY_S: Final = 5.0
+JOBS_EVERY_S: Final = 5.0
+SILENT_AFTER_S: Final = 2.0
+"""A round that takes longer is worth a word."""
+
+
+class Asked(enum.Enum):
+    """What is asked for separately, and may fail separately."""
+
+    GROUPS = "groups"
+    PENDING = "pending counts"
+    DEAD = "dead letters"
+    JOBS = "redrive jobs"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """A group on one line; None: not known yet.
+
+    lag: without retries.  waiting: retries in the schedule.  due: retries that the group
+    could have and has not had.  new_dead: since the first look.
+    """
+
+    group: str
+    lag: int | None = None
+    members: int | None = None
+    waiting: int | None = None
+    due: int | None = None
+    dead: int | None = None
+    new_dead: int | None = None
+
+
+class Picture:
+    """The main thread's alone."""
+
+    def __init__(self) -> None:
+        self.status: BrokerStatus | None = None
+        self.rates = Rates()
+        self.jobs: tuple[RedriveJob, ...] = ()
+        self.described: dict[str, GroupStatus] = {}
+        self.dead: dict[str, DeadLetterGroup] | None = None
+        self.errors: dict[Asked, RmqliteError] = {}
+        self.unreachable: RmqliteError | None = None
+        self.answered_at_s = 0.0
+        self._infos: dict[str, GroupInfo] | None = None
+        self._waiting: dict[str, int] | None = None
+        self._died_before: dict[str, int] | None = None
+        self._asked_s: dict[Asked | str, float] = {}
+
+    # ---- what to ask
+
+    def questions(self, now_s: float, *, group: str = "", is_overview: bool = True) -> Questions:
+        """What is due: for the overview, for one group, or only whether the broker is there."""
+        if group:
+            return Questions(
+                describe=(group,),
+                pending=self._is_due(Asked.PENDING, GROUPS_EVERY_S, now_s),
+                dead=self._is_due(Asked.DEAD, DEAD_EVERY_S, now_s),
+            )
+        if not is_overview:
+            return Questions()
+        has_job = any([not job.is_over for job in self.jobs])
+        return Questions(
+            groups=self._is_due(Asked.GROUPS, GROUPS_EVERY_S, now_s),
+            describe=self._longest_unasked(),
+            pending=self._is_due(Asked.PENDING, GROUPS_EVERY_S, now_s),
+            dead=self._is_due(Asked.DEAD, DEAD_EVERY_S, now_s),
+            jobs=has_job or self._is_due(Asked.JOBS, JOBS_EVERY_S, now_s),
+        )
+
+    @property
+    def lacks_figures(self) -> bool:
+        """Does it wait for the figures of a group that it has never asked for?"""
+        return any([name not in self._asked_s for name in self._infos or ()])
+
+    def _is_due(self, part: Asked, every_s: float, now_s: float) -> bool:
+        asked_s = self._asked_s.get(part)
+        return asked_s is None or now_s - asked_s >= every_s - 0.05
+
+    def _longest_unasked(self) -> tuple[str, ...]:
+        known = sorted(self._infos or (), key=lambda name: (self._asked_s.get(name, 0.0), name))
+        return tuple(known[:GROUPS_A_ROUND])
+
+    # ---- what was answered
+
+    def take(self, answers: Round) -> None:
+        """Whatever failed leaves what was known before."""
+        if isinstance(answers.status, RmqliteError):
+            self.unreachable = answers.status
+            self.rates.gap()
+            return
+        self.unreachable = None
+        self.status = answers.status
+        self.answered_at_s = answers.answered_at_s
+        self.rates.take(answers.status)
+        for name, described in answers.described:
+            self._asked_s[name] = answers.asked_at_s
+            if not isinstance(described, RmqliteError):
+                self.described[name] = described
+        if (groups := self._told(Asked.GROUPS, answers.groups, answers.asked_at_s)) is not None:
+            self._infos = {info.group: info for info in groups}
+            self.described = {g: s for g, s in self.described.items() if g in self._infos}
+        if (pending := self._told(Asked.PENDING, answers.pending, answers.asked_at_s)) is not None:
+            self._waiting = _by_topic(pending)
+        if (dead := self._told(Asked.DEAD, answers.dead, answers.asked_at_s)) is not None:
+            self.dead = {each.group: each for each in dead}
+            if self._died_before is None:
+                self._died_before = {each.group: _died(each) for each in dead}
+        if (jobs := self._told(Asked.JOBS, answers.jobs, answers.asked_at_s)) is not None:
+            self.jobs = jobs
+
+    def _told(
+        self, part: Asked, answer: tuple[T, ...] | RmqliteError | None, asked_at_s: float
+    ) -> tuple[T, ...] | None:
+        if answer is None:
+            return None
+        self._asked_s[part] = asked_at_s
+        if isinstance(answer, RmqliteError):
+            self.errors[part] = answer
+            return None
+        self.errors.pop(part, None)
+        return answer
+
+    # ---- what is known
+
+    def age_s(self, now_s: float) -> float:
+        """How long ago the broker said what is shown."""
+        return max(0.0, now_s - self.answered_at_s)
+
+    def now_ms(self, now_s: float) -> int:
+        """The broker's clock; while it does not answer, when it last did."""
+        assert self.status is not None, "there was an answer"
+        if self.unreachable:
+            return self.status.now_ms
+        return self.status.now_ms + int(self.age_s(now_s) * 1000)
+
+    def groups(self) -> tuple[GroupFigures, ...]:
+        """Every group that is known, sorted by name."""
+        names = {*(self._infos or ()), *(self.dead or ())}
+        return tuple([self.figures(name) for name in sorted(names)])
+
+    def figures(self, group: str) -> GroupFigures:
+        """Of one group, as far as they are known."""
+        status = self.described.get(group)
+        retry = retry_topic(group)
+        lag = due = members = None
+        if status is not None:
+            lag = sum([each.lag for each in status.progress if each.queue.topic != retry])
+            due = sum([each.lag for each in status.progress if each.queue.topic == retry])
+            members = len(status.members)
+        dead = new_dead = None
+        if self.dead is not None:
+            found = self.dead.get(group)
+            dead = found.open if found else 0
+            new_dead = self._new_dead(found) if found else 0
+        waiting = None if self._waiting is None else self._waiting.get(retry, 0)
+        return GroupFigures(group, lag, members, waiting, due, dead, new_dead)
+
+    def _new_dead(self, group: DeadLetterGroup) -> int:
+        before = (self._died_before or {}).get(group.group, 0)
+        # Retention takes the oldest, which are no longer counted at all.
+        return max(0, _died(group) - before)
+
+
+def _died(group: DeadLetterGroup) -> int:
+    return group.letters + group.purged
+
+
+def _by_topic(counts: tuple[PendingCount, ...]) -> dict[str, int]:
+    waiting: dict[str, int] = {}
+    for each in counts:
+        waiting[each.topic] = waiting.get(each.topic, 0) + each.pending
+    return waiting

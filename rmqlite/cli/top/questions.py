@@ -1,0 +1,91 @@
+"""What a look at the broker asks: little, and only what is shown.
+
+A round is asked in a thread of its own and answered in one value; what failed in it is an
+answer, too.  Nothing here keeps anything, and nothing waits longer than the client does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rmqlite.client import AdminClient
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import RmqliteError, Unavailable
+from rmqlite.letter_requests import DeadLetterGroup
+from rmqlite.redrive_requests import RedriveJob
+from rmqlite.requests import BrokerStatus, GroupInfo, GroupStatus
+from rmqlite.schedule_requests import PendingCount
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Questions:
+    """The status is always asked.  groups: which there are; describe: these in full."""
+
+    groups: bool = False
+    describe: tuple[str, ...] = ()
+    pending: bool = False
+    dead: bool = False
+    jobs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The answers to questions, None where nothing was asked; asked_at_s: elapsed_s() then."""
+
+    asked_at_s: float
+    answered_at_s: float
+    status: BrokerStatus | RmqliteError
+    groups: tuple[GroupInfo, ...] | RmqliteError | None = None
+    described: tuple[tuple[str, GroupStatus | RmqliteError], ...] = ()
+    pending: tuple[PendingCount, ...] | RmqliteError | None = None
+    dead: tuple[DeadLetterGroup, ...] | RmqliteError | None = None
+    jobs: tuple[RedriveJob, ...] | RmqliteError | None = None
+
+
+def ask(
+    admin: AdminClient, questions: Questions, elapsed: Callable[[], float] = elapsed_s
+) -> Round:
+    """Ask one after the other; without a status nothing else is asked."""
+    asked_at_s = elapsed()
+    status = answered(admin.broker_status)
+    if isinstance(status, RmqliteError):
+        return Round(asked_at_s, elapsed(), status)
+    # The counters belong to this moment, whatever the rest takes.
+    answered_at_s = elapsed()
+    return Round(
+        asked_at_s,
+        answered_at_s,
+        status,
+        answered(admin.list_groups) if questions.groups else None,
+        _described(admin, questions.describe),
+        answered(admin.schedule.count_pending) if questions.pending else None,
+        answered(admin.letters.groups) if questions.dead else None,
+        answered(admin.redrives.jobs) if questions.jobs else None,
+    )
+
+
+def answered(call: Callable[[], T]) -> T | RmqliteError:
+    """What a call returns, or the error that it raises."""
+    try:
+        return call()
+    except RmqliteError as error:
+        return error
+
+
+def _described(
+    admin: AdminClient, groups: tuple[str, ...]
+) -> tuple[tuple[str, GroupStatus | RmqliteError], ...]:
+    found: list[tuple[str, GroupStatus | RmqliteError]] = []
+    for group in groups:
+        try:
+            found.append((group, admin.group(group)))
+        except Unavailable as error:
+            # Each of the others would wait as long.
+            return (*found, (group, error))
+        except RmqliteError as error:
+            found.append((group, error))
+    return tuple(found)

@@ -1,0 +1,90 @@
+"""How much happens per second, from counters that a broker counts since its start.
+
+The seconds are the broker's own, so that a slow answer does not look like a slow broker.
+A restart begins the counters anew: that step has no rate, and none is ever negative.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from rmqlite.requests import BrokerStatus
+
+COUNTED: Final = ("sent", "delivered", "retried", "dead")
+HISTORY_MAX: Final = 240
+"""So many rates are kept of each: what a wide screen has room for."""
+LATELY_MS: Final = 60_000
+_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+
+
+class Rates:
+    """Of each counter its last rates; None for a step that has none."""
+
+    def __init__(self) -> None:
+        self.history: dict[str, deque[float | None]] = {
+            name: deque(maxlen=HISTORY_MAX) for name in COUNTED
+        }
+        self._before: BrokerStatus | None = None
+        self._dead: deque[tuple[int, int]] = deque()
+
+    def take(self, status: BrokerStatus) -> None:
+        """The next status; one of the same millisecond says nothing new."""
+        before, self._before = self._before, status
+        if before is None:
+            return
+        if before.started_at_ms != status.started_at_ms:
+            self.gap()
+            return
+        passed_ms = status.now_ms - before.now_ms
+        if passed_ms <= 0:
+            self._before = before
+            return
+        for name in COUNTED:
+            grown = max(0, getattr(status, name) - getattr(before, name))
+            self.history[name].append(grown * 1000 / passed_ms)
+        self._count_dead(status.now_ms, status.dead - before.dead)
+
+    def gap(self) -> None:
+        """A step without an answer."""
+        for name in COUNTED:
+            self.history[name].append(None)
+
+    def now(self, name: str) -> float | None:
+        """The last rate, None while there is none."""
+        return self.history[name][-1] if self.history[name] else None
+
+    @property
+    def dead_lately(self) -> int:
+        """How many messages died in the last minute that was looked at."""
+        return sum([count for _, count in self._dead])
+
+    def _count_dead(self, now_ms: int, count: int) -> None:
+        if count > 0:
+            self._dead.append((now_ms, count))
+        while self._dead and self._dead[0][0] <= now_ms - LATELY_MS:
+            self._dead.popleft()
+
+
+def sparkline(rates: Iterable[float | None], width: int) -> str:
+    """The last rates as blocks, the highest as high as a line; a step without one is blank."""
+    shown = list(rates)[-width:] if width > 0 else []
+    most = max([each for each in shown if each is not None], default=0.0)
+    return "".join([_block(each, most) for each in shown]).rjust(width)
+
+
+def _block(rate: float | None, most: float) -> str:
+    if rate is None:
+        return " "
+    if rate <= 0:
+        return _BLOCKS[0]
+    # Whatever there is stands out from nothing.
+    return _BLOCKS[max(1, min(len(_BLOCKS) - 1, int(rate / most * len(_BLOCKS))))]
+
+
+def rate_text(rate: float | None) -> str:
+    """Per second: "1,234", "0.5", "-" while it is not known."""
+    if rate is None:
+        return "-"
+    return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"

@@ -1,0 +1,61 @@
+"""What can be done to one failed message, and the question before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rmqlite.client import AdminClient
+from rmqlite.letter_requests import Letter, LetterFilter
+from rmqlite.names import retry_topic
+from rmqlite.redrive_requests import RedriveSpec
+from rmqlite.schedule_requests import ChangedId
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """do: makes the call; what has become of it, in a sentence."""
+
+    question: str
+    do: Callable[[AdminClient], str]
+
+
+def redrive(letter: Letter) -> Repair:
+    """Send a dead letter again; one that was redriven before only knowingly."""
+    again = bool(letter.redriven_by)
+    before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
+    where = letter.origin_topic or "its topic"
+    spec = RedriveSpec(letter.group, LetterFilter(message_id=letter.offset_message_id), again=again)
+
+    def do(admin: AdminClient) -> str:
+        return f"redrive job {admin.redrives.start(spec).job_id} started"
+
+    return Repair(f"Send message {letter.message_id} to {where} again?{before}", do)
+
+
+def retry_now(letter: Letter) -> Repair:
+    """Give a retry that waits to its group at once."""
+
+    def do(admin: AdminClient) -> str:
+        topic = retry_topic(letter.group)
+        return _outcome(admin.schedule.fire(letter.message_id, topic=topic), "given now")
+
+    return Repair(f"Give message {letter.message_id} to {letter.group} now?", do)
+
+
+def cancel(letter: Letter) -> Repair:
+    """Let a retry that waits never come."""
+
+    def do(admin: AdminClient) -> str:
+        topic = retry_topic(letter.group)
+        return _outcome(admin.schedule.cancel(letter.message_id, topic=topic), "cancelled")
+
+    question = f"Cancel the retry of message {letter.message_id}? {letter.group} never gets it."
+    return Repair(question, do)
+
+
+def _outcome(changed: tuple[ChangedId, ...], done: str) -> str:
+    (answer,) = changed
+    if answer.count:
+        return f"{answer.message_id}: {done}"
+    return f"{answer.message_id}: {answer.outcome.name.lower().replace('_', ' ')}"

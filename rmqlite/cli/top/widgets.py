@@ -1,0 +1,305 @@
+"""The few things that are drawn: lines, a table with a cursor, and a page that scrolls.
+
+They draw parts of text in tones and nothing else: no markup is ever parsed, and the last
+step before the screen makes text printable once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from rmqlite.cli.terminal import printable
+from rmqlite.cli.top.grid import (
+    Line,
+    Part,
+    Table,
+    aligned,
+    cut,
+    head,
+    length,
+    shortened,
+    title,
+    widths,
+    wrapped,
+)
+
+TONES: Final = ("good", "warn", "bad", "dim", "head", "line")
+_ABOVE_ROWS: Final = 2
+"""Lines of a table above its rows: the title and the names of the columns."""
+
+
+class Drawn(Widget):
+    """Draws lines; its tones are the theme's colours."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in TONES} | {"tone--cursor"}
+    DEFAULT_CSS = """
+    Drawn .tone--good { color: $text-success; }
+    Drawn .tone--warn { color: $text-warning; text-style: bold; }
+    Drawn .tone--bad { color: $text-error; text-style: bold; }
+    Drawn .tone--dim { color: $text-muted; }
+    Drawn .tone--head { text-style: bold; }
+    Drawn .tone--line { color: $text-accent; }
+    Drawn .tone--cursor { background: $primary 40%; text-style: bold; }
+    """
+
+    def strip(self, line: Line, *, is_cursor: bool = False) -> Strip:
+        """A line over the whole width."""
+        width = self.size.width
+        plain = self.rich_style
+        cursor = self.get_component_rich_style("tone--cursor") if is_cursor else Style.null()
+        segments = []
+        for part in cut(line, width):
+            style = self.get_component_rich_style(f"tone--{part.tone}") if part.tone else plain
+            segments.append(Segment(printable(part.text), style + cursor))
+        return Strip(segments).adjust_cell_length(width, plain + cursor)
+
+
+class Lines(Drawn):
+    """Some lines, as high as they are many."""
+
+    DEFAULT_CSS = "Lines { height: auto; width: 1fr; }"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._lines: tuple[Line, ...] = ()
+
+    def show(self, *lines: Line) -> None:
+        if lines != self._lines:
+            is_other_height = len(lines) != len(self._lines)
+            self._lines = lines
+            self.refresh(layout=is_other_height)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        del container, viewport, width
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        return self.strip(self._lines[y] if y < len(self._lines) else ())
+
+
+class Rows(Drawn, can_focus=True):
+    """A table with a cursor that stays on its row when rows move.
+
+    Its cursor is seen while it has the focus; as high as it has rows, within its style.
+    """
+
+    DEFAULT_CSS = "Rows { height: auto; width: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,ctrl+f,space", "turn(1)", show=False),
+        Binding("pageup,ctrl+b", "turn(-1)", show=False),
+        Binding("home,g", "edge(0)", show=False),
+        Binding("end,G", "edge(-1)", show=False),
+        Binding("enter", "open", show=False),
+    ]
+
+    class Opened(Message):
+        """Enter on a row."""
+
+        def __init__(self, rows: Rows, key: str) -> None:
+            super().__init__()
+            self.rows = rows
+            self.key = key
+
+    class Moved(Message):
+        """The cursor is on another row; left: so many are below it."""
+
+        def __init__(self, rows: Rows, left: int) -> None:
+            super().__init__()
+            self.rows = rows
+            self.left = left
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.table = Table("", (), ())
+        self._at = 0
+        self._top = 0
+        self._widths: tuple[int, ...] = ()
+
+    def show(self, table: Table) -> None:
+        """Another state of the same table; the cursor follows its row."""
+        if table == self.table:
+            return
+        key = self.key
+        is_other_height = len(table.rows) != len(self.table.rows)
+        self.table = table
+        keys = [each.key for each in table.rows]
+        # On the first row it stays on the first row: that is where new ones come.
+        if self._at and key in keys:
+            self._at = keys.index(key)
+        self._at = max(0, min(self._at, len(keys) - 1))
+        self._fit()
+        self.refresh(layout=is_other_height)
+
+    @property
+    def key(self) -> str:
+        """Of the row under the cursor; empty without any."""
+        rows = self.table.rows
+        return rows[self._at].key if self._at < len(rows) else ""
+
+    @property
+    def left(self) -> int:
+        """How many rows are below the cursor."""
+        return len(self.table.rows) - self._at - 1
+
+    def action_move(self, by: int) -> None:
+        self._go(self._at + by)
+
+    def action_turn(self, by: int) -> None:
+        self._go(self._at + by * max(1, self._shown))
+
+    def action_edge(self, end: int) -> None:
+        self._go(0 if end == 0 else len(self.table.rows) - 1)
+
+    def action_open(self) -> None:
+        if self.key:
+            self.post_message(self.Opened(self, self.key))
+
+    @property
+    def _shown(self) -> int:
+        return max(0, self.size.height - _ABOVE_ROWS)
+
+    def _go(self, at: int) -> None:
+        self._at = max(0, min(at, len(self.table.rows) - 1))
+        self._keep_in_sight()
+        self.refresh()
+        self.post_message(self.Moved(self, self.left))
+
+    def _keep_in_sight(self) -> None:
+        shown = max(1, self._shown)
+        self._top = max(0, min(self._top, self._at, len(self.table.rows) - shown))
+        self._top = max(self._top, self._at - shown + 1)
+
+    def _fit(self) -> None:
+        self._widths = widths(self.table, self.size.width) if self.size.width else ()
+        self._keep_in_sight()
+
+    def on_resize(self) -> None:
+        self._fit()
+        self.refresh()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        del container, viewport, width
+        return max(1, len(self.table.rows)) + (_ABOVE_ROWS if self.table.rows else 1)
+
+    def render_line(self, y: int) -> Strip:
+        table = self.table
+        if y == 0:
+            return self.strip(title(self._title(), self.size.width))
+        if not table.rows:
+            empty = (Part(shortened(printable(table.empty), self.size.width), "dim"),)
+            return self.strip(empty if y == 1 else ())
+        if y == 1:
+            return self.strip(head(table, self._widths))
+        number = y - _ABOVE_ROWS + self._top
+        if number >= len(table.rows):
+            return self.strip(())
+        line = aligned(table.rows[number].cells, table.columns, self._widths)
+        return self.strip(line, is_cursor=self.has_focus and number == self._at)
+
+    def _title(self) -> str:
+        count = len(self.table.rows)
+        if count <= self._shown:
+            return self.table.title
+        return f"{self.table.title} [{self._top + 1:,}-{self._top + self._shown:,} of {count:,}]"
+
+
+class Page(Drawn, can_focus=True):
+    """Lines that are wrapped, and scroll."""
+
+    DEFAULT_CSS = "Page { height: 1fr; width: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,ctrl+f,space", "turn(1)", show=False),
+        Binding("pageup,ctrl+b", "turn(-1)", show=False),
+        Binding("home,g", "edge(0)", show=False),
+        Binding("end,G", "edge(-1)", show=False),
+    ]
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._heading = ""
+        self._given: Sequence[Line] = ()
+        self._lines: list[Line] = []
+        self._top = 0
+
+    def show(self, name: str, lines: Sequence[Line]) -> None:
+        """Other content; it begins at its top."""
+        self._heading, self._given, self._top = name, lines, 0
+        self._wrap()
+
+    def action_move(self, by: int) -> None:
+        self._go(self._top + by)
+
+    def action_turn(self, by: int) -> None:
+        self._go(self._top + by * max(1, self._shown - 1))
+
+    def action_edge(self, end: int) -> None:
+        self._go(0 if end == 0 else len(self._lines))
+
+    @property
+    def _shown(self) -> int:
+        return max(1, self.size.height - 1)
+
+    def _go(self, top: int) -> None:
+        self._top = max(0, min(top, len(self._lines) - self._shown))
+        self.refresh()
+
+    def _wrap(self) -> None:
+        self._lines = [each for line in self._given for each in wrapped_line(line, self.size.width)]
+        self._go(self._top)
+
+    def on_resize(self) -> None:
+        self._wrap()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        if y == 0:
+            return self.strip(title(self._title(), self.size.width))
+        number = y - 1 + self._top
+        return self.strip(self._lines[number] if number < len(self._lines) else ())
+
+    def _title(self) -> str:
+        count = len(self._lines)
+        mark = " ◂" if self.has_focus else ""
+        if count <= self._shown:
+            return self._heading + mark
+        last = min(count, self._top + self._shown)
+        return f"{self._heading} [{self._top + 1:,}-{last:,} of {count:,}]{mark}"
+
+
+def wrapped_line(line: Line, width: int) -> list[Line]:
+    """A line in as many as it needs; what goes on stands under what it goes on from."""
+    if length(line) <= width or not line:
+        return [line]
+    *before, last = line
+    indent = length(tuple(before))
+    if indent > width // 2:
+        text = "".join([part.text for part in line])
+        return [(Part(piece, last.tone),) for piece in wrapped(text, width)]
+    first, *rest = wrapped(last.text, width - indent)
+    return [(*before, Part(first, last.tone))] + [
+        (Part(" " * indent), Part(piece, last.tone)) for piece in rest
+    ]
