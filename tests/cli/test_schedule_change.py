@@ -374,13 +374,15 @@ def test_messages_without_an_id_are_changed_by_their_key(run: Run, broker: FakeB
 
 
 @contextmanager
-def on_terminal(broker: FakeBroker, answer: bytes, *args: str) -> Iterator[tuple[int, str, str]]:
+def on_terminal(
+    broker: FakeBroker, answer: bytes, *args: str, noun: str = "schedule"
+) -> Iterator[tuple[int, str, str]]:
     """Exit code, output, and what the terminal showed: standard input and error are one."""
     ours, theirs = pty.openpty()
     try:
         os.write(ours, answer)
         ran = subprocess.run(
-            [sys.executable, "-m", "rmqlite", "schedule", *args],
+            [sys.executable, "-m", "rmqlite", noun, *args],
             env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"},
             stdin=theirs,
             stdout=subprocess.PIPE,
