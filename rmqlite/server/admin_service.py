@@ -9,6 +9,7 @@ import grpc
 
 from rmqlite.broker.broker import Broker
 from rmqlite.bulk_requests import BulkJob
+from rmqlite.letter_requests import GroupChange
 from rmqlite.requests import (
     BrokerStatus,
     FoundMessage,
@@ -21,6 +22,7 @@ from rmqlite.requests import (
 from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.server.calls import Context, Method, service_handler
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.letter_service import LetterService
 from rmqlite.server.schedule_service import ScheduleService
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
@@ -32,6 +34,7 @@ class AdminService:
     def __init__(self, broker: Broker, pulls: Waiting, commit: GroupCommit) -> None:
         self._broker = broker
         self._schedule = ScheduleService(broker, commit)
+        self._letters = LetterService(broker)
         self._pulls = pulls
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -44,6 +47,7 @@ class AdminService:
             rpcs.CREATE_TOPIC: self.create_topic,
             rpcs.LIST_GROUPS: self.list_groups,
             rpcs.DESCRIBE_GROUP: self.describe_group,
+            rpcs.SET_GROUP: self.set_group,
             rpcs.GET_LEVELS: self.get_levels,
             rpcs.CHANGE_LEVELS: self.change_levels,
             rpcs.GET_BROKER_STATUS: self.get_broker_status,
@@ -65,6 +69,9 @@ class AdminService:
 
     async def describe_group(self, group: str, _: Context) -> GroupStatus:
         return self._broker.group_status(group)
+
+    async def set_group(self, change: GroupChange, _: Context) -> GroupInfo:
+        return self._broker.groups.change(change)
 
     async def get_broker_status(self, _: None, __: Context) -> BrokerStatus:
         return self._broker.status(self._pulls.count)
