@@ -16,13 +16,17 @@ from rmqlite.broker.changing import Changes
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding import find_messages, message_at
 from rmqlite.broker.groups import GroupTable, Membership
+from rmqlite.broker.letters import Letters
 from rmqlite.broker.level_changes import LevelChanges
 from rmqlite.broker.listener import Listener
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pending import Pending
 from rmqlite.broker.pulling import offset_at, pull, queue_range
+from rmqlite.broker.purge_markers import PurgeMarkers
 from rmqlite.broker.raw_reading import RawReading
+from rmqlite.broker.redrive import Redrive
+from rmqlite.broker.redrive_jobs import RedriveJobs
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
@@ -88,6 +92,13 @@ class Broker:
         self.raw = RawReading(
             config, store, self.topics, self.levels, clock, lambda: self.readable_end
         )
+        self.markers = PurgeMarkers(store, config)
+        jobs = RedriveJobs(config, store)
+        self.redriven = jobs.redriven
+        self.letters = Letters(
+            *(store, self.groups, self.offsets, self.pending, self.markers, self.redriven),
+            lambda: self.readable_end,
+        )
         self._clock = clock
         self._listener = listener
         self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
@@ -96,6 +107,10 @@ class Broker:
         self._store_host = pack_host(self._store_host_text)
         self._turn = 0
         self._started_at_ms = clock.now_ms()
+        self.redrive = Redrive(
+            *(config, store, clock, self.topics, self.groups, self.markers),
+            *(self.retention, self._log, jobs, self._store_host),
+        )
 
     # ---- sending
 
@@ -332,7 +347,11 @@ class Broker:
 
     def tables(self) -> dict[str, Tree]:
         """What belongs on disk with every persist of the store."""
-        return {OFFSETS_TABLE: self.offsets.tree(), **self.bulk.jobs.tree()}
+        return {
+            OFFSETS_TABLE: self.offsets.tree(),
+            **self.bulk.jobs.tree(),
+            **self.redrive.jobs.tree(),
+        }
 
     # ---- inside
 

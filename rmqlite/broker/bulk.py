@@ -1,8 +1,6 @@
 """Many messages in one call, each with its own outcome: accepted, duplicate or refused.
 
-The message id is what tells that a message was sent before.  The key index has every record
-under it, made from the log, so that no other memory of ids is needed and a crash forgets
-none.  An id counts under its topic, as sent at once or as scheduled, whatever became of it.
+The message id is what tells that a message was sent before.
 """
 
 from __future__ import annotations
@@ -13,17 +11,15 @@ from typing import Final
 
 from rmqlite.broker.bulk_jobs import BulkJobs
 from rmqlite.broker.bulk_rows import Levels, QueueOf, Row, Sender, check_call, records_of, rows_of
+from rmqlite.broker.sent_before import sent_before
 from rmqlite.broker.topics import TopicTable
 from rmqlite.bulk_requests import BulkAnswer, BulkJob, BulkRequest, RefusedAt
 from rmqlite.config import BrokerConfig
-from rmqlite.message import REAL_TOPIC, UNIQ_KEY, find_property, property_marker
-from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, read_outline
+from rmqlite.store.record import NewRecord
 
 HOUR_MS: Final = 3_600_000
-_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
-_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,44 +82,15 @@ def without_duplicates(
     store: MessageStore, rows: Sequence[Row], since_ms: int
 ) -> tuple[list[Row], list[int]]:
     """What was not sent before, and the positions of what was.  Raises StoreUnavailable."""
-    sent = _sent_before(store, rows, since_ms)
+    names = [(row.topic, row.message_id) for row in rows]
+    sent = sent_before(store, names, since_ms)
     fresh: list[Row] = []
     duplicates: list[int] = []
     seen: set[tuple[str, str]] = set()
-    for row in rows:
-        name = (row.topic, row.message_id)
-        if name in seen or row.position in sent:
+    for at, (row, name) in enumerate(zip(rows, names, strict=True)):
+        if name in seen or at in sent:
             duplicates.append(row.position)
         else:
             seen.add(name)
             fresh.append(row)
     return fresh, duplicates
-
-
-def _sent_before(store: MessageStore, rows: Sequence[Row], since_ms: int) -> set[int]:
-    """The positions of those whose record, or whose scheduled record, is in the log."""
-    sent = set()
-    by_topic: dict[str, list[Row]] = {}
-    for row in rows:
-        by_topic.setdefault(row.topic, []).append(row)
-    places: dict[str, Sequence[Row]] = {**by_topic, SCHEDULE_TOPIC: rows}
-    for place, asked in places.items():
-        keys = [row.message_id for row in asked]
-        for at, physical_offset in store.index.find_any(place, keys, since_ms):
-            row = asked[at]
-            if row.position not in sent and _is_of(store, physical_offset, place, row, since_ms):
-                sent.add(row.position)
-    return sent
-
-
-def _is_of(store: MessageStore, offset: int, place: str, row: Row, since_ms: int) -> bool:
-    """Is the record that begins there this message, and new enough?"""
-    size = int.from_bytes(store.read(offset, 4), "big")
-    head = read_outline(store.read, offset, size)
-    if head is None or head.topic != place or head.store_timestamp_ms < since_ms:
-        return False
-    if place == SCHEDULE_TOPIC:
-        topic = find_property(head.properties, _REAL_TOPIC)
-        if topic != row.topic.encode():
-            return False
-    return find_property(head.properties, _UNIQ_KEY) == row.message_id.encode()

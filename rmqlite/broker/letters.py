@@ -15,12 +15,11 @@ from rmqlite.broker.pending import Pending
 from rmqlite.broker.purge_markers import PurgeMarkers
 from rmqlite.broker.redriven import Redriven
 from rmqlite.broker.retries import Retries
-from rmqlite.config import BrokerConfig
 from rmqlite.store.message_store import MessageStore
 
 
 class Letters:
-    """What has failed, of one broker.  Raises StoreDamaged for markers it cannot read.
+    """What has failed, of one broker.
 
     redriven: which letters jobs have sent again.  readable_end: records that end behind
     this physical offset are not shown yet.
@@ -28,14 +27,13 @@ class Letters:
 
     def __init__(
         self,
-        config: BrokerConfig,
         store: MessageStore,
         groups: GroupTable,
         offsets: ConsumerOffsets,
         pending: Pending,
+        markers: PurgeMarkers,
         redriven: Redriven,
         readable_end: Callable[[], int],
     ) -> None:
-        self.markers = PurgeMarkers(store, config)
-        self.dead = DeadLetters(store, groups, self.markers, redriven, readable_end)
+        self.dead = DeadLetters(store, groups, markers, redriven, readable_end)
         self.retries = Retries(store, groups, offsets, pending, readable_end)
