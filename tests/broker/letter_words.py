@@ -1,0 +1,90 @@
+"""The words of those tests that look at failed messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmqlite.letter_requests import (
+    DeadLetterGroup,
+    Letter,
+    LetterFilter,
+    LetterPage,
+    LettersQuery,
+    Purged,
+    PurgeRequest,
+)
+from rmqlite.message import StoredMessage
+from tests.broker.waiting import done
+from tests.broker.words import GROUP, received, send_back
+from tests.support.brokers import BrokerUnderTest
+
+
+def dead(
+    broker: BrokerUnderTest,
+    message_id: str = "m",
+    *,
+    reason: str = "",
+    group: str = GROUP,
+    **more: Any,
+) -> StoredMessage:
+    """A message that a group has given up at once; as it was received."""
+    message = received(broker, message_id=message_id, **{"body": message_id.encode(), **more})
+    send_back(broker, message, group=group, delay_level=-1, reason=reason)
+    return message
+
+
+def groups(broker: BrokerUnderTest) -> dict[str, DeadLetterGroup]:
+    found = done(broker.broker.letters.dead.groups())
+    assert [each.group for each in found] == sorted(each.group for each in found)
+    return {each.group: each for each in found}
+
+
+def reasons(broker: BrokerUnderTest, group: str = GROUP) -> dict[str, int]:
+    return {each.reason: each.count for each in groups(broker)[group].reasons}
+
+
+def dead_pages(
+    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[LetterPage]:
+    """All pages, one after the other."""
+    found: list[LetterPage] = []
+    cursor = ""
+    while not found or cursor:
+        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.letters.dead.pages(query)))
+        cursor = found[-1].cursor
+    return found
+
+
+def dead_letters(
+    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[Letter]:
+    return [each for page in dead_pages(broker, wanted, group, **more) for each in page.letters]
+
+
+def dead_ids(
+    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[str]:
+    return [each.message_id for each in dead_letters(broker, wanted, group, **more)]
+
+
+def retry_pages(
+    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[LetterPage]:
+    found: list[LetterPage] = []
+    cursor = ""
+    while not found or cursor:
+        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.letters.retries.pages(query)))
+        cursor = found[-1].cursor
+    return found
+
+
+def retries(
+    broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
+) -> list[Letter]:
+    return [each for page in retry_pages(broker, wanted, group, **more) for each in page.letters]
+
+
+def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
+    return broker.broker.letters.dead.purge(PurgeRequest(group, **how))
