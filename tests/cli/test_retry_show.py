@@ -76,7 +76,11 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     again = Record().failed(1, MINUTE)
     again(
         *(HopKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),
-        **{"group": "billing", "attempt": 1, "level": 5, "due_in_ms": MINUTE, "is_pending": True},
+        group="billing",
+        attempt=1,
+        level=5,
+        due_in_ms=MINUTE,
+        is_pending=True,
     )
     due = local_text(again.at_ms + MINUTE)[11:]
     yield "rescheduled", again, [f"rescheduled in billing to level 5 (1m), due {due}"]

@@ -1,0 +1,171 @@
+"""Shell completion: what a shell is answered when somebody presses TAB."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqlite.bulk_requests import BulkJob
+from rmqlite.errors import BrokerClosing
+from rmqlite.letter_requests import DeadLetterGroup
+from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests import GroupInfo, TopicInfo
+from rmqlite.schedule_requests import LevelsInForce
+from tests.client.fake_broker import WAIT_S, FakeBroker
+
+TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")
+"""A name that no rule allows may stand in a store that something else wrote."""
+
+AS_INSTALLED = "import sys; sys.argv = ['rmqlite']; from rmqlite.cli.main import main; main()"
+
+
+@pytest.fixture
+def broker(broker: FakeBroker) -> FakeBroker:
+    """A broker with names of every kind."""
+    broker.answers |= {
+        "ListTopics": lambda _: tuple([TopicInfo(each, 1, 1) for each in TOPICS]),
+        "ListGroups": lambda _: (GroupInfo("bill|ing"), GroupInfo("workers")),
+        "ListDeadLetterGroups": lambda _: (DeadLetterGroup("workers", 3, 0, 0, 1, 2),),
+        "ListBulkJobs": lambda _: (
+            BulkJob("import-7", 1, 0, 0, 1, 1, 1),
+            BulkJob("`x`", 1, 0, 0, 1, 1, 1),
+        ),
+        "ListRedriveJobs": lambda _: (RedriveJob("job-9", RedriveSpec("g"), JobState.DONE, 1),),
+        "GetLevels": lambda _: LevelsInForce("1s 10s 10m", "1s 10s 10m", ()),
+    }
+    return broker
+
+
+def asked(shell: str, endpoint: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """What typer's script for this shell does: it runs rmqlite, and reads what it prints."""
+    given = {"RMQLITE_ENDPOINT": endpoint, "_RMQLITE_COMPLETE": f"complete_{shell}", **env}
+    return subprocess.run(
+        [sys.executable, "-c", AS_INSTALLED],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+
+
+def in_bash(endpoint: str, *words: str) -> list[str]:
+    """The words that bash is given; the last one is the one under the cursor."""
+    line = ["rmqlite", *words]
+    env = {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(line) - 1)}
+    done = asked("bash", endpoint, **env)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("retr",), ["retry"]),
+        (("retry", ""), ["list", "show", "now", "cancel"]),
+        (("retry", "list", ""), ["bill\\|ing", "workers"]),
+        (("retry", "now", "wo"), ["workers"]),
+        (("retry", "list", "workers", "--to"), ["--topic"]),
+        (("topic", "show", "or"), ["orders", "or\\|der"]),
+        (("topic", "show", "or\\|"), ["or\\|der"]),
+        (("topic", "show", "%"), ["%RETRY%bill\\|ing"]),
+        (("schedule", "list", "--group", "b"), ["bill\\|ing"]),
+        (("schedule", "list", "--level", "10"), ["10s", "10m"]),
+        (("schedule", "list", "--level", "=", "10"), ["10s", "10m"]),
+        (("schedule", "list", "--origin-topic", "%"), []),
+        (("schedule", "reschedule", "--to", "1"), ["1s", "10s", "10m"]),
+    ],
+    ids=" ".join,
+)
+def test_a_word_is_completed(
+    broker: FakeBroker, words: tuple[str, ...], expected: list[str]
+) -> None:
+    """Commands, options, and the names that the broker knows, as bash has to read them."""
+    assert [each for each in in_bash(broker.endpoint, *words) if each] == expected
+
+
+def test_what_bash_takes_apart_is_put_together_again() -> None:
+    """It ends a word at a colon; the broker's address is one word nevertheless."""
+    script = (
+        "import os; from rmqlite.cli.completion import mend_words; mend_words();"
+        "print(os.environ['COMP_CWORD'], os.environ['COMP_WORDS'].split())"
+    )
+
+    def mended(at: int, *words: str) -> str:
+        env = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(at)}
+        env |= {"_RMQLITE_COMPLETE": "complete_bash"}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    split = ("rmqlite", "status", "-e", "10.0.0.1", ":", "10911", "--js")
+    assert mended(6, *split) == "4 ['rmqlite', 'status', '-e', '10.0.0.1:10911', '--js']"
+    assert mended(5, *split) == "3 ['rmqlite', 'status', '-e', '10.0.0.1:10911', '--js']"
+    assert mended(3, "rmqlite", "x", "--a", "=", "b") == "2 ['rmqlite', 'x', '--a=b']"
+    assert mended(2, "rmqlite", "retry", "") == "2 ['rmqlite', 'retry']"
+
+
+def test_the_endpoint_of_the_line_is_asked(broker: FakeBroker) -> None:
+    """--endpoint is before the environment, also for TAB."""
+    words = ("retry", "list", "-e", broker.endpoint.replace("unix:", "unix\n:\n"), "w")
+    line = "\n".join(["rmqlite", *words])
+    at = str(len(line.split("\n")) - 1)
+    done = asked("bash", "127.0.0.1:1", COMP_WORDS=line, COMP_CWORD=at)
+    assert (done.stdout, done.stderr) == ("workers\n", "")
+
+
+def test_zsh_and_fish_are_told_the_names_as_they_are(broker: FakeBroker) -> None:
+    """They quote what they put into the line themselves; a level comes with its number."""
+    done = asked("zsh", broker.endpoint, _TYPER_COMPLETE_ARGS="rmqlite topic show or")
+    assert done.stdout == '_arguments \'*: :(("orders"\n"or|der"))\'\n'
+    done = asked(
+        "fish",
+        broker.endpoint,
+        _TYPER_COMPLETE_ARGS="rmqlite schedule list --level 10",
+        _TYPER_COMPLETE_FISH_ACTION="get-args",
+    )
+    assert done.stdout.splitlines() == ["10s\tlevel 2", "10m\tlevel 3"]
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:1", "!!::", "", "no.such.host.invalid:3"])
+def test_a_broker_that_does_not_answer_is_silence(endpoint: str) -> None:
+    """Whoever presses TAB has asked for nothing; an error would stand in the middle of a line."""
+    assert in_bash(endpoint, "retry", "list", "") == [""]
+
+
+def test_a_broker_that_refuses_is_silence(broker: FakeBroker) -> None:
+    """Also an older one, which does not know the question."""
+
+    def refuse(_: object) -> None:
+        raise BrokerClosing()
+
+    broker.answers["ListGroups"] = refuse
+    assert in_bash(broker.endpoint, "retry", "list", "") == [""]
+
+
+SHELLS = {
+    "bash": ["bash", "--noprofile", "--norc", "-n"],
+    "zsh": ["zsh", "-f", "-n"],
+    "fish": ["fish", "--no-config", "--no-execute"],
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_for_a_shell_is_one_that_it_reads(shell: str, tmp_path: Path) -> None:
+    """It is typer's; what is ours is that the commands' own words do not break it."""
+    env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [sys.executable, "-c", "from rmqlite.cli.main import app; app(prog_name='rmqlite')"]
+    done = subprocess.run(
+        [*command, "--show-completion", shell], env=env, capture_output=True, text=True
+    )
+    assert "_RMQLITE_COMPLETE=complete_" in done.stdout
+    if not shutil.which(shell):
+        pytest.skip(f"there is no {shell} here")
+    script = tmp_path / "script"
+    script.write_text(done.stdout)
+    read = subprocess.run([*SHELLS[shell], str(script)], capture_output=True, text=True)
+    assert (read.returncode, read.stderr) == (0, "")
