@@ -25,6 +25,7 @@ from rmqlite.cli.top.repairs import Repair
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
+from rmqlite.letter_requests import Letter
 
 INTERVALS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _TICK_S: Final = 0.5
@@ -163,8 +164,8 @@ class TopApp(App[None]):
         self.push_screen(GroupScreen(group))
         self.ask_round()
 
-    def open_message(self, message_id: str, offset_message_id: str) -> None:
-        self.push_screen(MessageScreen(message_id, offset_message_id))
+    def open_message(self, letter: Letter) -> None:
+        self.push_screen(MessageScreen(letter))
 
     def repair(self, repair: Repair, done: Callable[[], None]) -> None:
         """Do it once it is confirmed; done: what to do when it is done."""

@@ -1,33 +1,23 @@
-"""A body as lines that a person can read: indented JSON, text, or bytes in hex.
+"""A body as lines that a person can read: set out as what it is, as plain text, or in hex.
 
 Nothing in it is interpreted, however it came to be; of a large one the beginning is shown.
 """
 
 from __future__ import annotations
 
-import json
+from itertools import islice
 from typing import Final
 
+from rmqlite.cli.dlq.bodies import dump, shown
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import printable
 from rmqlite.message import StoredMessage
 
-FORMS: Final = ("json", "text", "hex")
+FORMS: Final = ("set out", "as text", "in hex")
 SHOWN_BYTES_MAX: Final = 64 * 1024
-JSON_BYTES_MAX: Final = 256 * 1024
-"""A larger body is not indented, which would take longer than somebody waits."""
-_HEX_BYTES: Final = 16
-
-
-def best_form(body: bytes) -> str:
-    """In which form a body says most."""
-    if _indented(body) is not None:
-        return "json"
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return "hex"
-    return "text"
+SET_OUT_BYTES_MAX: Final = 256 * 1024
+"""Of a larger body only some screens are set out: all would take longer than somebody waits."""
+SHOWN_LINES_MAX: Final = 5_000
 
 
 def next_form(form: str) -> str:
@@ -41,35 +31,18 @@ def body_of(message: StoredMessage) -> bytes:
 
 def body_lines(body: bytes, form: str) -> list[str]:
     """A line that says what this is, then the body, not wrapped."""
-    said = f"body, {len(body):,} bytes as {form}"
-    indented = _indented(body) if form == "json" else None
-    if form == "json" and indented is None:
-        return [said, "(this is not JSON)" if len(body) <= JSON_BYTES_MAX else "(too large)"]
-    if len(body) > SHOWN_BYTES_MAX and indented is None:
-        said += f", the first {SHOWN_BYTES_MAX:,}"
-    if form == "hex":
-        return [said, *_hex_lines(body[:SHOWN_BYTES_MAX])]
-    text = indented
-    if text is None:
-        text = body[:SHOWN_BYTES_MAX].decode(errors="backslashreplace")
-    return [said, *[printable(line) for line in text.split("\n")]]
-
-
-def _indented(body: bytes) -> str | None:
-    """None where a body is no JSON document, or just a number or a word."""
-    if body.lstrip()[:1] not in (b"{", b"[") or len(body) > JSON_BYTES_MAX:
-        return None
-    # Whoever sent it may have nested it as deep, or written numbers as long, as they liked.
-    try:
-        return json.dumps(json.loads(body), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _hex_lines(body: bytes) -> list[str]:
-    lines = []
-    for start in range(0, len(body), _HEX_BYTES):
-        part = body[start : start + _HEX_BYTES]
-        shown = "".join([chr(b) if 32 <= b < 127 else "." for b in part])
-        lines.append(f"{start:08x}  {part.hex(' '):<{3 * _HEX_BYTES - 1}}  {shown}")
-    return lines
+    size = "1 byte" if len(body) == 1 else f"{len(body):,} bytes"
+    part = body[:SHOWN_BYTES_MAX]
+    if form == "set out":
+        is_small = len(body) <= SET_OUT_BYTES_MAX
+        form, lines = shown(body if is_small else part, full=is_small)
+        form, part = form.partition(",")[0], body if is_small else part
+        is_cut = not is_small or len(lines) > SHOWN_LINES_MAX
+        lines = lines[:SHOWN_LINES_MAX]
+    elif form == "in hex":
+        lines, is_cut = list(islice(dump(part), SHOWN_LINES_MAX)), len(part) < len(body)
+    else:
+        text = part.decode(errors="backslashreplace").split("\n")
+        lines = [printable(line) for line in text[:SHOWN_LINES_MAX]]
+        is_cut = len(part) < len(body) or len(text) > len(lines)
+    return [f"body, {size}, {form}{', the beginning' if is_cut else ''}", *lines]

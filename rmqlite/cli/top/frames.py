@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -19,9 +19,13 @@ class Frame(Screen[None]):
     """group: the one it is about, if it is about one."""
 
     AUTO_FOCUS = "#first"
-    KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     group = ""
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The keys that are named at the bottom."""
+        raise NotImplementedError
 
     @property
     def top(self) -> TopApp:
@@ -76,6 +80,6 @@ class Frame(Screen[None]):
         if top.said:
             return cut((Part(top.said, "head"),), width)
         parts: list[Part] = []
-        for key, meaning in (*self.KEYS, ("+-", f"{top.interval_s:g} s")):
+        for key, meaning in (*self.keys, ("+-", f"{top.interval_s:g} s")):
             parts += [Part(f"{key} ", "head"), Part(f"{meaning}  ", "dim")]
         return cut((*parts, Part("? ", "head"), Part("help", "dim")), width)

@@ -33,6 +33,10 @@ from rmqlite.letter_requests import Letter, LetterPage, LettersQuery
 
 TABS: Final = ("dead letters", "retries", "queues", "members")
 _LISTS: Final = TABS[:2]
+_KEYS: Final = {
+    TABS[0]: (("enter", "message"), ("/", "filter"), ("s", "order"), ("R", "redrive")),
+    TABS[1]: (("enter", "message"), ("/", "filter"), ("n", "now"), ("c", "cancel")),
+}
 _RELOAD_EVERY_S: Final = 5.0
 _NEAR_THE_END: Final = 20
 """With fewer rows than that below the cursor the next page is asked for."""
@@ -42,16 +46,6 @@ _PAGES_AT_ONCE_MAX: Final = 50
 
 class GroupScreen(Frame):
     CSS = "GroupScreen #first { height: 1fr; }"
-    KEYS = (
-        ("1-4", "lists"),
-        ("enter", "message"),
-        ("/", "filter"),
-        ("s", "order"),
-        ("R", "redrive"),
-        ("n", "now"),
-        ("c", "cancel"),
-        ("esc", "back"),
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(f"{n + 1}", f"tab({n})", show=False) for n in range(len(TABS))],
         Binding("right", "turn_tab(1)", show=False),
@@ -74,6 +68,10 @@ class GroupScreen(Frame):
         self._asking: Loaded | None = None
         """The list's state that the page under way goes on from."""
 
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        return (("1-4", "lists"), *_KEYS.get(self._shown, ()), ("esc", "back"))
+
     def content(self) -> ComposeResult:
         yield Lines(id="about")
         yield Rows(id="first")
@@ -90,7 +88,9 @@ class GroupScreen(Frame):
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         tabs = [
-            Part(f" {n + 1} {name} ", "cursor" if n == self._tab else "dim")
+            Part(f"[{n + 1} {name}] ", "head")
+            if n == self._tab
+            else Part(f" {n + 1} {name}  ", "dim")
             for n, name in enumerate(TABS)
         ]
         lines = [group_line(picture, self.group, width), tuple(tabs)]
@@ -201,7 +201,7 @@ class GroupScreen(Frame):
     def on_rows_opened(self) -> None:
         letter = self._letter()
         if letter is not None:
-            self.top.open_message(letter.message_id, letter.offset_message_id)
+            self.top.open_message(letter)
 
     def action_redrive(self) -> None:
         self._repair(TABS[0], repairs.redrive)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rmqlite.cli.dlq.words import reason_line
+from rmqlite.cli.schedule.spans import instant_text
 from rmqlite.cli.status import span_text
-from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
 from rmqlite.cli.top.picture import Picture
+from rmqlite.cli.top.troubles import why
+from rmqlite.errors import RmqliteError
 from rmqlite.letter_requests import (
     EVERY_LETTER,
     DeadLetterGroup,
@@ -95,8 +99,8 @@ class Loaded:
         looked_at = self.looked_at + page.looked_at
         return Loaded(query, letters, looked_at, self.pages + 1, self.at_s or at_s)
 
-    def failed(self, error: Exception, at_s: float) -> Loaded:
-        return replace(self, error=printable(str(error)), at_s=self.at_s or at_s)
+    def failed(self, error: RmqliteError, at_s: float) -> Loaded:
+        return replace(self, error=why(error), at_s=self.at_s or at_s)
 
     @property
     def is_full(self) -> bool:
@@ -114,19 +118,20 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
     figures = picture.figures(group)
     status = picture.described.get(group)
     parts = [Part(printable(group), "head")]
-    for count, word, tone in (
-        (figures.lag, "lag", ""),
-        (figures.members, "members", "warn" if figures.members == 0 else ""),
-        (figures.waiting, "retries wait", ""),
-        (figures.due, "due", ""),
-        (figures.dead, "dead", "warn" if figures.dead else ""),
-        (figures.new_dead, "new dead", "bad" if figures.new_dead else ""),
+    members = "member" if figures.members == 1 else "members"
+    for count, before, after, tone in (
+        (figures.lag, "lag ", "", ""),
+        (figures.members, "", f" {members}", "warn" if figures.members == 0 else ""),
+        (figures.waiting, "retries ", "", ""),
+        (figures.due, "due ", "", ""),
+        (figures.dead, "dead ", "", "warn" if figures.dead else ""),
+        (figures.new_dead, "new dead ", "", "bad" if figures.new_dead else ""),
     ):
         if count is not None:
-            parts.append(Part(f"  {count:,} {word}", tone))
+            parts.append(Part(f"  {before}{count:,}{after}", tone))
     if status is not None:
         policy = printable(status.info.retry_policy)
-        parts.append(Part(f"  max {status.info.max_reconsume_times} retries {policy}", "dim"))
+        parts.append(Part(f"  up to {status.info.max_reconsume_times} retries {policy}", "dim"))
     return cut(tuple(parts), width)
 
 
@@ -229,7 +234,7 @@ def _retry_row(letter: Letter, attempts_max: int | None, now_ms: int) -> Row:
         letter.origin_topic or "-",
         " ".join(letter.keys) or "-",
         letter.tags or "-",
-        letter.reason or "-",
+        reason_line(letter.reason) if letter.reason else "-",
     )
 
 
@@ -241,20 +246,14 @@ def _dead_row(letter: Letter, now_ms: int) -> Row:
             [
                 cell(value, tone)
                 for value in (
-                    moment(letter.last_failure_ms, now_ms),
+                    instant_text(letter.last_failure_ms, now_ms),
                     letter.delivery_attempts,
                     letter.origin_topic or "-",
                     " ".join(letter.keys) or "-",
                     letter.tags or "-",
-                    letter.reason or "-",
+                    reason_line(letter.reason) if letter.reason else "-",
                     letter.redriven_by or "-",
                 )
             ]
         ),
     )
-
-
-def moment(at_ms: int, now_ms: int) -> str:
-    """A time of day, or a date where it was another day."""
-    text = time_text(at_ms)
-    return text[11:19] if text[:10] == time_text(now_ms)[:10] else text[5:16]

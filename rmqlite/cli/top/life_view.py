@@ -5,20 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.cli.message_text import where_text
-from rmqlite.cli.status import span_text
+from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
+from rmqlite.cli.schedule.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.body_view import body_lines, body_of
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
-from rmqlite.cli.top.letters_view import moment
 from rmqlite.letter_requests import Hop, HopKind, Life
 from rmqlite.message import StoredMessage
 
 _HOPS: Final = (
     Column("TIME"),
-    Column("WHAT"),
-    Column("WHERE", is_short=True),
-    Column("TRY", right=True, rank=2),
-    Column("ABOUT", is_short=True),
+    Column("WHAT", is_short=True),
+    Column("WHERE", is_short=True, rank=1),
 )
 _TONES: Final = {
     HopKind.FAILED: "warn",
@@ -33,43 +31,29 @@ def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
     """The life; why_not: what stands there while it is not known."""
     if life is None:
         return Table("life", _HOPS, (), why_not)
-    cut = ", older hops are left out" if life.is_cut else ""
+    count = "1 hop" if len(life.hops) == 1 else f"{len(life.hops):,} hops"
+    cut = ", older ones are left out" if life.is_cut else ""
+    told = Told(life)
     return Table(
-        f"life: {len(life.hops)} hops{cut}",
+        f"life: {count}{cut}",
         _HOPS,
-        tuple([_hop_row(n, hop, now_ms) for n, hop in enumerate(life.hops)]),
+        tuple([_hop_row(n, hop, told, now_ms) for n, hop in enumerate(life.hops)]),
         "no record of this message is kept",
     )
 
 
-def _hop_row(number: int, hop: Hop, now_ms: int) -> Row:
+def _hop_row(number: int, hop: Hop, told: Told, now_ms: int) -> Row:
     return row(
         str(number),
-        moment(hop.at_ms, now_ms),
-        cell(hop.kind.name.lower(), _TONES.get(hop.kind, "")),
-        f"{hop.topic}/{hop.queue_id}@{hop.queue_offset}",
-        hop.attempt or "-",
-        _about(hop, now_ms) or "-",
+        instant_text(hop.at_ms, now_ms),
+        cell("; ".join(told.sentences(hop)), _TONES.get(hop.kind, "")),
+        cell(place_text(hop), "dim"),
     )
 
 
-def _about(hop: Hop, now_ms: int) -> str:
-    about = []
-    if hop.is_pending and hop.due_ms > now_ms:
-        about.append(f"waits, due in {span_text(hop.due_ms - now_ms)}")
-    elif hop.is_pending:
-        about.append("waits, due now")
-    elif hop.due_ms:
-        about.append(f"due {moment(hop.due_ms, now_ms)}")
-    if hop.group and hop.kind is not HopKind.SENT:
-        about.append(f"group {hop.group}")
-    if hop.job_id:
-        about.append(f"job {hop.job_id}")
-    if hop.reason:
-        about.append(hop.reason)
-    if hop.readers:
-        about.append(f"read by {' '.join(hop.readers)}")
-    return ", ".join(about)
+def outcome_lines(life: Life | None, around: Around) -> list[Line]:
+    """What the message waits for, or how it ended."""
+    return [(Part(printable(each), "head"),) for each in outcome(life, around)] if life else []
 
 
 def message_lines(message: StoredMessage, form: str) -> list[Line]:

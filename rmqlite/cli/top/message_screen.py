@@ -7,44 +7,51 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
+from rmqlite.cli.retry.life_text import Around
 from rmqlite.cli.terminal import printable
-from rmqlite.cli.top.body_view import best_form, body_of, next_form
+from rmqlite.cli.top import repairs
+from rmqlite.cli.top.body_view import FORMS, next_form
 from rmqlite.cli.top.frames import Frame
-from rmqlite.cli.top.grid import Line, Part
-from rmqlite.cli.top.life_view import hops_table, message_lines
-from rmqlite.cli.top.widgets import Page, Rows
+from rmqlite.cli.top.grid import Line, Part, cut
+from rmqlite.cli.top.life_view import hops_table, message_lines, outcome_lines
+from rmqlite.cli.top.troubles import why
+from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import Life
+from rmqlite.letter_requests import Letter, Life
 from rmqlite.message import StoredMessage
 from rmqlite.requests import FoundMessage
 
 
 class MessageScreen(Frame):
+    """letter: by which it was found."""
+
     CSS = "MessageScreen #first { max-height: 40%; }"
-    KEYS = (
-        ("enter", "hop's record"),
-        ("b", "body's form"),
-        ("tab", "to the record"),
-        ("r", "refresh"),
-        ("esc", "back"),
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "app.pop_screen", show=False),
         Binding("b", "form", show=False),
+        Binding("R", "redrive", show=False),
+        Binding("n", "retry_now", show=False),
+        Binding("c", "cancel", show=False),
     ]
 
-    def __init__(self, message_id: str, offset_message_id: str) -> None:
+    def __init__(self, letter: Letter) -> None:
         super().__init__()
-        self._message_id = message_id
-        self._record_id = offset_message_id
+        self._letter = letter
+        self._record_id = letter.offset_message_id
         self._life: Life | None = None
         self._why_no_life = "asking"
         self._message: StoredMessage | None = None
-        self._form = ""
+        self._form = FORMS[0]
 
     def content(self) -> ComposeResult:
         yield Rows(id="first")
+        yield Lines(id="outcome")
         yield Page(id="record")
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        repair = (("n", "now"), ("c", "cancel")) if self._letter.due_ms else (("R", "redrive"),)
+        return (("enter", "hop"), ("tab", "record"), ("b", "body"), *repair, ("esc", "back"))
 
     def on_mount(self) -> None:
         self.query_one(Page).show("record", [(Part("asking", "dim"),)])
@@ -52,7 +59,7 @@ class MessageScreen(Frame):
 
     def reload(self) -> None:
         # A message that RocketMQ's clients sent may have no id of its own.
-        wanted = self._message_id or self._record_id
+        wanted = self._letter.message_id or self._letter.offset_message_id
         self.top.call(lambda admin: admin.letters.life(wanted), self._take_life)
         self._ask_record()
 
@@ -67,7 +74,7 @@ class MessageScreen(Frame):
 
     def _take_life(self, life: Life | RmqliteError) -> None:
         if isinstance(life, RmqliteError):
-            self._why_no_life = f"not known: {printable(str(life))}"
+            self._why_no_life = f"not known: {why(life)}"
         else:
             self._life = life
         self.draw()
@@ -75,28 +82,39 @@ class MessageScreen(Frame):
     def _take_record(self, found: FoundMessage | RmqliteError) -> None:
         if isinstance(found, RmqliteError):
             self._message = None
-            self._show_record([(Part(printable(str(found)), "warn"),)])
+            self._show_record([(Part(why(found), "warn"),)])
             return
         self._message = found.message
-        self._form = self._form or best_form(body_of(found.message))
         self._show_record(message_lines(found.message, self._form))
 
     def _show_record(self, lines: list[Line]) -> None:
         self.query_one(Page).show(f"record {printable(self._record_id)}", lines)
 
     def draw_content(self, now_s: float, width: int) -> None:
-        del width
         picture = self.top.picture
         now_ms = picture.now_ms(now_s) if picture.status else 0
         self.query_one("#first", Rows).show(hops_table(self._life, self._why_no_life, now_ms))
+        ends = outcome_lines(self._life, Around(now_ms, picture.described))
+        self.query_one("#outcome", Lines).show(*[cut(each, width) for each in ends])
 
     def on_rows_opened(self, message: Rows.Opened) -> None:
         if self._life is not None:
             self._record_id = self._life.hops[int(message.key)].offset_message_id
-            self._form = ""
             self._ask_record()
 
     def action_form(self) -> None:
         if self._message is not None:
             self._form = next_form(self._form)
             self._show_record(message_lines(self._message, self._form))
+
+    def action_redrive(self) -> None:
+        if not self._letter.due_ms:
+            self.top.repair(repairs.redrive(self._letter), self.reload)
+
+    def action_retry_now(self) -> None:
+        if self._letter.due_ms:
+            self.top.repair(repairs.retry_now(self._letter), self.reload)
+
+    def action_cancel(self) -> None:
+        if self._letter.due_ms:
+            self.top.repair(repairs.cancel(self._letter), self.reload)

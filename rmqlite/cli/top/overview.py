@@ -157,7 +157,8 @@ def _due(level: LevelStatus, picture: Picture, now_s: float) -> Part:
     if late_ms > 0:
         return Part(f"late {span_text(late_ms)}", "bad" if late_ms >= 1_000 else "warn")
     wait_ms = level.next_due_ms - picture.now_ms(now_s)
-    return Part(f"in {span_text(wait_ms)}" if wait_ms > 0 else "now")
+    # Milliseconds would be others before they are read.
+    return Part(f"in {span_text(wait_ms)}" if wait_ms >= 1_000 else "in <1s")
 
 
 SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {

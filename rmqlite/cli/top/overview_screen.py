@@ -17,6 +17,15 @@ _TALL = 40
 """A terminal of so many lines has room for every level."""
 _WIDE = 150
 """One of so many columns has room for levels and groups side by side."""
+_LEVELS_LINES_MIN = 3
+_KEYS = (
+    ("enter", "group"),
+    ("/", "filter"),
+    ("s", "sort"),
+    ("l", "levels"),
+    ("p", "pause"),
+    ("q", "quit"),
+)
 _SORTS = tuple(overview.SORTS)
 
 
@@ -25,20 +34,11 @@ class Overview(Frame):
 
     CSS = """
     Overview #rates { margin-bottom: 1; }
-    Overview #levels { max-height: 50%; }
-    Overview #first { height: 1fr; min-height: 4; }
+    Overview #first { height: 1fr; }
     Overview.-wide #tables { layout: horizontal; }
-    Overview.-wide #levels { max-height: 100%; margin-right: 2; }
+    Overview.-wide #levels { margin-right: 2; }
     Overview #jobs { max-height: 6; }
     """
-    KEYS = (
-        ("enter", "group"),
-        ("/", "filter"),
-        ("s", "sort"),
-        ("l", "levels"),
-        ("p", "pause"),
-        ("q", "quit"),
-    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", show=False),
         Binding("s", "sort", show=False),
@@ -50,6 +50,10 @@ class Overview(Frame):
         self._sort = _SORTS[0]
         self._wanted = ""
         self._all_levels: bool | None = None
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        return _KEYS
 
     def content(self) -> ComposeResult:
         yield Lines(id="rates")
@@ -65,12 +69,15 @@ class Overview(Frame):
         self.query_one("#rates", Lines).show(*overview.rate_lines(picture, width))
         is_tall = self.app.size.height >= _TALL
         all_levels = is_tall if self._all_levels is None else self._all_levels
-        self.query_one("#levels", Rows).show(
-            overview.levels_table(picture, now_s, all_levels=all_levels)
-        )
-        self.query_one("#first", Rows).show(
-            overview.groups_table(picture, sort=self._sort, wanted=self._wanted)
-        )
+        levels = self.query_one("#levels", Rows)
+        groups = self.query_one("#first", Rows)
+        levels.show(overview.levels_table(picture, now_s, all_levels=all_levels))
+        groups.show(overview.groups_table(picture, sort=self._sort, wanted=self._wanted))
+        room = self.query_one("#tables").size.height
+        if width < _WIDE:
+            # Levels have what groups leave, and at least half of the room.
+            room = max(room // 2, room - groups.height_wanted)
+        levels.styles.max_height = max(_LEVELS_LINES_MIN, room)
         jobs = self.query_one("#jobs", Rows)
         jobs.display = bool(overview.shown_jobs(picture))
         jobs.show(overview.jobs_table(picture))

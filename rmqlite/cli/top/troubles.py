@@ -11,12 +11,15 @@ from typing import Final
 from rmqlite.cli.status import disk_lines, span_text
 from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.picture import SILENT_AFTER_S, GroupFigures, Picture
+from rmqlite.errors import RmqliteError
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.redrive_requests import JobState
 from rmqlite.requests import BrokerStatus
 
 LATE_MS: Final = 1_000
 """A message that has been due for so long and is not delivered: the level is late."""
+_UNKNOWN: Final = "UNIMPLEMENTED"
+"""gRPC's word for a call that a broker does not know."""
 BAD: Final = "bad"
 WARN: Final = "warn"
 
@@ -55,11 +58,25 @@ def troubles(picture: Picture) -> list[Trouble]:
         where = dlq_topic(SCHEDULE_GROUP)
         found.append(Trouble(f"{status.undeliverable:,} undeliverable, see {where}", WARN))
     disk = [Trouble(line, BAD if status.is_disk_full else WARN) for line in disk_lines(status)]
-    found += [
-        Trouble(f"{asked.value}: {printable(str(error))}", WARN)
-        for asked, error in picture.errors.items()
-    ]
+    found += _not_told(picture)
     return sorted([*disk, *found], key=lambda each: each.tone != BAD)
+
+
+def why(error: RmqliteError) -> str:
+    """An error for a person; a broker that is older than this tool does not know all calls."""
+    is_unknown = str(error).startswith(_UNKNOWN)
+    return "the broker is too old to tell" if is_unknown else printable(str(error))
+
+
+def _not_told(picture: Picture) -> list[Trouble]:
+    """What the broker did not answer, all that for one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for asked, error in picture.errors.items():
+        reasons.setdefault(why(error), []).append(asked.value)
+    return [
+        Trouble(f"not known: {', '.join(asked)}: {reason}", WARN)
+        for reason, asked in reasons.items()
+    ]
 
 
 def _late_levels(status: BrokerStatus) -> list[Trouble]:

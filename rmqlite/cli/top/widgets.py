@@ -196,6 +196,11 @@ class Rows(Drawn, can_focus=True):
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         del container, viewport, width
+        return self.height_wanted
+
+    @property
+    def height_wanted(self) -> int:
+        """With all rows."""
         return max(1, len(self.table.rows)) + (_ABOVE_ROWS if self.table.rows else 1)
 
     def render_line(self, y: int) -> Strip:
