@@ -23,6 +23,7 @@ from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.server.calls import Context, Method, service_handler
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.letter_service import LetterService
+from rmqlite.server.redrive_service import RedriveService
 from rmqlite.server.schedule_service import ScheduleService
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
@@ -35,6 +36,7 @@ class AdminService:
         self._broker = broker
         self._schedule = ScheduleService(broker, commit)
         self._letters = LetterService(broker)
+        self._redrive = RedriveService(broker, commit)
         self._pulls = pulls
 
     def handler(self) -> grpc.GenericRpcHandler:
@@ -56,6 +58,8 @@ class AdminService:
             rpcs.GET_BULK_JOB: self.get_bulk_job,
             rpcs.LIST_BULK_JOBS: self.list_bulk_jobs,
             **self._schedule.methods(),
+            **self._letters.methods(),
+            **self._redrive.methods(),
         }
 
     async def list_topics(self, _: None, __: Context) -> tuple[TopicInfo, ...]:

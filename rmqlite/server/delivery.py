@@ -15,7 +15,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import WAKE_MS_MAX, Clock
 from rmqlite.errors import StoreUnavailable
 from rmqlite.server.outage import Outage
-from rmqlite.server.turns import let_others
+from rmqlite.server.turns import let_others, set_or_late
 
 RETRY_S: Final = 1.0
 """How long delivery rests after messages could not be appended; twice as long each time."""
@@ -50,7 +50,7 @@ class Delivery:
                 continue
             wait_ms = due_ms - self._clock.now_ms()
             if wait_ms > 0:
-                await _either(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
+                await set_or_late(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
             else:
                 await let_others()
 
@@ -64,12 +64,3 @@ class Delivery:
             return self._clock.now_ms()
         self._outage.succeeded()
         return due_ms
-
-
-async def _either(wake: asyncio.Event, seconds: float) -> None:
-    loop = asyncio.get_running_loop()
-    timer = loop.call_later(seconds, wake.set)
-    try:
-        await wake.wait()
-    finally:
-        timer.cancel()

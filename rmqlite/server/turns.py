@@ -23,6 +23,15 @@ async def let_others() -> None:
         await asyncio.sleep(0)
 
 
+async def set_or_late(event: asyncio.Event, seconds: float) -> None:
+    """Go on when an event is set; after so long it is."""
+    timer = asyncio.get_running_loop().call_later(seconds, event.set)
+    try:
+        await event.wait()
+    finally:
+        timer.cancel()
+
+
 async def done_in_turns(steps: Generator[None, None, T]) -> T:
     """Take all steps, the others' turns between them; the answer."""
     while True:

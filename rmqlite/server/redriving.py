@@ -1,0 +1,105 @@
+"""The task that runs redrive jobs: each in turn a step, on disk before its next one.
+
+Between two steps every other call gets its turn, and so does every other job: one that is
+paused, rests or keeps to its rate holds up none.  Jobs that were running when the broker
+stopped go on when it starts.  What cannot be stored, as when the disk is full, is tried again
+after a pause, and the job says why it stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from rmqlite.broker.broker import Broker
+from rmqlite.broker.pace import Pace
+from rmqlite.broker.redrive import STEP_LETTERS_MAX
+from rmqlite.clock import WAKE_MS_MAX, Clock
+from rmqlite.errors import FlushFailed, RmqliteError
+from rmqlite.redrive_requests import RedriveJob
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.turns import let_others, set_or_late
+
+REST_MS: Final = 1_000
+"""How long a job rests that could not go on."""
+
+log = logging.getLogger(__name__)
+
+
+class Redriving:
+    """Run by the server until it is cancelled."""
+
+    def __init__(self, broker: Broker, commit: GroupCommit, clock: Clock) -> None:
+        self._broker = broker
+        self._commit = commit
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._paces: dict[str, Pace] = {}
+        self._rests_until_ms: dict[str, int] = {}
+        broker.redrive.on_change = self._wake.set
+
+    async def run(self) -> None:
+        """Raises FlushFailed."""
+        while True:
+            self._wake.clear()
+            next_ms = await self._round()
+            if next_ms is None:
+                await self._wake.wait()
+                continue
+            wait_ms = next_ms - self._clock.now_ms()
+            if wait_ms > 0:
+                await set_or_late(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
+
+    async def _round(self) -> int | None:
+        """A step of each job that may go on; when the next one may, None if none is running."""
+        running = self._broker.redrive.running()
+        ids = {job.job_id for job in running}
+        for known in (self._paces, self._rests_until_ms):
+            for job_id in known.keys() - ids:
+                del known[job_id]
+        return min([await self._turn(job) for job in running], default=None)
+
+    async def _turn(self, job: RedriveJob) -> int:
+        """One job's step, if it may; when it may go on."""
+        now_ms = self._clock.now_ms()
+        rests_until_ms = self._rests_until_ms.get(job.job_id, 0)
+        if rests_until_ms > now_ms:
+            return rests_until_ms
+        pace = self._pace(job)
+        free = pace.free(now_ms, STEP_LETTERS_MAX)
+        if not free:
+            return pace.free_at_ms(now_ms)
+        redrive = self._broker.redrive
+        try:
+            stepped = redrive.step(job.job_id, free)
+        except FlushFailed:
+            raise
+        except RmqliteError as error:
+            self._rest(job, error)
+            return self._clock.now_ms() + REST_MS
+        # As of the append's end: the time it took must bring no two shares together.
+        pace.take(self._clock.now_ms(), stepped.sent)
+        try:
+            await self._commit.durable(self._broker.store.end)
+        except FlushFailed as error:
+            # A disk that is slow; of one that has failed others hear, who end the broker.
+            self._rest(job, error)
+            return self._clock.now_ms() + REST_MS
+        if self._rests_until_ms.pop(job.job_id, 0):
+            log.warning("a redrive goes on job=%s", job.job_id)
+            redrive.note(job.job_id, "")
+        await let_others()
+        return now_ms
+
+    def _pace(self, job: RedriveJob) -> Pace:
+        pace = self._paces.get(job.job_id)
+        if pace is None or pace.rate_max != job.spec.max_per_second:
+            pace = self._paces[job.job_id] = Pace(job.spec.max_per_second)
+        return pace
+
+    def _rest(self, job: RedriveJob, error: RmqliteError) -> None:
+        if job.job_id not in self._rests_until_ms:
+            log.warning("a redrive rests, will be tried again job=%s error=%s", job.job_id, error)
+        self._rests_until_ms[job.job_id] = self._clock.now_ms() + REST_MS
+        self._broker.redrive.note(job.job_id, str(error))
