@@ -1,0 +1,30 @@
+"""The web page of the broker: what top, schedule, retry and dlq show and do, for a browser.
+
+Pages are made here and sent whole; they ask the broker through the calls of its Admin
+service, so that no rule stands twice.  Nothing outside this folder needs what it imports,
+and a broker without a webPort never loads it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import ExtraMissing
+
+if TYPE_CHECKING:
+    from rmqlite.server.web.port import WebPort
+
+PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
+
+
+def bound_port(config: BrokerConfig) -> WebPort:
+    """The port, taken, not answering yet.  Raises ExtraMissing and InvalidValue."""
+    try:
+        from rmqlite.server.web.port import WebPort
+    except ModuleNotFoundError as error:
+        if error.name not in PACKAGES:
+            raise
+        remedy = 'pip install "rmqlite[web]", or set webPort=0'
+        raise ExtraMissing(" and ".join(PACKAGES), f"no {error.name}", remedy) from error
+    return WebPort(config)

@@ -1,0 +1,161 @@
+"""From a request to a page: which page has which path, and what is answered when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from rmqlite.errors import RmqliteError
+from rmqlite.server.web import groups, letters, life, overview, redrives, schedule
+from rmqlite.server.web.args import Args
+from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden
+from rmqlite.server.web.site import PageMethod, Site, Visit
+from rmqlite.wire.status import STATUS_NAMES
+
+FORM_BYTES_MAX: Final = 256 << 10
+ANSWER_S_MAX: Final = 60.0
+"""How long one page may take: whoever sends a form byte by byte gets no more."""
+_STATUS: Final = {
+    "INVALID_ARGUMENT": HTTPStatus.BAD_REQUEST,
+    "NOT_FOUND": HTTPStatus.NOT_FOUND,
+    "PERMISSION_DENIED": HTTPStatus.FORBIDDEN,
+    "ALREADY_EXISTS": HTTPStatus.CONFLICT,
+    "FAILED_PRECONDITION": HTTPStatus.CONFLICT,
+    "UNAVAILABLE": HTTPStatus.SERVICE_UNAVAILABLE,
+    "RESOURCE_EXHAUSTED": HTTPStatus.SERVICE_UNAVAILABLE,
+    "UNIMPLEMENTED": HTTPStatus.NOT_IMPLEMENTED,
+}
+_FAILED: Final = HTTPStatus.INTERNAL_SERVER_ERROR
+_LOOKS: Final[dict[str, PageMethod]] = {
+    "/": overview.overview,
+    "/lateness": overview.lateness,
+    "/schedule": schedule.schedule,
+    "/schedule/change": schedule.change_preview,
+    "/retries": schedule.retries,
+    "/message": life.life,
+    "/record": life.record,
+    "/dead": letters.dead_groups,
+    "/dead/letters": letters.dead_letters,
+    "/dead/purge": letters.purge_preview,
+    "/redrive": redrives.form,
+    "/redrive/preview": redrives.preview,
+    "/jobs": redrives.jobs,
+    "/job": redrives.job,
+    "/job/outcomes": redrives.outcomes,
+    "/job/bulk": redrives.bulk_job,
+    "/groups": groups.groups,
+    "/group": groups.group,
+}
+_CHANGES: Final[dict[str, PageMethod]] = {
+    "/schedule/change": schedule.change,
+    "/dead/purge": letters.purge,
+    "/redrive": redrives.start,
+    "/job": redrives.change,
+    "/group": groups.change,
+}
+
+log = logging.getLogger(__name__)
+
+
+def web_app(site: Site) -> Starlette:
+    """The application that the port serves."""
+
+    async def file(visit: Visit) -> Response:
+        found = site.static.answer(visit.request)
+        return found or await _no_page(HTTPStatus.NOT_FOUND)(visit)
+
+    async def static(request: Request) -> Response:
+        return await _answer(site, request, file)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return await _answer(site, request, _no_page(HTTPStatus(error.status_code)))
+
+    routes = [Route("/static/{name}", static, methods=["GET"])]
+    for path in sorted(_LOOKS | _CHANGES):
+        methods = ["GET"] * (path in _LOOKS) + ["POST"] * (path in _CHANGES)
+
+        async def page(request: Request, path: str = path) -> Response:
+            pages = _CHANGES if request.method == "POST" else _LOOKS
+            return await _answer(site, request, pages[path])
+
+        routes.append(Route(path, page, methods=methods))
+    app = Starlette(routes=routes, exception_handlers={HTTPException: failed})
+    app.router.redirect_slashes = False
+    return app
+
+
+async def _answer(site: Site, request: Request, make: PageMethod) -> Response:
+    visit = None
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            site.guard.check(request.headers)
+            visit = Visit(site, request)
+            if visit.is_change:
+                visit.form = Args(await _form(request))
+                visit.check_change()
+            return _protected(await make(visit))
+    except Forbidden as error:
+        status, sentence = error.status, str(error)
+    except RmqliteError as error:
+        status, sentence = _STATUS.get(STATUS_NAMES[error.code], _FAILED), str(error)
+        if error.rule and error.rule not in sentence:
+            sentence = f"{sentence}: {error.rule}"
+    except TimeoutError:
+        status, sentence = HTTPStatus.REQUEST_TIMEOUT, "this took too long, and was given up"
+    except ClientDisconnect:
+        status, sentence = HTTPStatus.BAD_REQUEST, "the form broke off"
+    except Exception:
+        log.exception("page failed path=%r", request.url.path)
+        status, sentence = _FAILED, "the broker failed to make this page; its log says why"
+    return _protected(_error_page(request, status, sentence, visit))
+
+
+def _error_page(
+    request: Request, status: HTTPStatus, sentence: str, visit: Visit | None
+) -> Response:
+    if visit is None or status is HTTPStatus.MISDIRECTED_REQUEST:
+        # Nothing of the broker for a stranger, and no cookie.
+        return Response(f"{status.value} {sentence}\n", status, media_type="text/plain")
+    wait = request.method != "POST" and status is HTTPStatus.SERVICE_UNAVAILABLE
+    return visit.page(
+        "error.html", code=status, reason=status.phrase, sentence=sentence, can_wait=wait
+    )
+
+
+def _no_page(status: HTTPStatus) -> PageMethod:
+    async def refuse(_: Visit) -> Response:
+        known = {
+            HTTPStatus.NOT_FOUND: "there is no such page",
+            HTTPStatus.METHOD_NOT_ALLOWED: "this page does not take that kind of request",
+        }
+        raise Forbidden(known.get(status, status.phrase), status)
+
+    return refuse
+
+
+async def _form(request: Request) -> str:
+    """The form that was sent.  Raises Forbidden for another body, or one that is too large."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
+        raise Forbidden(f"a form is sent as {FORM_TYPE}", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > FORM_BYTES_MAX:
+            sentence = f"a form has at most {FORM_BYTES_MAX:,} bytes"
+            raise Forbidden(sentence, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+    return body.decode("utf-8", "replace")
+
+
+def _protected(response: Response) -> Response:
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+    return response

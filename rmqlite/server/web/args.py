@@ -1,0 +1,130 @@
+"""What a browser has sent, read field by field; InvalidValue names the field that is wrong."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Final, TypeVar
+from urllib.parse import parse_qsl, unquote
+
+from rmqlite.clock import local_ms
+from rmqlite.errors import InvalidValue
+from rmqlite.letter_requests import LetterFilter
+from rmqlite.levels import parse_delay
+from rmqlite.schedule_requests import PendingFilter
+
+FIELDS_MAX: Final = 1_200
+"""Of a form or a query: a thousand ids, and what belongs to them."""
+_NUMBER_CHARS_MAX: Final = 15
+_TEXT_CHARS_MAX: Final = 4_096
+_MOMENT_RULE: Final = (
+    "a time of the broker's clock such as 2026-11-20 10:00, one from now such as +10m or -2h,"
+    " or milliseconds since 1970"
+)
+
+E = TypeVar("E", bound=enum.IntEnum)
+
+
+class Args:
+    """The fields of a query string or of a form, both of one encoding."""
+
+    def __init__(self, encoded: str) -> None:
+        try:
+            pairs = parse_qsl(encoded, keep_blank_values=True, max_num_fields=FIELDS_MAX)
+        except ValueError as error:
+            raise InvalidValue("form", f"{len(encoded)} characters", str(error)) from error
+        self._values: dict[str, list[str]] = {}
+        for name, value in pairs:
+            self._values.setdefault(name, []).append(value)
+
+    def text(self, name: str) -> str:
+        """The field without blanks around it; empty when it is not there."""
+        value = self._values.get(name, [""])[-1].strip()
+        if len(value) > _TEXT_CHARS_MAX:
+            raise InvalidValue(name, value, f"at most {_TEXT_CHARS_MAX} characters")
+        return value
+
+    def required(self, name: str) -> str:
+        value = self.text(name)
+        if not value:
+            raise InvalidValue(name, value, "it must be given")
+        return value
+
+    def number(self, name: str, default: int = 0, *, at_most: int = 2**31 - 1) -> int:
+        value = self.text(name).replace(",", "")
+        if not value:
+            return default
+        is_number = value.isascii() and value.isdigit() and len(value) <= _NUMBER_CHARS_MAX
+        if not is_number or int(value) > at_most:
+            raise InvalidValue(name, value, f"a whole number, 0 to {at_most}")
+        return int(value)
+
+    def is_on(self, name: str) -> bool:
+        """Is a box ticked?"""
+        return self.text(name) not in ("", "0", "no")
+
+    def one_of(self, name: str, words: Sequence[str]) -> str:
+        """One of these words; the first when it is not there."""
+        value = self.text(name) or words[0]
+        if value not in words:
+            raise InvalidValue(name, value, " or ".join(words))
+        return value
+
+    def member(self, name: str, kind: type[E]) -> E:
+        """A value of an enumeration, by its name in lower case."""
+        return kind[self.one_of(name, [each.name.lower() for each in kind]).upper()]
+
+    def quoted_ids(self, name: str) -> tuple[str, ...]:
+        """Ids that text.quoted() wrote, each once."""
+        given = self._values.get(name, [])
+        return tuple(dict.fromkeys([unquote(each, errors="surrogatepass") for each in given]))
+
+    def moment_ms(self, name: str, now_ms: int) -> int | None:
+        """A time; None when it is not there."""
+        value = self.text(name)
+        if not value:
+            return None
+        if value.isascii() and value.isdigit() and len(value) <= _NUMBER_CHARS_MAX:
+            return int(value)
+        if value[0] in "+-":
+            try:
+                length_ms = parse_delay(value[1:])
+            except InvalidValue as error:
+                raise InvalidValue(name, value, _MOMENT_RULE) from error
+            return max(0, now_ms + (length_ms if value[0] == "+" else -length_ms))
+        found = local_ms(value)
+        if found is None or found < 0:
+            raise InvalidValue(name, value, _MOMENT_RULE)
+        return found
+
+    def letter_filter(self, now_ms: int) -> LetterFilter:
+        return LetterFilter(
+            topic=self.text("topic"),
+            tag=self.text("tag"),
+            key=self.text("key"),
+            reason=self.text("reason"),
+            since_ms=self.moment_ms("since", now_ms) or 0,
+            until_ms=self.moment_ms("until", now_ms),
+            message_id=self.text("id"),
+        )
+
+    def pending_filter(self, now_ms: int) -> PendingFilter:
+        return PendingFilter(
+            levels=tuple([self.number("level")]) if self.text("level") else (),
+            topic=self.text("topic"),
+            due_from_ms=self.moment_ms("from", now_ms) or 0,
+            due_until_ms=self.moment_ms("until", now_ms),
+            key=self.text("key"),
+            message_id=self.text("id"),
+            origin_topic=self.text("origin"),
+            tag=self.text("tag"),
+            reason=self.text("reason"),
+        )
+
+    def kept(self, *names: str) -> dict[str, str]:
+        """These fields as they were sent, the empty ones left out: for a link or a form."""
+        return {name: self.text(name) for name in names if self.text(name)}
+
+
+LETTER_FIELDS: Final = ("topic", "tag", "key", "reason", "since", "until", "id")
+PENDING_FIELDS: Final = ("level", "topic", "from", "until", "key", "id", "origin", "tag", "reason")

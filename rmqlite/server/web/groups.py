@@ -1,0 +1,85 @@
+"""Consumer groups: how far they are, and how their failed messages come again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from rmqlite.letter_requests import GroupChange
+from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.requests import GroupInfo
+from rmqlite.retry_policy import RetryPolicy
+from rmqlite.server.web.overview import group_lines
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.wire import rpcs
+
+RUNGS_SHOWN: Final = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """The n-th retry: its level, how long that waits, and how long after the first failure."""
+
+    number: int
+    level: int
+    delay: str
+    after_ms: int
+
+
+async def groups(visit: Visit) -> Response:
+    infos = await visit.ask(rpcs.LIST_GROUPS, None)
+    begin = visit.args.number("begin")
+    return visit.page(
+        "groups.html",
+        lines=await group_lines(visit, infos[begin : begin + ROWS]),
+        after=begin + ROWS if begin + ROWS < len(infos) else 0,
+    )
+
+
+async def group(visit: Visit) -> Response:
+    return await _page(visit, visit.args.required("name"))
+
+
+async def change(visit: Visit) -> Response:
+    """Other settings, at once and durably."""
+    fields = visit.form
+    wanted = GroupChange(
+        fields.required("name"),
+        max_reconsume_times=fields.number("max") if fields.text("max") else None,
+        can_consume=fields.is_on("can_consume"),
+        retry_policy=fields.text("policy"),
+    )
+    await visit.ask(rpcs.SET_GROUP, wanted)
+    return await _page(visit, wanted.group, is_changed=True)
+
+
+async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
+    status = await visit.ask(rpcs.DESCRIBE_GROUP, name)
+    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    (line,) = await group_lines(visit, (status.info,))
+    table = parse_levels(in_force.message_delay_level)
+    begin = visit.args.number("begin")
+    queues = status.progress
+    return visit.page(
+        "group.html",
+        line=line,
+        status=status,
+        queues=queues[begin : begin + ROWS],
+        after=begin + ROWS if begin + ROWS < len(queues) else 0,
+        rungs=ladder(status.info, table),
+        table=table,
+        is_changed=is_changed,
+    )
+
+
+def ladder(info: GroupInfo, table: LevelTable) -> list[Rung]:
+    """When each retry comes, as long as all of them fail at once."""
+    policy = RetryPolicy.parse(info.retry_policy)
+    rungs, after_ms = [], 0
+    for failed_before in range(min(max(0, info.max_reconsume_times), RUNGS_SHOWN)):
+        level = policy.level(failed_before, table)
+        after_ms += table.delay_ms(level)
+        rungs.append(Rung(failed_before + 1, level, table.name(level), after_ms))
+    return rungs

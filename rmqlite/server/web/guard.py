@@ -1,0 +1,112 @@
+"""Who may have a page, and who may change something: decided before any page is made.
+
+There is no log-in, so a page must not be usable by another site in the same browser.  The
+Host header has to be a name that we know (a name of somebody else's that points here is a
+trap); only a page of ours, told by Origin and Sec-Fetch-Site and by a token that no other
+page can read, may send a form; and what is answered can be neither framed nor scripted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import urlsplit
+
+from rmqlite.config import BrokerConfig
+
+COOKIE: Final = "rmqlite_web"
+TOKEN_FIELD: Final = "token"
+FORM_TYPE: Final = "application/x-www-form-urlencoded"
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self';"
+        " frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    # Not no-referrer: a form's Origin would then be "null".
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""Of every answer.  Nothing inline may style or script a page, nothing foreign may be loaded."""
+_ALWAYS_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
+_SESSION: Final = re.compile(r"[0-9a-f]{32}")
+_HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
+_PORTS: Final = {"http": "80", "https": "443"}
+
+
+class Forbidden(Exception):
+    """Why a request is not answered; status is what HTTP calls it."""
+
+    def __init__(self, sentence: str, status: HTTPStatus = HTTPStatus.FORBIDDEN) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Guard:
+    """The rules of one broker process; its secret dies with it."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.can_write = config.web_access == "write"
+        self._secret = secrets.token_bytes(32)
+        address = config.web_address
+        names = (f"[{address}]" if ":" in address else address, *config.web_hosts.split(";"))
+        self._hosts = {name.lower() for name in (*_ALWAYS_HOSTS, *names) if name}
+
+    def session(self, cookie: str) -> str:
+        """The browser's session, or a new one for a browser without."""
+        return cookie if _SESSION.fullmatch(cookie) else secrets.token_hex(16)
+
+    def token(self, session: str) -> str:
+        """What a form of this session must carry."""
+        return hmac.new(self._secret, session.encode(), hashlib.sha256).hexdigest()
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """May this browser have the answer?  Raises Forbidden."""
+        found = _HOST.fullmatch(headers.get("host", ""))
+        if not found or found[1].lower() not in self._hosts:
+            sentence = "this page does not answer under that name; webHosts says which it knows"
+            raise Forbidden(sentence, HTTPStatus.MISDIRECTED_REQUEST)
+        site = headers.get("sec-fetch-site", "none")
+        # Following a link is harmless; an image or a script of another site's page is not one.
+        if site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate":
+            raise Forbidden("another site's page asked for this one")
+
+    def check_change(self, headers: Mapping[str, str], cookie: str, token: str) -> None:
+        """May this form change something?  Raises Forbidden."""
+        if not self.can_write:
+            raise Forbidden("this page only shows: webAccess=read")
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+        if site not in (None, "same-origin") or (origin is None and site is None):
+            raise Forbidden("this form was not sent by a page of this broker")
+        if origin is not None and not _is_of(origin, headers.get("host", "")):
+            raise Forbidden("this form was sent by another site's page")
+        if not _SESSION.fullmatch(cookie) or not hmac.compare_digest(
+            self.token(cookie).encode(), token.encode("utf-8", "replace")
+        ):
+            sentence = (
+                "this form is older than the broker, or of another browser:"
+                " load its page again, and send it again"
+            )
+            raise Forbidden(sentence)
+
+
+def _is_of(origin: str, host: str) -> bool:
+    """Does an Origin, scheme://name:port, name what Host names?  A proxy may add TLS."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    usual = _PORTS.get(parts.scheme)
+    found, asked = _HOST.fullmatch(parts.netloc), _HOST.fullmatch(host)
+    if usual is None or not found or not asked:
+        return False
+    same_name = found[1].lower() == asked[1].lower()
+    return same_name and (found[2] or usual) == (asked[2] or usual)

@@ -1,0 +1,96 @@
+"""Dead letters: whose, how many and why; a group's letters one by one; out of sight or back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from starlette.responses import Response
+
+from rmqlite.letter_requests import Letter, LetterPage, LettersQuery, PurgeRequest
+from rmqlite.server.web.args import LETTER_FIELDS
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.wire import rpcs
+
+RETRY_FIELDS: Final = ("topic", "tag", "key", "reason", "id")
+_CALLS_MAX: Final = 20
+_VIEWS: Final = ("all", "open")
+_ORDERS: Final = ("newest", "oldest")
+_PURGES: Final = ("until", "all", "restore")
+
+
+async def dead_groups(visit: Visit) -> Response:
+    found = await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+    begin = visit.args.number("begin")
+    shown = found[begin : begin + ROWS]
+    after = begin + ROWS if begin + ROWS < len(found) else 0
+    return visit.page("dead_groups.html", groups=shown, after=after, in_all=len(found))
+
+
+async def dead_letters(visit: Visit) -> Response:
+    args = visit.args
+    group = args.required("group")
+    order, view = args.one_of("order", _ORDERS), args.one_of("view", _VIEWS)
+    query = LettersQuery(
+        group,
+        args.letter_filter(visit.now_ms),
+        newest_first=order == "newest",
+        is_open=view == "open",
+        cursor=args.text("cursor"),
+    )
+    rows, cursor = await filled_letters(visit, rpcs.LIST_DEAD_LETTERS, query)
+    found = await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+    return visit.page(
+        "dead_letters.html",
+        group=group,
+        about=next((each for each in found if each.group == group), None),
+        order=order,
+        view=view,
+        kept=args.kept(*LETTER_FIELDS),
+        rows=rows,
+        cursor=cursor,
+        is_first=not args.text("cursor"),
+    )
+
+
+async def purge_preview(visit: Visit) -> Response:
+    """What a purge would put out of sight, and the form that does it."""
+    request = replace(_purge(visit), dry_run=True)
+    purged = await visit.ask(rpcs.PURGE_DEAD_LETTERS, request)
+    return visit.page(
+        "purge.html",
+        asked=request,
+        purged=purged,
+        is_dry=True,
+        what=visit.args.one_of("what", _PURGES),
+    )
+
+
+async def purge(visit: Visit) -> Response:
+    request = _purge(visit)
+    purged = await visit.ask(rpcs.PURGE_DEAD_LETTERS, request)
+    what = visit.form.one_of("what", _PURGES)
+    return visit.page("purge.html", asked=request, purged=purged, is_dry=False, what=what)
+
+
+def _purge(visit: Visit) -> PurgeRequest:
+    fields = visit.fields
+    group, what = fields.required("group"), fields.one_of("what", _PURGES)
+    if what != "until":
+        return PurgeRequest(group, restore=what == "restore")
+    fields.required("until")
+    return PurgeRequest(group, fields.moment_ms("until", visit.now_ms))
+
+
+async def filled_letters(
+    visit: Visit, rpc: rpcs.Rpc[LettersQuery, LetterPage], query: LettersQuery
+) -> tuple[list[Letter], str]:
+    """A page's rows, from several calls where few fit, and where the next page begins."""
+    rows: list[Letter] = []
+    for _ in range(_CALLS_MAX):
+        page = await visit.ask(rpc, replace(query, max_letters=ROWS - len(rows)))
+        rows += page.letters
+        query = replace(query, cursor=page.cursor)
+        if not page.cursor or len(rows) == ROWS:
+            break
+    return rows, query.cursor

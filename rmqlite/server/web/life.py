@@ -1,0 +1,73 @@
+"""One message: its life, hop by hop, and any of its records with headers and body."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from starlette.responses import Response
+
+from rmqlite.letter_requests import Hop, HopKind, LifeQuery
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    REDRIVEN_FROM,
+    RETRY_TOPIC,
+)
+from rmqlite.names import group_of, is_dlq
+from rmqlite.server.web.body_view import VIEWS, body_view
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.wire import rpcs
+
+_FIRST: frozenset[str] = frozenset(
+    {FAILURE_REASON, DELIVERY_ATTEMPTS, DLQ_ORIGIN_TOPIC, RETRY_TOPIC, REDRIVEN_FROM}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A hop, and how long after the one before."""
+
+    hop: Hop
+    kind: str
+    after_ms: int | None
+
+
+async def life(visit: Visit) -> Response:
+    """The life of a message; without an id, the form to ask for one."""
+    message_id = visit.args.text("id")
+    if not message_id:
+        return visit.page("life_form.html")
+    found = await visit.ask(rpcs.GET_LIFE, LifeQuery(message_id))
+    begin = visit.args.number("begin")
+    steps = [
+        Step(hop, hop.kind.name.lower(), hop.at_ms - found.hops[n - 1].at_ms if n else None)
+        for n, hop in enumerate(found.hops)
+    ]
+    return visit.page(
+        "life.html",
+        life=found,
+        steps=steps[begin : begin + ROWS],
+        begin=begin,
+        after=begin + ROWS if begin + ROWS < len(steps) else 0,
+        kinds=HopKind,
+    )
+
+
+async def record(visit: Visit) -> Response:
+    """A record with its headers and its body; looking at it never consumes it."""
+    found = await visit.ask(rpcs.GET_MESSAGE, visit.args.required("id"))
+    message = found.message
+    wanted = visit.args.one_of("as", ("", *VIEWS))
+    # The reason first: that is what one looks for.
+    properties = sorted(message.properties.items(), key=lambda each: (each[0] not in _FIRST, each))
+    return visit.page(
+        "record.html",
+        found=found,
+        message=message,
+        state=found.state.name.lower(),
+        body=body_view(message, wanted),
+        properties=properties,
+        group=group_of(message.topic),
+        is_dead=is_dlq(message.topic),
+    )

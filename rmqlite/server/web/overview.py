@@ -1,0 +1,110 @@
+"""The first page, and how late each level delivers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from rmqlite.letter_requests import DeadLetterGroup
+from rmqlite.names import retry_topic
+from rmqlite.requests import BrokerStatus, GroupInfo
+from rmqlite.server.web import plots
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.wire import rpcs
+
+COUNTED: Final = ("sent", "delivered", "retried", "dead")
+_AT_LEAST_MS: Final = 1_500
+"""Of a rate: over less it would only flicker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages a second, by what was counted, over the last over_ms."""
+
+    per_second: dict[str, float]
+    over_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group as the overview shows it; lag is None where it has never read."""
+
+    info: GroupInfo
+    members: int
+    lag: int
+    retries: int
+    dead: DeadLetterGroup | None
+
+
+async def overview(visit: Visit) -> Response:
+    status = await visit.ask(rpcs.GET_BROKER_STATUS, None)
+    jobs = await visit.ask(rpcs.LIST_REDRIVE_JOBS, None)
+    names = await visit.ask(rpcs.LIST_GROUPS, None)
+    before = _counted_before(visit.args.text("before"), status)
+    return visit.page(
+        "overview.html",
+        status=status,
+        rates=_rates(before, status),
+        mark=_mark(before, status),
+        pending=sum([level.pending for level in status.levels]),
+        levels=[each for each in status.levels if each.delay or each.pending],
+        groups=await group_lines(visit, names[:ROWS]),
+        groups_more=max(0, len(names) - ROWS),
+        jobs=[job for job in jobs if not job.is_over][:5],
+        retry_topic=retry_topic,
+    )
+
+
+async def lateness(visit: Visit) -> Response:
+    status = await visit.ask(rpcs.GET_BROKER_STATUS, None)
+    return visit.page("lateness.html", status=status, plot=plots.lateness(status.levels))
+
+
+async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupLine]:
+    """What each of these groups has before it."""
+    dead = {each.group: each for each in await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)}
+    waiting: dict[str, int] = {}
+    for count in await visit.ask(rpcs.COUNT_PENDING, None):
+        waiting[count.topic] = waiting.get(count.topic, 0) + count.pending
+    lines = []
+    for info in infos:
+        status = await visit.ask(rpcs.DESCRIBE_GROUP, info.group)
+        lag = sum([queue.lag for queue in status.progress])
+        retries = waiting.get(retry_topic(info.group), 0)
+        members = len(status.members)
+        lines.append(GroupLine(info, members, lag, retries, dead.get(info.group)))
+    return lines
+
+
+def _counted_before(text: str, status: BrokerStatus) -> tuple[int, ...]:
+    """When, and the counts then, as the page before has told; else the broker's start."""
+    start = (status.started_at_ms, 0, 0, 0, 0)
+    words = text.split(".")
+    if len(words) != len(start) or not all(w.isascii() and w.isdigit() for w in words):
+        return start
+    before = tuple([int(word[:15]) for word in words])
+    now = (status.now_ms, *[getattr(status, name) for name in COUNTED])
+    # Counts that have gone back are those of a broker before this one.
+    is_older = before[0] >= status.started_at_ms and all(
+        then <= here for then, here in zip(before, now, strict=True)
+    )
+    return before if is_older else start
+
+
+def _rates(before: tuple[int, ...], status: BrokerStatus) -> Rates:
+    over_ms = max(1, status.now_ms - before[0])
+    counts = [getattr(status, name) for name in COUNTED]
+    per_second = [
+        (now - then) * 1000 / over_ms for now, then in zip(counts, before[1:], strict=True)
+    ]
+    return Rates(dict(zip(COUNTED, per_second, strict=True)), over_ms)
+
+
+def _mark(before: tuple[int, ...], status: BrokerStatus) -> str:
+    """What the next page takes as before."""
+    if status.now_ms - before[0] < _AT_LEAST_MS:
+        return ".".join(map(str, before))
+    counts = [getattr(status, name) for name in COUNTED]
+    return ".".join(map(str, [status.now_ms, *counts]))

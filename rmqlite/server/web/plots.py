@@ -1,0 +1,148 @@
+"""What is drawn: figures in, places and sizes out; the templates write them as SVG.
+
+A drawing has no words in it, so that it may be stretched to any width: its axes are text
+beside it, and every figure is in a table, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.requests import LevelStatus
+from rmqlite.schedule_requests import LevelTimeline
+from rmqlite.server.web.text import span
+
+SERIES_MAX: Final = 6
+"""Colours that can be told apart; further levels are drawn as one."""
+OTHERS: Final = "other levels"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of a column; y and height in percent of the plot, from its top."""
+
+    series: int
+    name: str
+    count: int
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """What comes due from one instant to another."""
+
+    x: float
+    begin_ms: int
+    end_ms: int
+    total: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """columns: of equal width, 1 each in x.  most: the height of the plot, in messages."""
+
+    columns: tuple[Column, ...]
+    series: tuple[str, ...]
+    most: int
+    overdue: int
+    later: int
+
+    @property
+    def total(self) -> int:
+        return sum([column.total for column in self.columns])
+
+
+def timeline(
+    bounds_ms: Sequence[int], levels: Sequence[LevelTimeline], names: Mapping[int, str]
+) -> Timeline:
+    """Columns between the instants, stacked by level, the most frequent levels apart."""
+    by_count = sorted(levels, key=lambda each: -sum(each.counts[1:-1]))
+    apart = sorted(by_count[:SERIES_MAX], key=lambda each: each.level)
+    stacked = [(names[each.level], each.counts) for each in apart if sum(each.counts[1:-1])]
+    rest = [each.counts for each in by_count[SERIES_MAX:]]
+    if any(sum(counts[1:-1]) for counts in rest):
+        stacked.append((OTHERS, tuple([sum(column) for column in zip(*rest, strict=True)])))
+    slots = len(bounds_ms) - 1
+    totals = [sum([counts[slot + 1] for _, counts in stacked]) for slot in range(slots)]
+    most = _round_up(max(totals, default=0))
+    columns = []
+    for slot in range(slots):
+        parts, top = [], 100.0
+        for series, (name, counts) in enumerate(stacked):
+            count = counts[slot + 1]
+            if count:
+                height = 100 * count / most
+                top -= height
+                parts.append(Part(series, name, count, round(top, 3), round(height, 3)))
+        columns.append(
+            Column(slot, bounds_ms[slot], bounds_ms[slot + 1], totals[slot], tuple(parts))
+        )
+    return Timeline(
+        tuple(columns),
+        tuple([name for name, _ in stacked]),
+        most,
+        sum([each.counts[0] for each in levels]),
+        sum([each.counts[-1] for each in levels]),
+    )
+
+
+def _round_up(count: int) -> int:
+    """The next number that reads well on an axis."""
+    if count <= 4:
+        return 4
+    unit: int = 10 ** (len(str(count)) - 1)
+    return next(
+        step
+        for tenths in (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
+        if (step := tenths * unit // 10) >= count
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """One level's line: places in percent of the width, None for what does not exist."""
+
+    level: LevelStatus
+    p50: float
+    p99: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class LatenessPlot:
+    """ticks: (place, "10 ms")."""
+
+    rows: tuple[Lateness, ...]
+    ticks: tuple[tuple[float, str], ...]
+
+
+def lateness(levels: Sequence[LevelStatus]) -> LatenessPlot:
+    """How late each level delivered, on a scale on which each tick is ten times the last."""
+    most_ms = max([each.lateness_max_ms for each in levels], default=0)
+    decades = max(3, math.ceil(math.log10(max(1, most_ms))))
+
+    def place(late_ms: int) -> float:
+        # One millisecond and less is the left end: a logarithm has no nought.
+        return round(100 * math.log10(max(1, late_ms)) / decades, 2)
+
+    rows = [
+        Lateness(
+            each,
+            place(each.lateness_p50_ms),
+            place(each.lateness_p99_ms),
+            place(each.lateness_max_ms),
+        )
+        for each in levels
+        if each.delivered
+    ]
+    ticks = [(round(100 * n / decades, 2), _tick(10**n)) for n in range(decades + 1)]
+    return LatenessPlot(tuple(rows), tuple(ticks))
+
+
+def _tick(length_ms: int) -> str:
+    return f"{length_ms // 1000}s" if 1_000 <= length_ms < 60_000 else span(length_ms)

@@ -1,0 +1,122 @@
+"""The page's own port: uvicorn inside the broker's loop, as one task among the others.
+
+It shares nothing with the broker's other ports, takes no signals and writes no access log.
+Whoever connects gets a bounded request and a bounded time; who comes when all connections are
+taken is told to come again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.server.web.app import web_app
+from rmqlite.server.web.site import Methods, Site
+
+CONNECTIONS_MAX: Final = 200
+CONNECTION_S_MAX: Final = 75.0
+"""How long a connection may last: else silent ones could take all there are."""
+REQUEST_BYTES_MAX: Final = 64 << 10
+"""Of a request's first line and headers; a link can name many ids."""
+KEEP_ALIVE_S: Final = 15
+
+log = logging.getLogger(__name__)
+
+
+class WebPort:
+    """Has the port from the first moment, and answers from open() to close()."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Raises InvalidValue when the port is taken."""
+        self._config = config
+        address, port = config.web_address, config.web_port
+        try:
+            family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+            self._socket = socket.create_server((address, port), family=family)
+        except OSError as error:
+            rule = f"a port that is free on webAddress={address}"
+            raise InvalidValue("webPort", port, rule) from error
+        self._server: _Server | None = None
+
+    def open(self, methods: Methods, clock: Clock) -> None:
+        """What run() will serve."""
+        # What it would say of a request that is no HTTP is of no use to anybody.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+        settings = uvicorn.Config(
+            web_app(Site(self._config, methods, clock)),
+            http=_Protocol,
+            ws="none",
+            loop="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            h11_max_incomplete_event_size=REQUEST_BYTES_MAX,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=int(self._config.drain_ms_max / 1000),
+        )
+        self._server = _Server(settings)
+
+    async def run(self) -> None:
+        """Answer until close()."""
+        assert self._server is not None
+        host, port = self._socket.getsockname()[:2]
+        log.info(
+            "the web page is served address=%s port=%d access=%s",
+            host,
+            port,
+            self._config.web_access,
+        )
+        try:
+            await self._server.serve([self._socket])
+        finally:
+            # Also when the broker has failed: then nobody is answered any more.
+            for connection in list(self._server.server_state.connections):
+                connection.transport.abort()
+            for task in list(self._server.server_state.tasks):
+                task.cancel()
+            self._socket.close()
+
+    def close(self) -> None:
+        """Take no more requests, finish those that run."""
+        if self._server is None:
+            self._socket.close()
+        else:
+            self._server.should_exit = True
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the broker's, which drains all its ports."""
+        yield
+
+
+class _Protocol(H11Protocol):
+    """One connection: it may be used again and again, but not for ever."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._end = asyncio.get_running_loop().call_later(CONNECTION_S_MAX, self._expire)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end.cancel()
+        super().connection_lost(exc)
+
+    def _expire(self) -> None:
+        """Close what asks nothing now, the rest after its answer, which must be taken in time."""
+        self._end = asyncio.get_running_loop().call_later(CONNECTION_S_MAX, self.transport.abort)
+        self.shutdown()

@@ -1,0 +1,166 @@
+"""Dead letters sent again: what would happen, the start of a job, and how it goes on."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+from starlette.responses import Response
+
+from rmqlite.clock import elapsed_s
+from rmqlite.levels import parse_levels
+from rmqlite.redrive_requests import (
+    SAMPLES_MAX,
+    JobAction,
+    JobChange,
+    OutcomesQuery,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+    TopicCount,
+)
+from rmqlite.server.web.args import LETTER_FIELDS, Args
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.server.web.text import url
+from rmqlite.wire import rpcs
+
+SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to_topic", "level", "rate", "again")
+PREVIEW_S_MAX: Final = 10.0
+"""How long a dry run looks; it then says of how many letters it speaks."""
+_TOPICS_SHOWN: Final = 20
+
+
+async def form(visit: Visit) -> Response:
+    group = visit.args.required("group")
+    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    return visit.page(
+        "redrive_form.html",
+        group=group,
+        kept=visit.args.kept(*SPEC_FIELDS),
+        table=parse_levels(in_force.message_delay_level),
+    )
+
+
+async def preview(visit: Visit) -> Response:
+    """The dry run, and the form that starts the job."""
+    spec = _spec(visit.args, visit.now_ms)
+    found = await _previewed(visit, spec)
+    # The times are said as instants, so that the job means what the dry run has meant.
+    kept = visit.args.kept(*SPEC_FIELDS)
+    if spec.filter.since_ms:
+        kept["since"] = str(spec.filter.since_ms)
+    if spec.filter.until_ms is not None:
+        kept["until"] = str(spec.filter.until_ms)
+    return visit.page(
+        "redrive_preview.html",
+        spec=spec,
+        found=found,
+        kept=kept,
+        # With an id of its own a form that is sent twice starts one job.
+        job_id=f"web-{secrets.token_hex(6)}",
+    )
+
+
+async def start(visit: Visit) -> Response:
+    spec = _spec(visit.form, visit.now_ms)
+    job = await visit.ask(rpcs.START_REDRIVE, RedriveRequest(spec, visit.form.required("job_id")))
+    return visit.go_to(url("/job", id=job.job_id))
+
+
+async def jobs(visit: Visit) -> Response:
+    redrives = await visit.ask(rpcs.LIST_REDRIVE_JOBS, None)
+    bulks = await visit.ask(rpcs.LIST_BULK_JOBS, None)
+    begin = visit.args.number("begin")
+    longest = max(len(redrives), len(bulks))
+    return visit.page(
+        "jobs.html",
+        redrives=redrives[begin : begin + ROWS],
+        bulks=bulks[begin : begin + ROWS],
+        after=begin + ROWS if begin + ROWS < longest else 0,
+    )
+
+
+async def job(visit: Visit) -> Response:
+    return visit.page(
+        "job.html", job=await visit.ask(rpcs.GET_REDRIVE_JOB, visit.args.required("id"))
+    )
+
+
+async def bulk_job(visit: Visit) -> Response:
+    return visit.page(
+        "bulk_job.html", job=await visit.ask(rpcs.GET_BULK_JOB, visit.args.required("id"))
+    )
+
+
+async def change(visit: Visit) -> Response:
+    """Pause, resume, cancel, or another rate."""
+    fields = visit.form
+    wanted = JobChange(
+        fields.required("id"), fields.member("action", JobAction), fields.number("rate")
+    )
+    changed = await visit.ask(rpcs.CHANGE_REDRIVE_JOB, wanted)
+    return visit.go_to(url("/job", id=changed.job_id))
+
+
+async def outcomes(visit: Visit) -> Response:
+    """What became of a job's letters, one by one."""
+    args = visit.args
+    only = args.one_of("only", ("all", *[each.name.lower() for each in RedriveOutcome]))
+    wanted = () if only == "all" else (RedriveOutcome[only.upper()],)
+    query = OutcomesQuery(args.required("id"), wanted, args.text("cursor"), ROWS)
+    page = await visit.ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+    rows, cursor = list(page.letters), page.cursor
+    return visit.page(
+        "outcomes.html",
+        job_id=query.job_id,
+        only=only,
+        kinds=[each.name.lower() for each in RedriveOutcome],
+        rows=rows,
+        cursor=cursor,
+        is_first=not query.cursor,
+    )
+
+
+def _spec(fields: Args, now_ms: int) -> RedriveSpec:
+    return RedriveSpec(
+        group=fields.required("group"),
+        filter=fields.letter_filter(now_ms),
+        to_topic=fields.text("to_topic"),
+        delay_level=fields.number("level"),
+        max_per_second=fields.number("rate"),
+        again=fields.is_on("again"),
+    )
+
+
+async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
+    """All pages of a dry run as one; with a cursor when there was no time for all."""
+    request = RedrivePreviewRequest(spec)
+    topics: Counter[str] = Counter()
+    samples: list[RedrivenLetter] = []
+    whole = RedrivePreview(0, 0, 0, 0, 0)
+    until_s = elapsed_s() + PREVIEW_S_MAX
+    while True:
+        page = await visit.ask(rpcs.PREVIEW_REDRIVE, request)
+        for each in page.topics:
+            topics[each.topic] += each.count
+        samples += page.samples
+        # Refused ones first: of the others one is like the next.
+        samples.sort(key=lambda each: each.outcome is not RedriveOutcome.REFUSED)
+        del samples[SAMPLES_MAX:]
+        whole = RedrivePreview(
+            page.letters,
+            whole.looked_at + page.looked_at,
+            whole.sent + page.sent,
+            whole.already + page.already,
+            whole.refused + page.refused,
+        )
+        if not page.cursor or elapsed_s() > until_s:
+            break
+        request = replace(request, cursor=page.cursor)
+    shown = tuple([TopicCount(*item) for item in topics.most_common(_TOPICS_SHOWN)])
+    return replace(whole, topics=shown, samples=tuple(samples), cursor=page.cursor)

@@ -1,0 +1,214 @@
+"""What waits: when it comes due, a list of it, and what becomes of it instead.
+
+A change is looked at first, page by page and without doing anything; the form on that page
+then does it.  What is many is changed in several calls, and a page that had no more time says
+how far it came and goes on from there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.responses import Response
+
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import InvalidValue
+from rmqlite.letter_requests import LetterFilter, LettersQuery
+from rmqlite.levels import LevelTable, parse_delay, parse_levels
+from rmqlite.names import group_of, retry_topic
+from rmqlite.schedule_requests import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    LevelTimeline,
+    PendingMessage,
+    PendingQuery,
+    ScheduleAction,
+    TimelineRequest,
+)
+from rmqlite.server.web import plots
+from rmqlite.server.web.args import PENDING_FIELDS
+from rmqlite.server.web.letters import RETRY_FIELDS, filled_letters
+from rmqlite.server.web.overview import group_lines
+from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.wire import rpcs
+
+SPANS: Final = ("1h", "10m", "6h", "1d", "7d", "30d")
+"""How far a timeline looks ahead; the first unless another is asked for."""
+COLUMNS: Final = 60
+WORK_S_MAX: Final = 15.0
+"""How long one request works on a change of many."""
+_CALLS_MAX: Final = 20
+"""How often a page asks for rows where few fit."""
+_SAMPLES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change as a form has it: of the messages with these ids, or of all that fit."""
+
+    action: ScheduleAction
+    ids: tuple[str, ...]
+    kept: dict[str, str]
+    to_level: int
+    topic: str
+
+    @property
+    def group(self) -> str | None:
+        """Whose retries are changed; None: anything that waits."""
+        return group_of(self.topic) if self.topic else None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """What a change did, or would do; cursor: where it goes on, empty at its end."""
+
+    count: int
+    cursor: str = ""
+    outcomes: tuple[ChangedId, ...] = ()
+
+
+async def schedule(visit: Visit) -> Response:
+    args = visit.args
+    wanted = args.pending_filter(visit.now_ms)
+    table = await _table(visit)
+    ahead = args.one_of("span", SPANS)
+    step_ms = parse_delay(ahead) // COLUMNS
+    bounds_ms = tuple([visit.now_ms + n * step_ms for n in range(COLUMNS + 1)])
+    levels = await visit.ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, wanted.levels))
+    rows, cursor = await _filled(visit, PendingQuery(wanted, args.text("cursor")))
+    return visit.page(
+        "schedule.html",
+        plot=plots.timeline(bounds_ms, levels, _names(table, levels)),
+        marks=[bounds_ms[n] for n in range(0, COLUMNS + 1, COLUMNS // 4)],
+        ahead=ahead,
+        spans=sorted(SPANS, key=parse_delay),
+        kept=args.kept(*PENDING_FIELDS),
+        rows=rows,
+        cursor=cursor,
+        is_first=not args.text("cursor"),
+        table=table,
+        group_of=group_of,
+    )
+
+
+async def retries(visit: Visit) -> Response:
+    """A group's retries; without a group, the groups to choose from."""
+    args = visit.args
+    group = args.text("group")
+    if not group:
+        infos = await visit.ask(rpcs.LIST_GROUPS, None)
+        lines = [each for each in await group_lines(visit, infos) if each.retries]
+        return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
+    wanted = LetterFilter(
+        topic=args.text("topic"),
+        tag=args.text("tag"),
+        key=args.text("key"),
+        reason=args.text("reason"),
+        message_id=args.text("id"),
+    )
+    query = LettersQuery(group, wanted, cursor=args.text("cursor"))
+    rows, cursor = await filled_letters(visit, rpcs.LIST_RETRIES, query)
+    kept = args.kept(*RETRY_FIELDS)
+    # The same words as a filter of the schedule has.
+    change = {("origin" if name == "topic" else name): value for name, value in kept.items()}
+    return visit.page(
+        "retries.html",
+        group=group,
+        kept=kept,
+        change=change | {"topic": retry_topic(group)},
+        rows=rows,
+        cursor=cursor,
+        is_first=not args.text("cursor"),
+        table=await _table(visit),
+    )
+
+
+async def change_preview(visit: Visit) -> Response:
+    """What a change would do, and the form that does it."""
+    asked = _asked(visit)
+    done = await _done(visit, asked, dry_run=True)
+    samples: tuple[PendingMessage, ...] = ()
+    if not asked.ids:
+        query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
+        samples = (await visit.ask(rpcs.LIST_PENDING, query)).messages
+    table = await _table(visit)
+    return visit.page(
+        "change.html", asked=asked, done=done, is_dry=True, samples=samples, table=table
+    )
+
+
+async def change(visit: Visit) -> Response:
+    """Do it; what is said is on disk."""
+    asked = _asked(visit)
+    done = await _done(visit, asked, dry_run=False)
+    before = visit.form.number("before", at_most=10**15)
+    table = await _table(visit)
+    return visit.page(
+        "change.html",
+        asked=asked,
+        done=done,
+        is_dry=False,
+        samples=(),
+        table=table,
+        in_all=before + done.count,
+    )
+
+
+def _asked(visit: Visit) -> Change:
+    fields = visit.fields
+    action = fields.member("action", ScheduleAction)
+    is_chosen = fields.is_on("chosen")
+    ids = fields.quoted_ids("ids")
+    if is_chosen and not ids:
+        raise InvalidValue("ids", "", "choose at least one message")
+    to_level = fields.number("to") if action is ScheduleAction.RESCHEDULE else 0
+    kept = fields.kept("topic") if is_chosen else fields.kept(*PENDING_FIELDS)
+    return Change(action, ids if is_chosen else (), kept, to_level, fields.text("topic"))
+
+
+async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
+    if asked.ids:
+        by_ids = ChangeByIds(asked.action, asked.ids, asked.topic, asked.to_level, dry_run)
+        outcomes = await visit.ask(rpcs.CHANGE_BY_IDS, by_ids)
+        count = sum([each.count for each in outcomes if not each.outcome])
+        return Changed(count, outcomes=outcomes)
+    wanted = visit.fields.pending_filter(visit.now_ms)
+    count, cursor = 0, visit.fields.text("cursor")
+    until_s = elapsed_s() + WORK_S_MAX
+    while True:
+        by_filter = ChangeByFilter(asked.action, wanted, asked.to_level, dry_run, cursor)
+        page = await visit.ask(rpcs.CHANGE_BY_FILTER, by_filter)
+        count, cursor = count + page.changed, page.cursor
+        if not cursor or elapsed_s() > until_s:
+            return Changed(count, cursor)
+
+
+async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessage], str]:
+    """A page's rows, from several calls where few fit, and where the next page begins."""
+    rows: list[PendingMessage] = []
+    cursor = query.cursor
+    for _ in range(_CALLS_MAX):
+        part = PendingQuery(query.filter, cursor, ROWS - len(rows))
+        page = await visit.ask(rpcs.LIST_PENDING, part)
+        rows += page.messages
+        cursor = page.cursor
+        if not cursor or len(rows) == ROWS:
+            break
+    return rows, cursor
+
+
+async def _table(visit: Visit) -> LevelTable:
+    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    return parse_levels(in_force.message_delay_level)
+
+
+def _names(table: LevelTable, levels: tuple[LevelTimeline, ...]) -> dict[int, str]:
+    """A level as a legend calls it; one that only an older table had has no length now."""
+    return {
+        each.level: f"{table.name(each.level)} (level {each.level})"
+        if each.level <= table.max_level
+        else f"level {each.level}"
+        for each in levels
+    }

@@ -1,0 +1,130 @@
+"""What every page is made with: the broker's calls, the templates, and one visit of a browser.
+
+A page asks the broker by the same methods as gRPC does, so it obeys the same rules, waits for
+the same disk and lets others have their turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import NotSupported
+from rmqlite.server.calls import Method
+from rmqlite.server.web.args import Args
+from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
+from rmqlite.server.web.static import Static
+from rmqlite.server.web.text import FILTERS, GLOBALS, visible
+from rmqlite.wire.rpcs import A, Q, Rpc
+
+FOLDER: Final = Path(__file__).parent
+ROWS: Final = 50
+"""Of a page: its making must not hold up the loop."""
+_NO_CONTEXT: Final[Any] = None
+
+Methods = Mapping[Rpc[Any, Any], Method]
+
+
+class Site:
+    """One broker's web page."""
+
+    def __init__(self, config: BrokerConfig, methods: Methods, clock: Clock) -> None:
+        self.config = config
+        self.guard = Guard(config)
+        self.clock = clock
+        self.static = Static(FOLDER / "static")
+        self._methods = methods
+        # Trusted, and the only thing here that is: what is put into them is escaped.
+        self._templates = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            auto_reload=False,
+            finalize=visible,
+            lstrip_blocks=True,
+            trim_blocks=True,
+            undefined=StrictUndefined,
+        )
+        self._templates.filters.update(FILTERS)
+        self._templates.globals.update(GLOBALS)
+        # Compiled before the first call: that takes long enough to be felt by others.
+        for name in self._templates.list_templates():
+            self._templates.get_template(name)
+
+    async def ask(self, rpc: Rpc[Q, A], value: Q) -> A:
+        """Make a call.  Raises RmqliteError."""
+        method = self._methods.get(rpc)
+        if method is None:
+            raise NotSupported(f"this broker has no call {rpc.path}")
+        return cast(A, await method(value, _NO_CONTEXT))
+
+    def rendered(self, template: str, values: Mapping[str, Any]) -> str:
+        return self._templates.get_template(template).render(values)
+
+
+class Visit:
+    """One request and what its page is made of."""
+
+    def __init__(self, site: Site, request: Request) -> None:
+        self._site = site
+        self.request = request
+        self.args = Args(request.url.query)
+        self.form = Args("")
+        self.now_ms = site.clock.now_ms()
+        self._cookie = request.cookies.get(COOKIE, "")
+        self._session = site.guard.session(self._cookie)
+
+    @property
+    def is_change(self) -> bool:
+        return self.request.method == "POST"
+
+    @property
+    def fields(self) -> Args:
+        """The form's where one was sent, else the query's."""
+        return self.form if self.is_change else self.args
+
+    @property
+    def can_write(self) -> bool:
+        return self._site.guard.can_write
+
+    async def ask(self, rpc: Rpc[Q, A], value: Q) -> A:
+        """Make a call.  Raises RmqliteError."""
+        return await self._site.ask(rpc, value)
+
+    def check_change(self) -> None:
+        """Raises Forbidden unless the form may change something."""
+        headers, token = self.request.headers, self.form.text(TOKEN_FIELD)
+        self._site.guard.check_change(headers, self._cookie, token)
+
+    def page(self, template: str, *, code: int = 200, **values: Any) -> Response:
+        """The answer: a page."""
+        config = self._site.config
+        common = {
+            "here": self.request.url.path,
+            "again": f"{self.request.url.path}?{self.request.url.query}",
+            "is_change": self.is_change,
+            "now_ms": self.now_ms,
+            "broker_name": config.broker_name,
+            "can_write": self.can_write,
+            "token": self._site.guard.token(self._session),
+            "static": self._site.static.url,
+            "code": code,
+        }
+        response = HTMLResponse(self._site.rendered(template, common | values), code)
+        response.headers["Cache-Control"] = "no-store"
+        if self._session != self._cookie:
+            response.set_cookie(COOKIE, self._session, httponly=True, samesite="strict")
+        return response
+
+    def go_to(self, address: str) -> Response:
+        """The answer: have that page instead, with a GET."""
+        return RedirectResponse(address, 303)
+
+
+PageMethod = Callable[[Visit], Awaitable[Response]]

@@ -1,0 +1,42 @@
+// What a page does beyond htmx's swapping of its live part; without scripts all but that works.
+"use strict";
+
+const lost = document.getElementById("lost");
+let focused = null;
+let opened = [];
+
+function isReading() {
+  const selection = document.getSelection();
+  return document.hidden || (selection !== null && !selection.isCollapsed);
+}
+
+// Two things that are the same before and after a swap.
+function nameOf(element) {
+  return element.id ? "#" + CSS.escape(element.id)
+    : element.getAttribute("href") ? "a[href=" + JSON.stringify(element.getAttribute("href")) + "]" : null;
+}
+
+document.addEventListener("htmx:beforeRequest", (event) => {
+  // Nothing moves under a reader's hands, nor for a page that nobody sees.
+  if (isReading()) event.preventDefault();
+});
+document.addEventListener("htmx:beforeSwap", (event) => {
+  const live = event.detail.target;
+  const active = document.activeElement;
+  focused = live && live.contains(active) ? nameOf(active) : null;
+  opened = live ? [...live.querySelectorAll("details[open]")].map((each) => each.id) : [];
+});
+document.addEventListener("htmx:afterSettle", () => {
+  for (const id of opened) document.getElementById(id)?.setAttribute("open", "");
+  if (focused !== null) document.querySelector("#live " + focused)?.focus({ preventScroll: true });
+});
+for (const name of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
+  document.addEventListener(name, () => { lost.hidden = false; });
+}
+document.addEventListener("htmx:afterOnLoad", (event) => {
+  if (event.detail.xhr.status < 400) lost.hidden = true;
+});
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("input[data-all]")) return;
+  for (const each of event.target.form.querySelectorAll("input[name=ids]")) each.checked = event.target.checked;
+});
