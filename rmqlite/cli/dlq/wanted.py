@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
 from rmqlite.cli.schedule.wanted import Broker
 from rmqlite.cli.terminal import printable, time_text
@@ -20,10 +21,22 @@ from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
 
 Group = Annotated[
-    str, typer.Argument(metavar="GROUP", help="The consumer group whose messages died.")
+    str,
+    typer.Argument(
+        metavar="GROUP",
+        help="The consumer group whose messages died.",
+        autocompletion=completion.dead_letter_groups,
+    ),
 ]
 Topic = Annotated[
-    str | None, typer.Option("--topic", "-t", metavar="NAME", help="Sent to this topic first.")
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="Sent to this topic first.",
+        autocompletion=completion.users_topics,
+    ),
 ]
 Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With this tag.")]
 Key = Annotated[
