@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import note, print_json_array, print_table, progress_console, time_text
 from rmqlite.clock import elapsed_s
@@ -32,9 +33,21 @@ BATCH_BYTES_MAX: Final = 1024 * 1024
 LISTED_MAX: Final = 20
 """Up to so many results are listed one by one; more are summed up."""
 
+Topic = Annotated[
+    str,
+    typer.Argument(metavar="TOPIC", help="Where to.", autocompletion=completion.users_topics),
+]
+Delay = Annotated[
+    str | None,
+    typer.Option(
+        help="The level that is exactly this long, such as 10m.",
+        autocompletion=completion.delays,
+    ),
+]
+
 
 def send(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.")],
+    topic: Topic,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="The body; - reads standard input.")
     ] = None,
@@ -47,9 +60,7 @@ def send(
     delay_level: Annotated[
         int, typer.Option(help="The broker's delay level; 0 delivers at once.")
     ] = 0,
-    delay: Annotated[
-        str | None, typer.Option(help="The level that is exactly this long, such as 10m.")
-    ] = None,
+    delay: Delay = None,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
