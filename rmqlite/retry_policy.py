@@ -49,6 +49,12 @@ class Growth:
         # From the first length, so that no rounding adds up.
         return min(self.longest_ms, round(self.first_ms * self.factor**failed_before))
 
+    @property
+    def steps(self) -> int:
+        """After so many the longest is reached."""
+        ratio = self.longest_ms / self.first_ms
+        return math.ceil(math.log(ratio) / math.log(self.factor)) + 1
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -109,6 +115,12 @@ class RetryPolicy:
         if self.levels:
             return table.clamp(self.levels[min(step, len(self.levels) - 1)])
         return table.clamp(FIRST_RETRY_LEVEL + step)
+
+    def steps(self, table: LevelTable) -> int:
+        """After so many failures every further one waits at the same level."""
+        if self.growth:
+            return self.growth.steps
+        return len(self.delays_ms) or len(self.levels) or table.max_level
 
 
 ROCKETMQS: Final = RetryPolicy()

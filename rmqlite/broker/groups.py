@@ -9,6 +9,7 @@ them can disagree.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -30,6 +31,8 @@ from rmqlite.requests import (
 from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Tree
+
+log = logging.getLogger(__name__)
 
 _TABLE: Final = "subscriptionGroup.json"
 BETWEEN_POLLS_MS_MAX: Final = 15_000
@@ -111,6 +114,12 @@ class GroupTable:
         self._topics.widen(retry_topic(info.group), info.retry_queues)
         if info != self._infos.get(info.group):
             self._save(info, policy)
+            log.info(
+                "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
+                " can_consume=%s",
+                *(info.group, info.max_reconsume_times, info.retry_policy, info.retry_queues),
+                info.can_consume,
+            )
         return info
 
     def _save(self, info: GroupInfo, policy: RetryPolicy) -> None:

@@ -1,16 +1,39 @@
-"""rmqlite group: consumer groups, how far each is, and who is in it."""
+"""rmqlite group: consumer groups, how far each is, who is in it, and when it retries."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import note, print_json, print_table, time_text, to_tree
-from rmqlite.requests import GroupStatus, QueueProgress
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, refuse
+from rmqlite.cli.schedule.spans import delay_text
+from rmqlite.cli.terminal import (
+    note,
+    out,
+    print_json,
+    print_table,
+    printable,
+    time_text,
+    to_tree,
+)
+from rmqlite.errors import GroupUnknown, InvalidValue
+from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.requests import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.retry_ladder import Rung, ladder
+from rmqlite.retry_policy import RetryPolicy
 
-app = typer.Typer(no_args_is_help=True, help="List and show consumer groups.")
+app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
+
+_POLICY_CHARS: Final = 32
+"""Of a longer policy a list shows so many; `group show` shows all of it."""
+_ROCKETMQS: Final = "RocketMQ's"
+_ROCKETMQS_LEVELS: Final = "RocketMQ's levels 3, 4, 5 and so on"
+_INT_MAX: Final = 2**31 - 1
+_SETTINGS: Final = ("max_reconsume_times", "retry_policy", "retry_queues", "can_consume")
 
 
 @app.command("list")
@@ -24,8 +47,17 @@ def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) 
         print_json(groups)
     elif groups:
         print_table(
-            ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME"),
-            [(g.group, g.max_reconsume_times, g.retry_queues, g.can_consume) for g in groups],
+            ("GROUP", "RETRIES", "RETRY QUEUES", "MAY CONSUME", "RETRY POLICY"),
+            [
+                (
+                    each.group,
+                    each.max_reconsume_times,
+                    each.retry_queues,
+                    each.can_consume,
+                    _shortened(each.retry_policy or _ROCKETMQS),
+                )
+                for each in groups
+            ],
         )
     else:
         note("no groups yet")
@@ -33,17 +65,17 @@ def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) 
 
 @app.command("show")
 def show_group(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")],
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    group: GroupArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
-    """Show a group's settings, its members, and how far it is in every queue."""
+    """Show a group's settings, its members, how far it is, and when it retries."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:
         status = admin.group(group)
+        table = parse_levels(admin.levels().message_delay_level)
+    rungs = _rungs(status.info, table)
     if as_json:
-        print_json(_tree(status))
+        print_json(_tree(status) | _ladder_tree(rungs, table))
         return
     info = status.info
     print_table(
@@ -60,6 +92,145 @@ def show_group(
     )
     _print_progress(status.progress)
     _print_members(status)
+    _print_ladder(info, rungs, table)
+
+
+@app.command("set")
+def set_group(
+    group: GroupArgument,
+    max_reconsume_times: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=0, max=_INT_MAX, help="Retries before it is a dead letter; 0 is none."
+        ),
+    ] = None,
+    retry_policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="When retries come: levels '3 5 7', lengths '10s 1m 10m', "
+            "'exponential(10s, 2, 1h)', or '' for RocketMQ's levels 3, 4, 5 …",
+        ),
+    ] = None,
+    retry_queues: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", min=1, max=_INT_MAX, help="Queues of the retry topic; more widen it."
+        ),
+    ] = None,
+    consume: Annotated[
+        bool | None, typer.Option("--consume/--no-consume", help="May the group consume?")
+    ] = None,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Change a group's settings at once, or make the group; what waits keeps its time."""
+    from rmqlite.client import AdminClient
+
+    asked = (max_reconsume_times, retry_policy, retry_queues, consume)
+    if all(each is None for each in asked):
+        refuse("GROUP", group, "say what to set: --max-reconsume-times, --retry-policy …")
+    with AdminClient(endpoint) as admin:
+        before = None
+        with suppress(GroupUnknown):
+            before = admin.group(group).info
+        after = admin.set_group(
+            group,
+            max_reconsume_times=max_reconsume_times,
+            retry_queues=retry_queues,
+            can_consume=consume,
+            retry_policy=retry_policy,
+        )
+        table = parse_levels(admin.levels().message_delay_level)
+    if as_json:
+        print_json({"before": before and asdict(before), "after": asdict(after)})
+        return
+    print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
+    made = [] if before else [f"the group {group} is new"]
+    _print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
+
+
+def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
+    """Every setting, before and now, and whether it is another one."""
+    rows: list[tuple[object, ...]] = []
+    for name in _SETTINGS:
+        cells = [
+            (getattr(info, name) if info else None) if name != "retry_policy" else _policy(info)
+            for info in (before, after)
+        ]
+        word = "changed" if before and cells[0] != cells[1] else ""
+        rows.append((name.replace("_", " "), *[_cell(cell) for cell in cells], word))
+    return rows
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "-" if value is None else str(value)
+
+
+def _policy(info: GroupInfo | None) -> str | None:
+    return (info.retry_policy or _ROCKETMQS) if info else None
+
+
+def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
+    """The group's attempts; None where a newer broker has a policy that is unknown here."""
+    try:
+        policy = RetryPolicy.parse(info.retry_policy)
+    except InvalidValue:
+        return None
+    return ladder(policy, table, info.max_reconsume_times)
+
+
+def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTable) -> None:
+    has_lengths = any([rung.asked_ms is not None for rung in rungs or ()])
+    columns = ["ATTEMPT", "POLICY SAYS", "LEVEL", "WAITS", "AFTER THE FIRST FAILURE"]
+    rows = [
+        [
+            _attempts(rung),
+            "" if rung.asked_ms is None else delay_text(rung.asked_ms),
+            str(rung.level),
+            table.name(rung.level),
+            delay_text(rung.since_first_failure_ms),
+        ]
+        for rung in rungs or ()
+    ]
+    if not has_lengths:
+        for each in (columns, *rows):
+            del each[1]
+    title = f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}"
+    if rows:
+        print_table(columns, rows, title=title)
+    _print_lines(_end_lines(info, rungs))
+
+
+def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
+    """When a message that keeps failing is dead."""
+    if rungs is None:
+        return [f"this rmqlite does not know the retry policy {info.retry_policy!r}"]
+    if not rungs:
+        return ["a message is a dead letter at its first failure"]
+    last = rungs[-1]
+    return [
+        f"when attempt {last.last_attempt:,} fails, too, it is a dead letter:"
+        f" {delay_text(last.since_first_failure_ms)} after",
+        "the first failure, plus the time that the attempts take",
+    ]
+
+
+def _attempts(rung: Rung) -> str:
+    if rung.first_attempt == rung.last_attempt:
+        return f"{rung.first_attempt:,}"
+    return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
+
+
+def _shortened(policy: str) -> str:
+    return policy if len(policy) <= _POLICY_CHARS else policy[: _POLICY_CHARS - 1] + "…"
+
+
+def _print_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        out().print(printable(line))
 
 
 def _print_progress(progress: tuple[QueueProgress, ...]) -> None:
@@ -106,3 +277,14 @@ def _tree(status: GroupStatus) -> dict[str, object]:
     tree: dict[str, object] = to_tree(status)
     tree["progress"] = [to_tree(each) | {"lag": each.lag} for each in status.progress]
     return tree
+
+
+def _ladder_tree(rungs: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
+    """What the retry settings come to; null where the policy is unknown here."""
+    if rungs is None:
+        return {"retries": None, "dead_after_ms": None}
+    retries = [asdict(rung) | {"delay": table.name(rung.level)} for rung in rungs]
+    return {
+        "retries": retries,
+        "dead_after_ms": rungs[-1].since_first_failure_ms if rungs else 0,
+    }

@@ -20,6 +20,7 @@ from rmqlite.requests import (
     Subscription,
     TopicInfo,
 )
+from rmqlite.schedule_requests import LevelsInForce
 from tests.client.fake_broker import FakeBroker
 
 Run = Callable[..., Result]
@@ -62,6 +63,7 @@ def broker(tmp_path: Path) -> Iterator[FakeBroker]:
         "CreateTopic": lambda topic: topic,
         "ListGroups": lambda _: (GROUP.info,),
         "DescribeGroup": lambda _: GROUP,
+        "GetLevels": lambda _: LevelsInForce(broker.levels, broker.levels, ()),
         "GetBrokerStatus": lambda _: STATUS,
     }
     broker.start()

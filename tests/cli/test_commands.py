@@ -16,7 +16,16 @@ from tests.client.fake_broker import FakeBroker
 
 COMMANDS = (
     *("broker", "send", "consume", "status", "bench"),
-    *("topic", "topic list", "topic show", "topic create", "group", "group list", "group show"),
+    *(
+        "topic",
+        "topic list",
+        "topic show",
+        "topic create",
+        "group",
+        "group list",
+        "group show",
+        "group set",
+    ),
 )
 
 
@@ -90,7 +99,8 @@ def test_a_groups_json_has_the_lag_of_each_queue(run: Run) -> None:
 
 def test_groups_are_listed(run: Run) -> None:
     """As a table and as JSON."""
-    assert run("group", "list").stdout.splitlines()[1].split() == ["workers", "16", "1", "yes"]
+    row = ["workers", "16", "1", "yes", "RocketMQ's"]
+    assert run("group", "list").stdout.splitlines()[1].split() == row
     assert json.loads(run("group", "list", "--json").stdout)[0]["max_reconsume_times"] == 16
 
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
-    | {"letter_requests", "redrive_requests", "retry_policy", "visible"}
+    | {"letter_requests", "redrive_requests", "retry_ladder", "retry_policy", "visible"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "spark"})
 
