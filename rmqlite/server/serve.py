@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import grpc.aio
 
@@ -35,9 +35,13 @@ from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
+from rmqlite.server.web import bound_port
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.wire import rpcs
+
+if TYPE_CHECKING:
+    from rmqlite.server.web.port import WebPort
 
 CALL_BYTES_EXTRA: Final = 4 << 20
 """What one call may be larger than its bodies: properties, names, framing."""
@@ -78,6 +82,7 @@ class _Server:
         self._persister = ThreadPoolExecutor(1, "persist")
         self._health = Health({rpc.service for rpc in rpcs.ALL})
         self._http = HttpPort()
+        self._web: WebPort | None = None
         self._commit: GroupCommit
         self._watch: ClockWatch
         self._delivery: Delivery
@@ -94,6 +99,8 @@ class _Server:
         server, port = _listening_server(self._config)
         if self._config.metrics_port:
             await self._http.bind(self._config.bind_address, self._config.metrics_port)
+        if self._config.web_port:
+            self._web = bound_port(self._config)
         config = self._config.model_copy(update={"listen_port": port})
         store = MessageStore(config, SystemFiles(), self._clock)
         log.info(
@@ -123,6 +130,8 @@ class _Server:
                 running.append(tasks.create_task(redriving.run(), name="redrive"))
                 self._delivery = Delivery(broker, self._clock, tasks)
                 await self._open(server, config, broker)
+                if self._web:
+                    running.append(tasks.create_task(self._web.run(), name="web page"))
                 # What is alive now lives as long as the broker, and what a call makes dies
                 # with it by reference count: looking for cycles is nearly always in vain.
                 gc.freeze()
@@ -155,6 +164,8 @@ class _Server:
         server.add_generic_rpc_handlers((service.handler(), admin.handler(), raw.handler()))
         self._health.add_to(server)
         await server.start()
+        if self._web:
+            self._web.open(admin.methods(), self._clock)
         if config.metrics_port:
             metrics = Metrics(broker, self._commit, self._pulls, self._watch)
 
@@ -176,6 +187,8 @@ class _Server:
         self._health.drain()
         self._pulls.close()
         self._heartbeats.close()
+        if self._web:
+            self._web.close()
         await server.stop(self._config.drain_ms_max / 1000)
 
 
