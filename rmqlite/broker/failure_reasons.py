@@ -56,7 +56,9 @@ class FailureReasons:
             # What retention has taken meanwhile.
             self._numbers.extend(repeat(_OTHER, part[0].queue_offset - self._end))
             for _, head in part:
-                self._numbers.append(self._number(head.properties) if head else _OTHER)
+                # First the number: for a new one all of them may be numbered anew.
+                number = self._number(head.properties) if head else _OTHER
+                self._numbers.append(number)
             yield
         forgotten = begin - self._first
         if forgotten > 0:
