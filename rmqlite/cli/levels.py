@@ -161,7 +161,7 @@ def effect_lines(changed: LevelsChanged) -> list[str]:
         used = f"levels {FIRST_RETRY_LEVEL} to {last}"
         if last <= FIRST_RETRY_LEVEL:
             used = f"level {last} only"
-        lines.append(f"retries of failed messages change, too: they use {used}")
+        lines.append(f"retries of failed messages change, too: {used}, or their group's policy")
     if after.max_level < before.max_level:
         last = after.max_level
         lines.append(

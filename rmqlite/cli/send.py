@@ -61,6 +61,15 @@ def send(
         int, typer.Option(help="The broker's delay level; 0 delivers at once.")
     ] = 0,
     delay: Delay = None,
+    max_reconsume_times: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=2**31 - 1,
+            help="Retries before it is a dead letter, in every group.",
+        ),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
@@ -83,6 +92,7 @@ def send(
         properties=dict([_pair(text) for text in properties or ()]),
         delay_level=delay_level,
         delay=delay,
+        max_reconsume_times=max_reconsume_times,
     )
     total = None if file else count
     with _lines(file) if file else nullcontext(repeat(_body(body or ""), count)) as bodies:

@@ -27,6 +27,7 @@ from tests.cli.conftest import STATUS, Run
 from tests.client.fake_broker import FakeBroker
 
 DUE_MS = 1_700_000_100_500
+POLICIES = ", or their group's policy"
 IN_FORCE = LevelsInForce("1s 5s", "1s 5s", (DatedTable(0, "1s 5s"),))
 
 
@@ -150,7 +151,7 @@ def test_a_change_is_shown_before_it_is_made(run: Run, broker: FakeBroker) -> No
     ]
     assert lines[5:] == [
         "the 1,207 messages that wait keep their times; new ones get the new delays",
-        "retries of failed messages change, too: they use level 2 only",
+        "retries of failed messages change, too: level 2 only, or their group's policy",
         "what is sent to a level above 2 goes to level 2 (4s)",
     ]
     assert max(len(line.rstrip()) for line in lines) <= 80
@@ -245,9 +246,9 @@ def test_a_word_for_what_becomes_of_a_level(before: str, after: str, said: str) 
 @pytest.mark.parametrize(
     ("after", "said"),
     [
-        ("1s 5s 10s 2h", ["retries of failed messages change, too: they use levels 3 to 4"]),
+        ("1s 5s 10s 2h", ["retries of failed messages change, too: levels 3 to 4" + POLICIES]),
         ("2s 5s 10s 1h", []),
-        ("1s 5s 10s", ["retries of failed messages change, too: they use level 3 only"]),
+        ("1s 5s 10s", ["retries of failed messages change, too: level 3 only" + POLICIES]),
     ],
 )
 def test_what_a_change_means_for_retries(after: str, said: list[str]) -> None:

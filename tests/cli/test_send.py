@@ -17,11 +17,12 @@ from tests.client.fake_broker import FakeBroker
 
 def test_a_message_is_sent_with_all_that_was_said(run: Run, broker: FakeBroker) -> None:
     """Tags, keys, properties and level reach the broker as they were typed."""
-    options = "--tags A --keys k1 --property x=1 -p y=a=b --delay-level 3"
+    options = "--tags A --keys k1 --property x=1 -p y=a=b --delay-level 3 --max-reconsume-times 0"
     result = run("send", "orders", "hello", *options.split())
     assert result.exit_code == 0
     sent = broker.asked["Send"][0].messages[0]
     assert (sent.body, sent.tags, sent.keys, sent.delay_level) == (b"hello", "A", ("k1",), 3)
+    assert sent.max_reconsume_times == 0
     assert sent.properties == {"x": "1", "y": "a=b"}
     assert sent.message_id in result.stdout
 
