@@ -8,9 +8,13 @@ from rmqlite.cli.dlq.export import export
 from rmqlite.cli.dlq.groups import list_groups
 from rmqlite.cli.dlq.listing import show
 from rmqlite.cli.dlq.peek import peek
+from rmqlite.cli.dlq.purge import purge
+from rmqlite.cli.dlq.redrive import redrive
 
 app = typer.Typer(no_args_is_help=True, help="See dead letters, read them, send them again.")
 app.command("list")(list_groups)
 app.command("show")(show)
 app.command("peek")(peek)
 app.command("export")(export)
+app.command("redrive")(redrive)
+app.command("purge")(purge)

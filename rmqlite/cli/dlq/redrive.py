@@ -1,0 +1,171 @@
+"""rmqlite dlq redrive: dead letters are sent again, by a job inside the broker.
+
+First it is said what that would mean, then it is asked, then the job is followed; it goes on
+when nobody follows it any more.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import Annotated
+
+import typer
+
+from rmqlite.cli.dlq.redriving import (
+    counts_text,
+    follow,
+    how_text,
+    how_to_go_on,
+    job_tree,
+    letters_of,
+    outcome_tree,
+    print_over,
+    print_samples,
+)
+from rmqlite.cli.dlq.wanted import (
+    Group,
+    Key,
+    MessageId,
+    Reason,
+    Since,
+    Tag,
+    Topic,
+    Until,
+    Wanted,
+    checked_group,
+)
+from rmqlite.cli.dlq.words import NOT_ALL, letters_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, level_number
+from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, print_table, to_tree
+from rmqlite.redrive_requests import (
+    JobState,
+    RedriveJob,
+    RedriveOutcome,
+    RedrivePreview,
+    RedriveSpec,
+)
+
+ToTopic = Annotated[
+    str | None,
+    typer.Option("--to-topic", metavar="NAME", help="Not to where each was sent first, but here."),
+]
+Delay = Annotated[
+    str | None,
+    typer.Option("--delay", metavar="LENGTH", help="They wait so long first, such as 10m."),
+]
+Level = Annotated[
+    str | None, typer.Option("--level", "-l", metavar="N", help="They wait at this level first.")
+]
+Rate = Annotated[
+    int, typer.Option("--rate", min=0, metavar="N", help="At most so many a second; 0: no limit.")
+]
+Again = Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the job and do not follow it.")]
+JobId = Annotated[
+    str,
+    typer.Option("--job-id", metavar="ID", help="The job's name: started twice it is one job."),
+]
+
+
+def redrive(
+    group: Group,
+    topic: Topic = None,
+    tag: Tag = None,
+    key: Key = None,
+    reason: Reason = None,
+    since: Since = None,
+    until: Until = None,
+    message_id: MessageId = None,
+    to_topic: ToTopic = None,
+    delay: Delay = None,
+    level: Level = None,
+    rate: Rate = 0,
+    again: Again = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    detach: Detach = False,
+    job_id: JobId = "",
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Send the dead letters of GROUP that fit again, to the topics they were sent to first.
+
+    A job of the broker does it: Ctrl-C leaves it running.  What was redriven before is left
+    out.  Exit code 1: one was refused, or none was sent.
+    """
+    from rmqlite.client import AdminClient
+
+    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    if delay is not None and level is not None:
+        raise typer.BadParameter("--delay and --level: give one of them")
+    if "" in (to_topic, delay, level):
+        raise typer.BadParameter("an option is empty")
+    group = checked_group(group)
+    if not (dry_run or yes or can_ask()):
+        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
+        raise typer.Exit(WRONG_COMMAND_LINE)
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        broker = Broker(admin)
+        waits = ("--delay", delay) if delay is not None else ("--level", level)
+        number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0
+        spec = RedriveSpec(group, options.filter(broker), to_topic or "", number, rate, again)
+        if dry_run or not yes:
+            preview = _preview(broker, spec)
+            _tell(spec, preview, as_json=as_json, dry_run=dry_run)
+            if dry_run or not _confirmed(spec, preview):
+                is_all_well = dry_run and preview.sent and not preview.refused
+                raise typer.Exit(0 if is_all_well else NOT_ALL)
+        job = broker.admin.redrives.start(spec, job_id=job_id)
+        if not detach:
+            job = follow(broker.admin.redrives, job)
+    _end(job, as_json=as_json)
+
+
+def _preview(broker: Broker, spec: RedriveSpec) -> RedrivePreview:
+    with counting("looking") as tell:
+        return broker.admin.redrives.preview(spec, progress=lambda done, _: tell(done))
+
+
+def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
+    if as_json:
+        # Whoever is asked is told on the terminal; the document is what comes of it.
+        if dry_run:
+            samples = [outcome_tree(spec.group, each) for each in preview.samples]
+            print_json(to_tree(preview) | {"dry_run": True, "samples": samples})
+        return
+    if preview.topics:
+        rows = [(each.topic, each.count) for each in preview.topics]
+        print_table(("TO TOPIC", "WOULD BE SENT"), rows)
+    sys.stdout.write(f"{counts_text(preview, 'would be sent')}\n")
+    refused = [each for each in preview.samples if each.outcome is RedriveOutcome.REFUSED]
+    print_samples(spec.group, refused, preview.refused)
+    if preview.already:
+        note(f"{preview.already:,} were redriven before: --again sends them again")
+
+
+def _confirmed(spec: RedriveSpec, preview: RedrivePreview) -> bool:
+    if not preview.sent:
+        note(f"nothing to send: {letters_of(spec)}")
+        return False
+    what = f"send {letters_text(preview.sent)} again{how_text(spec)}"
+    if is_confirmed(f"{what}: {letters_of(spec)}?"):
+        return True
+    note("nothing was sent")
+    return False
+
+
+def _end(job: RedriveJob, *, as_json: bool) -> None:
+    if as_json:
+        print_json(job_tree(job))
+    elif job.is_over:
+        print_over(job)
+    else:
+        sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
+        note(f"job {job.job_id} is {job.state.name.lower()}; {how_to_go_on(job.job_id)}")
+    if job.is_over and (job.refused or not job.sent or job.state is not JobState.DONE):
+        raise typer.Exit(NOT_ALL)

@@ -1,0 +1,159 @@
+"""What a redrive job is, as a person reads it, and following one until it is over.
+
+The job is the broker's: whoever follows it may go at any time, and a broker that is restarted
+meanwhile goes on with it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from rmqlite.cli.dlq.wanted import filter_text
+from rmqlite.cli.status import span_text
+from rmqlite.cli.terminal import note, print_two_line_table, printable, progress_console, to_tree
+from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.errors import Unavailable
+from rmqlite.redrive_requests import JobState, RedriveJob, RedrivenLetter, RedriveSpec
+
+if TYPE_CHECKING:
+    from rmqlite.client.redrive import RedriveAdmin
+
+LOOK_S: Final = 0.2
+PATIENCE_S: Final = 60.0
+"""How long a broker that does not answer is waited for: longer than a restart takes."""
+
+
+class _Rate(ProgressColumn):
+    """Letters a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "")
+
+
+def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
+    """Look at a job until it is over, with a bar on a terminal.
+
+    Raises KeyboardInterrupt, after it was said how to go on, and Unavailable for a broker
+    that stays away.
+    """
+    console = progress_console()
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        TextColumn("{task.completed:,} of {task.total:,}"),
+        _Rate(),
+        TimeRemainingColumn(compact=True),
+    )
+    try:
+        with Progress(
+            *columns,
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not console.is_terminal,
+        ) as bar:
+            task = bar.add_task("", total=max(1, job.letters))
+            return _followed(redrives, job, bar, task)
+    except (KeyboardInterrupt, Unavailable):
+        note(f"job {job.job_id} goes on in the broker; {how_to_go_on(job.job_id)}")
+        raise
+
+
+def _followed(redrives: RedriveAdmin, job: RedriveJob, bar: Progress, task: Any) -> RedriveJob:
+    answered_s = elapsed_s()
+    while True:
+        total = max(1, job.letters)
+        bar.update(task, completed=job.looked_at, total=total, description=_doing(job))
+        if job.is_over:
+            return job
+        pause_s(LOOK_S)
+        try:
+            job = redrives.job(job.job_id)
+            answered_s = elapsed_s()
+        except Unavailable:
+            if elapsed_s() - answered_s > PATIENCE_S:
+                raise
+            bar.update(task, description="waiting for the broker")
+
+
+def _doing(job: RedriveJob) -> str:
+    doing = "redriving" if job.state is JobState.RUNNING else job.state.name.lower()
+    return printable(f"{doing}: {job.note}" if job.note else doing)
+
+
+def how_to_go_on(job_id: str) -> str:
+    name = shlex.quote(job_id)
+    return f"rmqlite job show {name} --follow shows it, rmqlite job pause or cancel stops it"
+
+
+def letters_of(spec: RedriveSpec) -> str:
+    """Which letters, and where to: "dead letters of group billing: topic orders"."""
+    filtered = filter_text(spec.filter)
+    return f"group {spec.group}{': ' if filtered else ''}{filtered}"
+
+
+def how_text(spec: RedriveSpec) -> str:
+    """Where to and how: " to topic orders, at level 14, at most 500 a second"."""
+    text = f" to topic {spec.to_topic}" if spec.to_topic else ""
+    text += f" at level {spec.delay_level}" if spec.delay_level else ""
+    text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
+    return text + (", also those that were redriven before" if spec.again else "")
+
+
+def counts_text(done: Any, sent: str = "sent") -> str:
+    """What a job, or a preview, has come to."""
+    return (
+        f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
+        f" of {done.letters:,}"
+    )
+
+
+def print_over(job: RedriveJob) -> None:
+    """What has become of a job, and of the first letters that were refused."""
+    took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
+    after = f" after {took}" if took else ""
+    state = f"{job.state.name.lower()}{after}"
+    sys.stdout.write(printable(f"job {job.job_id}: {state}: {counts_text(job)}") + "\n")
+    print_samples(job.spec.group, job.samples, job.refused)
+
+
+def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
+    """The places of letters that were refused, or would be, and why."""
+    shown = [each for each in samples if each.why]
+    if not shown:
+        return
+    if len(shown) < refused:
+        note(f"the first {len(shown):,} of {refused:,} that are refused")
+    rows = [
+        ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
+    ]
+    print_two_line_table(("REFUSED",), rows)
+
+
+def job_tree(job: RedriveJob) -> dict[str, Any]:
+    """A job as JSON has it: state and outcomes are words."""
+    tree: dict[str, Any] = to_tree(job)
+    samples = [outcome_tree(job.spec.group, each) for each in job.samples]
+    return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
+
+
+def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
+    """One letter's outcome as JSON has it, with its place."""
+    tree: dict[str, Any] = to_tree(letter)
+    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
+    return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}

@@ -1,0 +1,22 @@
+"""rmqlite job: what the broker does for somebody who need not wait for it.
+
+A redrive job is the broker's own work: it can be paused and cancelled.  A bulk job is what
+its senders make of it, and can only be looked at.
+"""
+
+from __future__ import annotations
+
+import typer
+
+from rmqlite.cli.job.changing import cancel, pause, rate, resume
+from rmqlite.cli.job.listing import list_jobs, show_job
+from rmqlite.cli.job.outcomes import outcomes
+
+app = typer.Typer(no_args_is_help=True, help="See redrive and bulk jobs; pause, cancel redrives.")
+app.command("list")(list_jobs)
+app.command("show")(show_job)
+app.command("outcomes")(outcomes)
+app.command("pause")(pause)
+app.command("resume")(resume)
+app.command("cancel")(cancel)
+app.command("rate")(rate)

@@ -1,0 +1,31 @@
+"""A job by its id, whichever kind it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmqlite.bulk_requests import BulkJob
+from rmqlite.cli.terminal import to_tree
+from rmqlite.errors import JobUnknown
+from rmqlite.redrive_requests import RedriveJob
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id; job list names them.")]
+
+
+def job_of(admin: AdminClient, job_id: str) -> RedriveJob | BulkJob:
+    """A redrive job, else a bulk job of that id.  Raises JobUnknown."""
+    try:
+        return admin.redrives.job(job_id)
+    except JobUnknown:
+        return admin.job(job_id)
+
+
+def bulk_tree(job: BulkJob) -> dict[str, Any]:
+    """A bulk job as JSON has it."""
+    tree: dict[str, Any] = to_tree(job)
+    return tree | {"kind": "bulk"}

@@ -1,0 +1,149 @@
+"""rmqlite job list, rmqlite job show."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rmqlite.bulk_requests import BulkJob
+from rmqlite.cli.dlq.redriving import (
+    counts_text,
+    follow,
+    how_text,
+    job_tree,
+    letters_of,
+    print_over,
+    print_samples,
+)
+from rmqlite.cli.dlq.words import NOT_ALL, second_text
+from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
+from rmqlite.cli.message_text import aligned
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.terminal import (
+    note,
+    print_json,
+    print_table,
+    print_two_line_table,
+    printable,
+    time_text,
+)
+from rmqlite.redrive_requests import JobState, RedriveJob
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+_COLUMNS = ("JOB", "KIND", "STATE", "DONE", "CHANGED")
+_BULK_COLUMNS = ("JOB", "ACCEPTED", "DUPLICATES", "REFUSED", "CALLS", "FIRST", "LAST")
+
+
+def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
+    """List the redrive and bulk jobs that the broker remembers, the last changed one first."""
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        jobs = _all(admin)
+    if as_json:
+        print_json([_tree(job) for job in jobs])
+    elif jobs:
+        print_two_line_table(_COLUMNS, [(_row(job), _below(job)) for job in jobs])
+    else:
+        note("no jobs yet")
+
+
+def show_job(
+    job_id: JobId,
+    follow_it: Annotated[
+        bool, typer.Option("--follow", "-f", help="Stay until a redrive is over; with a bar.")
+    ] = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a job has come to, and the first messages that were refused.
+
+    With --follow: exit code 1 when it ends with a refused letter, or is cancelled.
+    """
+    from rmqlite.client import AdminClient
+
+    with AdminClient(endpoint) as admin:
+        job = job_of(admin, job_id)
+        if follow_it and isinstance(job, RedriveJob):
+            job = follow(admin.redrives, job)
+    if as_json:
+        print_json(_tree(job))
+    elif isinstance(job, BulkJob):
+        _print_bulk(job)
+    elif follow_it:
+        print_over(job)
+    else:
+        sys.stdout.write("\n".join(aligned(_fields(job))) + "\n")
+        print_samples(job.spec.group, job.samples, job.refused)
+    if follow_it and (job.refused or _is_cancelled(job)):
+        raise typer.Exit(NOT_ALL)
+
+
+def _is_cancelled(job: RedriveJob | BulkJob) -> bool:
+    return isinstance(job, RedriveJob) and job.state is JobState.CANCELLED
+
+
+def _all(admin: AdminClient) -> list[RedriveJob | BulkJob]:
+    jobs: list[RedriveJob | BulkJob] = [*admin.redrives.jobs(), *admin.jobs()]
+    return sorted(jobs, key=_changed_at_ms, reverse=True)
+
+
+def _changed_at_ms(job: RedriveJob | BulkJob) -> int:
+    return job.last_at_ms if isinstance(job, BulkJob) else job.changed_at_ms
+
+
+def _tree(job: RedriveJob | BulkJob) -> dict[str, object]:
+    return bulk_tree(job) if isinstance(job, BulkJob) else job_tree(job)
+
+
+def _row(job: RedriveJob | BulkJob) -> tuple[str, ...]:
+    changed = second_text(_changed_at_ms(job))
+    if isinstance(job, BulkJob):
+        return (printable(job.job_id), "bulk", "-", f"{job.accepted:,}", changed)
+    done = f"{job.looked_at:,} of {job.letters:,}"
+    return (printable(job.job_id), "redrive", job.state.name.lower(), done, changed)
+
+
+def _below(job: RedriveJob | BulkJob) -> str:
+    if isinstance(job, BulkJob):
+        return (
+            f"{job.accepted:,} accepted, {job.duplicates:,} duplicates, {job.refused:,} refused"
+            f" in {job.calls:,} calls"
+        )
+    about = f"; {job.note}" if job.note else ""
+    return printable(f"group {job.spec.group}: {counts_text(job)}{about}")
+
+
+def _fields(job: RedriveJob) -> list[tuple[str, str]]:
+    spec = job.spec
+    state = job.state.name.lower()
+    fields = [
+        ("job", job.job_id),
+        ("kind", "redrive"),
+        ("state", f"{state}: {job.note}" if job.note else state),
+        ("letters", letters_of(spec)),
+        ("sent", how_text(spec).strip() or "to the topics they were sent to first"),
+        ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
+        ("outcomes", counts_text(job)),
+        ("started", second_text(job.created_at_ms)),
+        ("changed", second_text(job.changed_at_ms)),
+        ("ended", second_text(job.ended_at_ms)),
+    ]
+    return fields
+
+
+def _print_bulk(job: BulkJob) -> None:
+    times = (time_text(job.first_at_ms), time_text(job.last_at_ms))
+    row = (job.job_id, job.accepted, job.duplicates, job.refused, job.calls, *times)
+    print_table(_BULK_COLUMNS, [row])
+    if job.samples:
+        note(f"the first {len(job.samples):,} of {job.refused:,} that were refused")
+        rows = [
+            ((printable(each.message_id), printable(each.code)), printable(each.sentence))
+            for each in job.samples
+        ]
+        print_two_line_table(("ID", "CODE"), rows)

@@ -1,0 +1,76 @@
+"""rmqlite job outcomes: what became of each letter of a redrive job."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from itertools import islice
+from typing import Annotated
+
+import typer
+
+from rmqlite.cli.dlq.redriving import outcome_tree
+from rmqlite.cli.dlq.words import NOT_ALL
+from rmqlite.cli.job.changing import check_redrive
+from rmqlite.cli.job.jobs import JobId
+from rmqlite.cli.options import DEFAULT_ENDPOINT, Endpoint
+from rmqlite.cli.schedule.wanted import CALL_MS_MAX
+from rmqlite.cli.terminal import note, print_json_line, printable
+from rmqlite.cli.writing import quiet_when_nobody_reads
+from rmqlite.errors import JobUnknown
+from rmqlite.redrive_requests import RedrivenLetter, RedriveOutcome
+
+
+class Only(enum.StrEnum):
+    """An outcome, as it is typed."""
+
+    SENT = "sent"
+    ALREADY = "already"
+    REFUSED = "refused"
+
+
+_WIDTH = max(map(len, Only))
+
+
+def outcomes(
+    job_id: JobId,
+    only: Annotated[
+        list[Only] | None, typer.Option("--only", help="Only these; can be repeated.")
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("--max", "-n", min=1, help="At most so many; else all.")
+    ] = None,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
+) -> None:
+    """Print what became of each letter of a redrive job so far, a line each.
+
+    Where it lies, and the topic and id of the message that it is now, or why there is none.
+    Exit code 1 when there is nothing to print.
+    """
+    from rmqlite.client import AdminClient
+
+    wanted = [RedriveOutcome[each.name] for each in only or ()]
+    printed = 0
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin, quiet_when_nobody_reads():
+        try:
+            group = admin.redrives.job(job_id).spec.group
+        except JobUnknown:
+            check_redrive(admin, job_id)
+            raise
+        for each in islice(admin.redrives.outcomes(job_id, *wanted), count):
+            printed += 1
+            if as_json:
+                print_json_line(outcome_tree(group, each))
+            else:
+                sys.stdout.write(_line(group, each) + "\n")
+    if not printed:
+        note("no outcomes yet" if not wanted else "no such outcome")
+        raise typer.Exit(NOT_ALL)
+
+
+def _line(group: str, letter: RedrivenLetter) -> str:
+    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
+    about = [letter.topic, letter.message_id, letter.why]
+    words = [letter.outcome.name.lower().ljust(_WIDTH), place, *[each for each in about if each]]
+    return printable("  ".join(words))
