@@ -55,10 +55,10 @@ def test_what_is_retried_is_listed_due_first(run: Run, broker: FakeBroker) -> No
 def test_a_group_that_nobody_serves_is_said_to_be_so(run: Run, broker: FakeBroker) -> None:
     """It is why nothing goes on; also before the first retry is due."""
     has_retries(broker, [retry(1, -1), retry(2, -1)], members=())
-    assert run("retry", "list", "billing").stdout.splitlines()[:2] == [
-        "0 retries of billing wait",
-        "2 are due and not consumed yet: billing has no member now",
-    ]
+    lines = run("retry", "list", "billing").stdout.splitlines()
+    assert (
+        lines[0] == "2 retries of billing are due and not consumed yet: billing has no member now"
+    )
     has_retries(broker, [retry(1, SHORT_MS)], members=())
     lines = run("retry", "list", "billing").stdout.splitlines()
     assert lines[0].startswith("1 retry of billing waits, due ")

@@ -120,17 +120,27 @@ def summary(outlook: Outlook) -> Iterator[str]:
     if not outlook.waiting and not outlook.due:
         yield f"nothing is retried in {outlook.group}"
         return
-    waits = f"{outlook.waiting:,} {'retry' if outlook.waiting == 1 else 'retries'} of"
-    waits += f" {outlook.group} {'waits' if outlook.waiting == 1 else 'wait'}"
-    if outlook.next_due_ms:
-        which = "due" if outlook.waiting == 1 else "the next one"
-        waits += f", {which} {_when(outlook.next_due_ms, outlook.now_ms)}"
-    yield waits
+    if outlook.waiting:
+        yield _waiting(outlook)
     if outlook.due:
+        due = f"{outlook.due:,}" if outlook.waiting else _retries(outlook.due, outlook.group)
         are = "is" if outlook.due == 1 else "are"
-        yield f"{outlook.due:,} {are} due and not consumed yet: {_readers(outlook)}"
+        yield f"{due} {are} due and not consumed yet: {_readers(outlook)}"
     elif not outlook.members or not outlook.can_consume:
         yield _readers(outlook)
+
+
+def _waiting(outlook: Outlook) -> str:
+    is_one = outlook.waiting == 1
+    sentence = f"{_retries(outlook.waiting, outlook.group)} {'waits' if is_one else 'wait'}"
+    if outlook.next_due_ms:
+        which = "due" if is_one else "the next one"
+        sentence += f", {which} {_when(outlook.next_due_ms, outlook.now_ms)}"
+    return sentence
+
+
+def _retries(count: int, group: str) -> str:
+    return f"{count:,} {'retry' if count == 1 else 'retries'} of {group}"
 
 
 def _readers(outlook: Outlook) -> str:
