@@ -1,0 +1,82 @@
+"""A group's retry policy and a sender's limit with a real broker, a real consumer, and SIGKILL."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from rmqlite.client import (
+    AdminClient,
+    ConsumeResult,
+    Message,
+    Producer,
+    PullConsumer,
+    PushConsumer,
+    reconsume_later,
+)
+from rmqlite.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
+from rmqlite.requests import GroupInfo
+from tests.journeys.conftest import StartBroker
+from tests.support.eventually import eventually
+
+SLACK_MS = 10_000
+"""However slow the machine: what is promised is never early."""
+
+
+def test_a_failing_message_comes_again_by_the_policy_and_dies(start_broker: StartBroker) -> None:
+    """Set while the broker runs, kept over a SIGKILL, changed between two failures."""
+    broker = start_broker(messageDelayLevel="1s 2s 4s 1h")
+    given: list[StoredMessage] = []
+
+    def listen(message: StoredMessage) -> ConsumeResult:
+        given.append(message)
+        return reconsume_later(reason=f"attempt {len(given)}")
+
+    with AdminClient(broker.endpoint) as admin:
+        admin.set_group("shop", max_reconsume_times=3, retry_policy="exponential(1s, 2, 1h)")
+    broker.kill()
+    broker.start()
+    with AdminClient(broker.endpoint) as admin, Producer(broker.endpoint, "makers") as producer:
+        kept = GroupInfo("shop", 3, retry_policy="exponential(1s, 2, 1h)")
+        assert admin.group("shop").info == kept
+        producer.send(Message("orders", b"order"))
+        with PushConsumer(broker.endpoint, "shop", listen) as consumer:
+            consumer.subscribe("orders")
+            consumer.start()
+            eventually(lambda: len(given) == 3, "two retries came")
+            admin.set_group("shop", retry_policy="1")
+            eventually(lambda: admin.broker_status().dead == 1, "it died")
+    assert [message.reconsume_times for message in given] == [0, 1, 2, 3]
+    came = [message.store_timestamp_ms for message in given]
+    waited = [after - before for before, after in pairwise(came)]
+    # The third failure may be older than the change, and then waits as long as was said.
+    assert 1_000 <= waited[0] < 1_000 + SLACK_MS
+    assert 2_000 <= waited[1] < 2_000 + SLACK_MS
+    assert 1_000 <= waited[2] < 4_000 + SLACK_MS
+    with PullConsumer(broker.endpoint, "readers") as reader:
+        (dead,) = reader.pull("%DLQ%shop", 0).messages
+    assert (dead.properties[DELIVERY_ATTEMPTS], dead.properties[FAILURE_REASON]) == (
+        "4",
+        "attempt 4",
+    )
+
+
+def test_a_senders_limit_is_kept_through_schedule_and_retries(start_broker: StartBroker) -> None:
+    """One dies at its first failure, one after a single retry, whatever the consumer says."""
+    broker = start_broker(messageDelayLevel="1s 1h")
+    given: list[tuple[bytes, int]] = []
+
+    def listen(message: StoredMessage) -> ConsumeResult:
+        given.append((message.body, message.reconsume_times))
+        return reconsume_later(reason="no")
+
+    with AdminClient(broker.endpoint) as admin, Producer(broker.endpoint, "makers") as producer:
+        admin.set_group("shop", retry_policy="1")
+        producer.send(Message("orders", b"once", max_reconsume_times=0, delay_level=1))
+        producer.send(Message("orders", b"twice", max_reconsume_times=1))
+        with PushConsumer(
+            broker.endpoint, "shop", listen, max_reconsume_times=9, consume_threads=1
+        ) as consumer:
+            consumer.subscribe("orders")
+            consumer.start()
+            eventually(lambda: admin.broker_status().dead == 2, "both died")
+    assert sorted(given) == [(b"once", 0), (b"twice", 0), (b"twice", 1)]
