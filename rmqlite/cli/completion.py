@@ -53,16 +53,10 @@ def users_topics(ctx: typer.Context, incomplete: str) -> list[str]:
     )
 
 
-def redrive_jobs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Ids of redrive jobs, the last changed one first."""
-    return _job_ids(ctx, incomplete, _redrive_ids)
-
-
 def jobs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Ids of jobs: of redrives and of bulk senders."""
-    return _job_ids(
-        ctx, incomplete, lambda admin: [*_redrive_ids(admin), *[j.job_id for j in admin.jobs()]]
-    )
+    """Ids of jobs, the last changed ones first: those of redrives, then those of bulk senders."""
+    found = _asked(ctx, _job_ids)
+    return [each for each in found if _JOB_ID.fullmatch(each) and each.startswith(incomplete)]
 
 
 def delays(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -133,20 +127,12 @@ def _names(
     return fitting
 
 
-def _job_ids(
-    ctx: typer.Context, incomplete: str, ask: Callable[[AdminClient], Iterable[str]]
-) -> list[str]:
-    return [
-        each for each in _asked(ctx, ask) if _JOB_ID.fullmatch(each) and each.startswith(incomplete)
-    ]
+def _job_ids(admin: AdminClient) -> list[str]:
+    return [*[j.job_id for j in admin.redrives.jobs()], *[j.job_id for j in admin.jobs()]]
 
 
 def _topics(admin: AdminClient) -> list[str]:
     return [each.topic for each in admin.list_topics()]
-
-
-def _redrive_ids(admin: AdminClient) -> list[str]:
-    return [each.job_id for each in admin.redrives.jobs()]
 
 
 def _asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:

@@ -28,20 +28,9 @@ GroupArgument = Annotated[
         metavar="GROUP", help="The consumer group's name.", autocompletion=completion.groups
     ),
 ]
-DeadLetterGroupArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="GROUP",
-        help="The consumer group's name.",
-        autocompletion=completion.dead_letter_groups,
-    ),
-]
 TopicArgument = Annotated[
     str,
     typer.Argument(metavar="TOPIC", help="The topic's name.", autocompletion=completion.topics),
-]
-JobArgument = Annotated[
-    str, typer.Argument(metavar="JOB", help="The job's id.", autocompletion=completion.jobs)
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")

@@ -78,6 +78,11 @@ def in_bash(endpoint: str, *words: str) -> list[str]:
         (("schedule", "list", "--level", "=", "10"), ["10s", "10m"]),
         (("schedule", "list", "--origin-topic", "%"), []),
         (("schedule", "reschedule", "--to", "1"), ["1s", "10s", "10m"]),
+        (("dlq", "show", ""), ["workers"]),
+        (("dlq", "redrive", "workers", "--level", ""), ["1", "2", "3"]),
+        (("job", "show", ""), ["job-9", "import-7"]),
+        (("send", "o"), ["orders", "or\\|der"]),
+        (("group", "show", "wo"), ["workers"]),
     ],
     ids=" ".join,
 )

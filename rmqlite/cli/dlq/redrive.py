@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from rmqlite.cli import completion
 from rmqlite.cli.dlq.redriving import (
     counts_text,
     follow,
@@ -50,14 +51,31 @@ from rmqlite.redrive_requests import (
 
 ToTopic = Annotated[
     str | None,
-    typer.Option("--to-topic", metavar="NAME", help="Not to where each was sent first, but here."),
+    typer.Option(
+        "--to-topic",
+        metavar="NAME",
+        help="Not to where each was sent first, but here.",
+        autocompletion=completion.users_topics,
+    ),
 ]
 Delay = Annotated[
     str | None,
-    typer.Option("--delay", metavar="LENGTH", help="They wait so long first, such as 10m."),
+    typer.Option(
+        "--delay",
+        metavar="LENGTH",
+        help="They wait so long first, such as 10m.",
+        autocompletion=completion.delays,
+    ),
 ]
 Level = Annotated[
-    str | None, typer.Option("--level", "-l", metavar="N", help="They wait at this level first.")
+    str | None,
+    typer.Option(
+        "--level",
+        "-l",
+        metavar="N",
+        help="They wait at this level first.",
+        autocompletion=completion.level_numbers,
+    ),
 ]
 Rate = Annotated[
     int, typer.Option("--rate", min=0, metavar="N", help="At most so many a second; 0: no limit.")

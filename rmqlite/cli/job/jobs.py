@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqlite.bulk_requests import BulkJob
+from rmqlite.cli import completion
 from rmqlite.cli.terminal import to_tree
 from rmqlite.errors import JobUnknown
 from rmqlite.redrive_requests import RedriveJob
@@ -14,7 +15,12 @@ from rmqlite.redrive_requests import RedriveJob
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
-JobId = Annotated[str, typer.Argument(metavar="ID", help="The job's id; job list names them.")]
+JobId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The job's id; job list names them.", autocompletion=completion.jobs
+    ),
+]
 
 
 def job_of(admin: AdminClient, job_id: str) -> RedriveJob | BulkJob:
