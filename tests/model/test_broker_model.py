@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
@@ -28,7 +28,8 @@ from hypothesis.stateful import (
 )
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.levels import parse_levels
+from rmqlite.letter_requests import GroupChange
+from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import FAILURE_REASON, FIRED, Message
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests import (
@@ -59,6 +60,14 @@ TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")
 GROUPS = ("shop", "audit")
 QUEUE_FILE_BYTES = 200
 
+POLICIES: dict[str, Callable[[int, LevelTable], int]] = {
+    "": lambda failed, _: 3 + failed,
+    "2 1": lambda failed, _: 1 if failed else 2,
+    "2s 10s": lambda failed, table: _reaching(10_000 if failed else 2_000, table),
+    "exponential(1s, 3, 9s)": lambda failed, table: _reaching(min(1_000 * 3**failed, 9_000), table),
+}
+"""What each retry policy says of a message that had failed so often."""
+
 levels = st.sampled_from([0, 0, 1, 1, 2, 3, 5])
 queues = st.builds(Queue, st.sampled_from(["orders", "bills"]), st.integers(0, 1))
 tables = st.sampled_from(TABLES)
@@ -83,6 +92,8 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         self.ledger = Ledger()
         self.serial = 0
         self.table = 0
+        self.policies = dict.fromkeys(GROUPS, "")
+        self.limits = dict.fromkeys(GROUPS, 16)
         self.under_test = BrokerUnderTest(STORE, files=SystemFiles(self.disk), **self._settings())
 
     # ---- what clients do
@@ -108,21 +119,28 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         pick=st.integers(0, 10**6),
         group=st.sampled_from(GROUPS),
         level=st.sampled_from([0, 0, 0, 1, 2, -1]),
+        limit=st.sampled_from([4, 4, None]),
         is_synced=st.booleans(),
     )
-    def send_back(self, pick: int, group: str, level: int, is_synced: bool) -> None:
+    def send_back(
+        self, pick: int, group: str, level: int, limit: int | None, is_synced: bool
+    ) -> None:
         shown = self.ledger.shown()
         line = shown[pick % len(shown)]
         key = self._key("f")
         assert line.shown_at is not None
-        request = SendBackRequest(group, line.shown_at, level, key, 4)
+        request = SendBackRequest(group, line.shown_at, level, key, limit)
         at = self.under_test.store.end
         result = self.under_test.broker.send_back(request)
-        is_dead = level < 0 or line.attempts >= 4
+        limits = (_senders_limit(line.message_id), limit, self.limits[group])
+        is_dead = level < 0 or line.attempts >= next(each for each in limits if each is not None)
+        if level == 0:
+            table = parse_levels(self.levels)
+            level = POLICIES[self.policies[group]](line.attempts, table)
         assert result.is_dead is is_dead
         assert result.reconsume_times == line.attempts + 1
         assert result.topic == (dlq_topic if is_dead else retry_topic)(group)
-        assert result.deliver_at_ms == self._due_ms(0 if is_dead else level or 3 + line.attempts)
+        assert result.deliver_at_ms == self._due_ms(0 if is_dead else level)
         at = self._begin_of_last(at)
         queue, attempts = Queue(result.topic, 0), line.attempts + 1
         failed = Line(key, line.message_id, line.message_key, queue, attempts)
@@ -225,6 +243,18 @@ class BrokerBesideLedger(RuleBasedStateMachine):
             (each.wait.due_ms, each.wait.level, each.wait.scheduled_at) for each in expected
         ]
         assert [each.message_id for each in found] == [each.message_id for each in expected]
+
+    @rule(
+        group=st.sampled_from(GROUPS),
+        policy=st.sampled_from([*POLICIES]),
+        limit=st.sampled_from([0, 2, 16]),
+    )
+    def set_group(self, group: str, policy: str, limit: int) -> None:
+        """In force for the next failure, and after any crash."""
+        self.policies[group], self.limits[group] = policy, limit
+        self.under_test.broker.groups.change(
+            GroupChange(group, max_reconsume_times=limit, retry_policy=policy)
+        )
 
     # ---- what the server does
 
@@ -502,6 +532,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                     keys=(_message_key(key),),
                     delay_level=level,
                     message_id=key,
+                    max_reconsume_times=_senders_limit(key),
                 )
                 for key, level, queue, size in rows
             ]
@@ -541,6 +572,19 @@ class BrokerBesideLedger(RuleBasedStateMachine):
 def _message_key(key: str) -> str:
     """Some messages share one."""
     return f"k{int(key[1:]) % 3}"
+
+
+def _senders_limit(message_id: str) -> int | None:
+    """Some senders say how often a message may be retried."""
+    return {0: 0, 1: 1}.get(int(message_id[1:]) % 7)
+
+
+def _reaching(delay_ms: int, table: LevelTable) -> int:
+    """The level that a length waits at: the next one that is as long, or the longest."""
+    by_length = sorted(range(1, table.max_level + 1), key=table.delay_ms)
+    long_enough = [level for level in by_length if table.delay_ms(level) >= delay_ms]
+    longest_ms = table.delay_ms(by_length[-1])
+    return next(iter(long_enough or [n for n in by_length if table.delay_ms(n) == longest_ms]))
 
 
 # Seconds when all is well; shrinking a failure may take hypothesis its five minutes.
