@@ -107,9 +107,18 @@ def test_letters_are_shown_with_id_place_and_reason(run: Run, broker: FakeBroker
     has_letters(broker, record(0, b"x"), record(1, b"y", **odd))
     result = run("dlq", "show", "billing")
     lines = result.stdout.splitlines()
-    assert lines[0].split() == ["FIRST", "FAILED", "LAST", "FAILED", "TRIES", *lines[0].split()[5:]]
+    assert lines[0].split() == [
+        "FIRST",
+        "FAILED",
+        "LAST",
+        "FAILED",
+        "ATTEMPTS",
+        *lines[0].split()[5:],
+    ]
     first, last = NOW_MS - 3_600_000, NOW_MS - 60_000
-    assert lines[1].startswith(f"{local_text(first)[:19]}  {local_text(last)[:19]}  17     orders")
+    assert lines[1].startswith(
+        f"{local_text(first)[:19]}  {local_text(last)[:19]}  17        orders"
+    )
     assert lines[2:4] == [f"  {'0' * 32}  billing:0:0", "  ledger timed out"]
     assert lines[6] == "  \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script> …"
     assert result.stdout.replace("\n", "").isprintable()

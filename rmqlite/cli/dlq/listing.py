@@ -44,7 +44,7 @@ from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
 
 ROWS_DEFAULT: Final = 20
 ROWS_MAX: Final = 100_000
-_COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "TRIES", "TOPIC", "TAGS", "KEYS")
+_COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
 _CELL_WIDTH_MAX: Final = 30
 """Of what a sender may make as long as it likes; peek shows all of it."""
 

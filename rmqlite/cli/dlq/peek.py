@@ -30,6 +30,7 @@ from rmqlite.cli.terminal import (
     print_two_line_table,
     printable,
 )
+from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.letter_requests import LETTERS_MAX, Letter, LetterFilter, LettersQuery
 from rmqlite.message import FAILURE_REASON, StoredMessage
 
@@ -94,10 +95,14 @@ def _found(
         return letter, admin.message_at(letter.offset_message_id).message
     from rmqlite.client.raw import RawReader
 
+    why = ""
     with RawReader(endpoint) as reader:
-        message = message_at(reader, *place)
+        try:
+            message = message_at(reader, *place)
+        except (TopicUnknown, QueueUnknown, OffsetGone, InvalidValue) as error:
+            message, why = None, f": {error}"
     if message is None:
-        note(f"no dead letter at {name}")
+        note(f"no dead letter at {name}{why}")
         raise typer.Exit(NOT_ALL)
     named = _letters(admin, message.offset_message_id, place[0])
     at = (message.queue_id, message.queue_offset)
@@ -172,7 +177,7 @@ def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
         ("tags", letter.tags or "-"),
         ("keys", " ".join(letter.keys) or "-"),
         ("sent", _when(letter.born_timestamp_ms, now_ms)),
-        ("tries", f"{letter.delivery_attempts:,}"),
+        ("attempts", f"{letter.delivery_attempts:,}"),
         ("first failed", _when(letter.first_failure_ms, now_ms)),
         ("last failed", _when(letter.last_failure_ms, now_ms)),
     ]

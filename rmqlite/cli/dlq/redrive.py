@@ -17,9 +17,9 @@ from rmqlite.cli.dlq.redriving import (
     counts_text,
     follow,
     how_text,
-    how_to_go_on,
     job_tree,
     letters_of,
+    note_how_to_go_on,
     outcome_tree,
     print_over,
     print_samples,
@@ -135,7 +135,7 @@ def redrive(
         if dry_run or not yes:
             preview = _preview(broker, spec)
             _tell(spec, preview, as_json=as_json, dry_run=dry_run)
-            if dry_run or not _confirmed(spec, preview):
+            if dry_run or not _confirmed(spec, preview, broker):
                 is_all_well = dry_run and preview.sent and not preview.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
         job = broker.admin.redrives.start(spec, job_id=job_id)
@@ -162,19 +162,24 @@ def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run:
     sys.stdout.write(f"{counts_text(preview, 'would be sent')}\n")
     refused = [each for each in preview.samples if each.outcome is RedriveOutcome.REFUSED]
     print_samples(spec.group, refused, preview.refused)
-    if preview.already:
-        note(f"{preview.already:,} were redriven before: --again sends them again")
+    _note_already(preview.already)
 
 
-def _confirmed(spec: RedriveSpec, preview: RedrivePreview) -> bool:
+def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: Broker) -> bool:
     if not preview.sent:
         note(f"nothing to send: {letters_of(spec)}")
         return False
-    what = f"send {letters_text(preview.sent)} again{how_text(spec)}"
+    delay = broker.table.name(spec.delay_level) if spec.delay_level else ""
+    what = f"send {letters_text(preview.sent)} again{how_text(spec, delay)}"
     if is_confirmed(f"{what}: {letters_of(spec)}?"):
         return True
     note("nothing was sent")
     return False
+
+
+def _note_already(already: int) -> None:
+    if already:
+        note(f"redriven before: {already:,}; --again sends them, too")
 
 
 def _end(job: RedriveJob, *, as_json: bool) -> None:
@@ -182,8 +187,9 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
         print_json(job_tree(job))
     elif job.is_over:
         print_over(job)
+        _note_already(job.already)
     else:
         sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
-        note(f"job {job.job_id} is {job.state.name.lower()}; {how_to_go_on(job.job_id)}")
+        note_how_to_go_on(f"job {job.job_id} is {job.state.name.lower()}", job.job_id)
     if job.is_over and (job.refused or not job.sent or job.state is not JobState.DONE):
         raise typer.Exit(NOT_ALL)

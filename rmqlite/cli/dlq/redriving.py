@@ -70,7 +70,7 @@ def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
             task = bar.add_task("", total=max(1, job.letters))
             return _followed(redrives, job, bar, task)
     except (KeyboardInterrupt, Unavailable):
-        note(f"job {job.job_id} goes on in the broker; {how_to_go_on(job.job_id)}")
+        note_how_to_go_on(f"job {job.job_id} goes on in the broker", job.job_id)
         raise
 
 
@@ -96,9 +96,12 @@ def _doing(job: RedriveJob) -> str:
     return printable(f"{doing}: {job.note}" if job.note else doing)
 
 
-def how_to_go_on(job_id: str) -> str:
+def note_how_to_go_on(sentence: str, job_id: str) -> None:
+    """Say what is, and the commands to see it through."""
     name = shlex.quote(job_id)
-    return f"rmqlite job show {name} --follow shows it, rmqlite job pause or cancel stops it"
+    note(f"{sentence}:")
+    note(f"  rmqlite job show {name} --follow")
+    note(f"  rmqlite job pause {name}    (or cancel)")
 
 
 def letters_of(spec: RedriveSpec) -> str:
@@ -107,20 +110,18 @@ def letters_of(spec: RedriveSpec) -> str:
     return f"group {spec.group}{': ' if filtered else ''}{filtered}"
 
 
-def how_text(spec: RedriveSpec) -> str:
-    """Where to and how: " to topic orders, at level 14, at most 500 a second"."""
+def how_text(spec: RedriveSpec, delay: str = "") -> str:
+    """Where to and how: " to topic orders at level 14 (10m), at most 500 a second"."""
     text = f" to topic {spec.to_topic}" if spec.to_topic else ""
-    text += f" at level {spec.delay_level}" if spec.delay_level else ""
+    length = f" ({delay})" if delay else ""
+    text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
     text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
     return text + (", also those that were redriven before" if spec.again else "")
 
 
 def counts_text(done: Any, sent: str = "sent") -> str:
-    """What a job, or a preview, has come to."""
-    return (
-        f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
-        f" of {done.letters:,}"
-    )
+    """What a job, or a preview, has come to; all of it together is what fits the filter."""
+    return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
 def print_over(job: RedriveJob) -> None:

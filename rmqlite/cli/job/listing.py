@@ -34,7 +34,7 @@ from rmqlite.redrive_requests import JobState, RedriveJob
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
-_COLUMNS = ("JOB", "KIND", "STATE", "DONE", "CHANGED")
+_COLUMNS = ("JOB", "KIND", "STATE", "LOOKED AT", "CHANGED")
 _BULK_COLUMNS = ("JOB", "ACCEPTED", "DUPLICATES", "REFUSED", "CALLS", "FIRST", "LAST")
 
 
