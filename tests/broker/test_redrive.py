@@ -1,0 +1,554 @@
+"""Redrive jobs: start, step, change, look; what they refuse and what they remember."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rmqlite.broker.redrive import JOBS_NOT_OVER_MAX, STEP_LETTERS_MAX
+from rmqlite.broker.redriven import EARLIER
+from rmqlite.errors import (
+    DiskFull,
+    GroupUnknown,
+    InvalidName,
+    InvalidValue,
+    JobExists,
+    JobOver,
+    JobUnknown,
+    Overloaded,
+    PermissionMissing,
+    RmqliteError,
+    StoreDamaged,
+    TopicUnknown,
+)
+from rmqlite.letter_requests import LetterFilter
+from rmqlite.message import Message
+from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP
+from rmqlite.redrive_requests import (
+    JobAction,
+    JobChange,
+    JobState,
+    OutcomesQuery,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
+from tests.broker.conftest import Make
+from tests.broker.words import bodies
+from tests.support.brokers import BrokerUnderTest
+from tests.support.redrives import (
+    DLQ,
+    GROUP,
+    bury,
+    bury_many,
+    done,
+    outcomes,
+    redrive,
+    run,
+    sent_by_job,
+    start,
+)
+from tests.support.stores import new_record
+
+SENT, ALREADY, REFUSED = RedriveOutcome.SENT, RedriveOutcome.ALREADY, RedriveOutcome.REFUSED
+
+
+def change(
+    broker: BrokerUnderTest, job_id: str, action: JobAction, max_per_second: int = 0
+) -> JobState:
+    return broker.broker.redrive.change(JobChange(job_id, action, max_per_second)).state
+
+
+def preview(broker: BrokerUnderTest, cursor: str = "", **spec: object) -> RedrivePreview:
+    request = RedrivePreviewRequest(RedriveSpec(GROUP, **spec), cursor)  # type: ignore[arg-type]
+    return done(broker.broker.redrive.preview(request))
+
+
+def everything(broker: BrokerUnderTest, topic: str) -> list[str]:
+    """The bodies in all queues of a topic."""
+    return [body for n in range(4) for body in bodies(broker, topic, n)]
+
+
+def test_every_letter_goes_to_the_topic_it_was_sent_to(under_test: BrokerUnderTest) -> None:
+    """And each once; the job's sums say so."""
+    bury(under_test, Message("orders", b"a"), Message("bills", b"b"), Message("orders", b"c"))
+    job = redrive(under_test)
+    assert (job.state, job.letters, job.looked_at) == (JobState.DONE, 3, 3)
+    assert (job.sent, job.already, job.refused) == (3, 0, 0)
+    assert job.ended_at_ms == job.changed_at_ms > 0
+    found = sorted(everything(under_test, "orders"))
+    assert found == ["a", "a", "c", "c"]
+    assert {letter.topic for letter in outcomes(under_test, job.job_id)} == {"orders", "bills"}
+
+
+def test_a_letter_that_dies_after_the_start_waits_for_another_job(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Else a job whose letters die again at once would never end."""
+    bury_many(under_test, 2)
+    job = start(under_test)
+    bury_many(under_test, 1)
+    assert run(under_test, job.job_id).sent == 2
+    again = redrive(under_test)
+    assert (again.letters, again.sent, again.already) == (3, 1, 2)
+
+
+def test_only_what_fits_the_filter_is_sent(under_test: BrokerUnderTest) -> None:
+    """The others are looked at and left alone, without an outcome."""
+    bury(under_test, *[Message("orders", b"%d" % n, tags=f"t{n % 3}") for n in range(9)])
+    job = redrive(under_test, filter=LetterFilter(tag="t1"))
+    assert (job.looked_at, job.sent) == (9, 3)
+    assert [letter.queue_offset for letter in outcomes(under_test, job.job_id)] == [1, 4, 7]
+
+
+def test_letters_go_to_the_queues_by_turns(under_test: BrokerUnderTest) -> None:
+    """No reader gets all of them."""
+    bury_many(under_test, 8)
+    redrive(under_test, to_topic="again")
+    assert [len(bodies(under_test, "again", n)) for n in range(4)] == [2, 2, 2, 2]
+
+
+def test_readers_of_the_destination_are_woken(under_test: BrokerUnderTest) -> None:
+    """As by a send."""
+    bury_many(under_test, 1)
+    under_test.heard.appended_to.clear()
+    redrive(under_test, to_topic="again")
+    assert ("again", 1) in under_test.heard.appended_to
+
+
+def test_a_delay_is_kept_to(under_test: BrokerUnderTest) -> None:
+    """The letters wait at the level, and are delivered from there."""
+    bury_many(under_test, 2)
+    redrive(under_test, to_topic="again", delay_level=3)
+    assert under_test.heard.sooner
+    assert under_test.deliver() == 0
+    under_test.clock.forward(10_000)
+    assert under_test.deliver() == 2
+    assert sorted(everything(under_test, "again")) == ["0", "1"]
+
+
+def test_a_letter_is_sent_once_by_all_jobs_together(under_test: BrokerUnderTest) -> None:
+    """The second one names the first; only who asks for it gets them again."""
+    bury_many(under_test, 3)
+    first = redrive(under_test)
+    second = redrive(under_test)
+    assert (second.sent, second.already) == (0, 3)
+    assert {each.why for each in outcomes(under_test, second.job_id)} == {first.job_id}
+    again = redrive(under_test, again=True)
+    assert (again.sent, again.already) == (3, 0)
+    assert {each.message_id for each in outcomes(under_test, again.job_id)} == {
+        f"redrive:{DLQ}:0:{n}:{again.job_id}" for n in range(3)
+    }
+
+
+def test_what_the_pipeline_has_sent_is_found_in_the_log(under_test: BrokerUnderTest) -> None:
+    """Its ids are made the same way; at once or with a delay."""
+    bury_many(under_test, 3)
+    for n, level in ((0, 0), (2, 5)):
+        under_test.send(
+            Message("orders", b"x", message_id=f"redrive:{DLQ}:0:{n}", delay_level=level)
+        )
+    job = redrive(under_test)
+    assert (job.sent, job.already) == (1, 2)
+    told = [(each.outcome, "pipeline" in each.why) for each in outcomes(under_test, job.job_id)]
+    assert told == [(ALREADY, True), (SENT, False), (ALREADY, True)]
+
+
+def test_a_job_takes_many_steps_of_few_letters(under_test: BrokerUnderTest) -> None:
+    """Others get their turn in between."""
+    bury_many(under_test, STEP_LETTERS_MAX + 5)
+    job = start(under_test)
+    assert under_test.broker.redrive.step(job.job_id) == (STEP_LETTERS_MAX, STEP_LETTERS_MAX)
+    assert under_test.broker.redrive.step(job.job_id) == (5, 5)
+    assert under_test.broker.redrive.step(job.job_id) == (0, 0)
+
+
+def test_a_step_sends_no_more_than_it_may(under_test: BrokerUnderTest) -> None:
+    """What is left is looked at by the next one."""
+    bury_many(under_test, 5)
+    job = start(under_test)
+    assert under_test.broker.redrive.step(job.job_id, 2) == (2, 2)
+    assert under_test.broker.redrive.get(job.job_id).sent == 2
+    assert run(under_test, job.job_id, 2).sent == 5
+
+
+def test_a_step_takes_few_large_letters(make: Make) -> None:
+    """4 MiB at a time, so that nobody waits long."""
+    under_test = make(mapped_file_size_commit_log=8 << 20, max_message_bytes=2 << 20)
+    for _ in range(5):
+        bury(under_test, Message("orders", bytes(1_500_000)))
+    job = start(under_test)
+    assert under_test.broker.redrive.step(job.job_id).sent == 2
+    assert run(under_test, job.job_id).sent == 5
+
+
+def test_a_paused_job_sends_nothing_until_it_is_resumed(under_test: BrokerUnderTest) -> None:
+    """Also over a restart; pausing twice is pausing once."""
+    bury_many(under_test, 3)
+    job_id = start(under_test).job_id
+    under_test.broker.redrive.step(job_id, 1)
+    assert change(under_test, job_id, JobAction.PAUSE) is JobState.PAUSED
+    end = under_test.store.end
+    assert change(under_test, job_id, JobAction.PAUSE) is JobState.PAUSED
+    assert under_test.store.end == end
+    under_test.restart()
+    assert under_test.broker.redrive.running() == []
+    assert under_test.broker.redrive.step(job_id) == (0, 0)
+    assert change(under_test, job_id, JobAction.RESUME) is JobState.RUNNING
+    assert run(under_test, job_id).sent == 3
+
+
+def test_a_cancelled_job_is_over(under_test: BrokerUnderTest) -> None:
+    """What it has sent stays sent; another job sends the rest."""
+    bury_many(under_test, 3)
+    job_id = start(under_test).job_id
+    under_test.broker.redrive.step(job_id, 2)
+    assert change(under_test, job_id, JobAction.CANCEL) is JobState.CANCELLED
+    assert run(under_test, job_id).sent == 2
+    for action in JobAction:
+        with pytest.raises(JobOver, match="cancelled"):
+            change(under_test, job_id, action)
+    other = redrive(under_test)
+    assert (other.sent, other.already) == (1, 2)
+
+
+def test_the_rate_is_changed_at_once(under_test: BrokerUnderTest) -> None:
+    """Whoever runs jobs is told, and the job's spec says it."""
+    told: list[bool] = []
+    bury_many(under_test, 1)
+    job_id = start(under_test, max_per_second=5).job_id
+    under_test.broker.redrive.on_change = lambda: told.append(True)
+    change(under_test, job_id, JobAction.SET_RATE, 50)
+    assert under_test.broker.redrive.get(job_id).spec.max_per_second == 50
+    assert told == [True]
+
+
+@pytest.mark.parametrize(
+    ("action", "rate", "field"),
+    [(JobAction.SET_RATE, -1, "max_per_second"), (JobAction.PAUSE, 7, "max_per_second")],
+)
+def test_a_change_that_means_nothing_is_refused(
+    under_test: BrokerUnderTest, action: JobAction, rate: int, field: str
+) -> None:
+    """Nobody believes that it has been done."""
+    bury_many(under_test, 1)
+    job_id = start(under_test).job_id
+    with pytest.raises(InvalidValue) as raised:
+        change(under_test, job_id, action, rate)
+    assert raised.value.field == field
+
+
+def test_a_job_that_nobody_knows(under_test: BrokerUnderTest) -> None:
+    """Its id may be mistyped, or it is forgotten."""
+    redrive = under_test.broker.redrive
+    with pytest.raises(JobUnknown):
+        redrive.get("nightly")
+    with pytest.raises(JobUnknown):
+        redrive.change(JobChange("nightly", JobAction.PAUSE))
+    with pytest.raises(JobUnknown):
+        done(redrive.outcomes(OutcomesQuery("nightly")))
+
+
+@pytest.mark.parametrize(
+    ("spec", "error", "named"),
+    [
+        (RedriveSpec(""), InvalidName, "group"),
+        (RedriveSpec("a b"), InvalidName, "group"),
+        (RedriveSpec("nobody"), GroupUnknown, "group"),
+        (RedriveSpec(GROUP, LetterFilter(key="a b")), InvalidValue, "key"),
+        (RedriveSpec(GROUP, LetterFilter(since_ms=5, until_ms=5)), InvalidValue, "until_ms"),
+        (RedriveSpec(GROUP, to_topic="a b"), InvalidName, "topic"),
+        (RedriveSpec(GROUP, to_topic="%DLQ%shop"), InvalidValue, "to_topic"),
+        (RedriveSpec(GROUP, to_topic="%RETRY%shop"), InvalidValue, "to_topic"),
+        (RedriveSpec(GROUP, to_topic="SCHEDULE_TOPIC_XXXX"), PermissionMissing, "topic"),
+        (RedriveSpec(GROUP, to_topic=REDRIVE_JOBS_TOPIC), PermissionMissing, "topic"),
+        (RedriveSpec(GROUP, delay_level=19), InvalidValue, "delay_level"),
+        (RedriveSpec(GROUP, delay_level=-1), InvalidValue, "delay_level"),
+        (RedriveSpec(GROUP, max_per_second=-1), InvalidValue, "max_per_second"),
+        (RedriveSpec(GROUP, max_per_second=1_000_001), InvalidValue, "max_per_second"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_up_front(
+    under_test: BrokerUnderTest, spec: RedriveSpec, error: type[RmqliteError], named: str
+) -> None:
+    """By a preview as by a start, with field, value and rule; no job is made."""
+    bury_many(under_test, 1)
+    redrive = under_test.broker.redrive
+    with pytest.raises(error) as raised:
+        redrive.start(RedriveRequest(spec))
+    assert raised.value.field == named
+    with pytest.raises(error):
+        done(redrive.preview(RedrivePreviewRequest(spec)))
+    assert redrive.all() == ()
+
+
+def test_another_topic_that_does_not_exist_is_refused_where_none_is_made(make: Make) -> None:
+    """Before the job, not letter by letter."""
+    under_test = make()
+    bury_many(under_test, 1)
+    under_test.restart(auto_create_topic=False)
+    with pytest.raises(TopicUnknown):
+        start(under_test, to_topic="typo")
+
+
+def test_a_job_id_that_cannot_be_printed_is_refused(under_test: BrokerUnderTest) -> None:
+    """It is written to terminals and into properties."""
+    bury_many(under_test, 1)
+    for job_id in ("a b", "ä", "x" * 200, "a\x1b[2J"):
+        with pytest.raises(InvalidValue):
+            start(under_test, job_id)
+
+
+def test_the_same_start_again_answers_the_job_that_is_there(under_test: BrokerUnderTest) -> None:
+    """Who had no answer asks again; also when its rate was changed or it is over."""
+    bury_many(under_test, 3)
+    first = start(under_test, "mine", max_per_second=5)
+    change(under_test, "mine", JobAction.SET_RATE, 9)
+    assert start(under_test, "mine", max_per_second=5).created_at_ms == first.created_at_ms
+    run(under_test, "mine")
+    assert start(under_test, "mine", max_per_second=5).state is JobState.DONE
+    with pytest.raises(JobExists):
+        start(under_test, "mine", again=True)
+    assert len(under_test.broker.redrive.all()) == 1
+
+
+def test_an_id_made_by_the_broker_tells_when(under_test: BrokerUnderTest) -> None:
+    """Short enough to be typed."""
+    bury_many(under_test, 1)
+    ids = [start(under_test).job_id for _ in range(5)]
+    assert len(set(ids)) == 5
+    assert all(len(job_id) == 22 and job_id.startswith("r-2023111") for job_id in ids)
+
+
+def test_a_group_without_letters_makes_a_job_that_is_done(under_test: BrokerUnderTest) -> None:
+    """Nothing to do is not a mistake."""
+    under_test.broker.groups.for_use(GROUP)
+    job = start(under_test)
+    assert (job.state, job.letters, job.ended_at_ms) == (JobState.DONE, 0, job.created_at_ms)
+    assert outcomes(under_test, job.job_id) == []
+
+
+def test_there_are_not_more_jobs_at_once_than_may_be(under_test: BrokerUnderTest) -> None:
+    """Each takes its turns from all others."""
+    bury_many(under_test, 1)
+    ids = [start(under_test).job_id for _ in range(JOBS_NOT_OVER_MAX)]
+    with pytest.raises(Overloaded):
+        start(under_test)
+    change(under_test, ids[3], JobAction.CANCEL)
+    start(under_test)
+
+
+def test_the_oldest_jobs_that_are_over_are_forgotten(make: Make) -> None:
+    """Not what they have sent."""
+    under_test = make(redrive_jobs_max=2)
+    bury_many(under_test, 2)
+    first = redrive(under_test)
+    second = redrive(under_test)
+    running = start(under_test)
+    assert [job.job_id for job in under_test.broker.redrive.all()] == [
+        *(running.job_id, second.job_id)
+    ]
+    with pytest.raises(JobUnknown):
+        under_test.broker.redrive.get(first.job_id)
+    under_test.restart()
+    assert run(under_test, running.job_id).already == 2
+    assert {each.why for each in outcomes(under_test, running.job_id)} == {EARLIER}
+
+
+def test_jobs_are_listed_the_last_changed_one_first(under_test: BrokerUnderTest) -> None:
+    """Without samples, which may be long."""
+    bury_many(under_test, 1)
+    first, second = start(under_test).job_id, start(under_test).job_id
+    change(under_test, first, JobAction.PAUSE)
+    assert [job.job_id for job in under_test.broker.redrive.all()] == [first, second]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_jobs_are_as_they_were_after_a_restart(make: Make, is_clean: bool) -> None:
+    """From the table, or from the log."""
+    under_test = make()
+    bury_many(under_test, 5)
+    done_id = redrive(under_test, filter=LetterFilter(message_id="nobody's")).job_id
+    job_id = start(under_test, max_per_second=7, filter=LetterFilter(topic="orders")).job_id
+    under_test.broker.redrive.step(job_id, 2)
+    redriven = under_test.broker.redriven.of(DLQ, 0).ranges()
+    assert redriven == [(0, 2)]
+    jobs = under_test.broker.redrive.all()
+    told = outcomes(under_test, job_id)
+    if is_clean:
+        under_test.close()
+    else:
+        under_test.crash()
+    under_test.open()
+    assert under_test.broker.redrive.all() == jobs
+    assert outcomes(under_test, job_id) == told
+    assert under_test.broker.redriven.of(DLQ, 0).ranges() == redriven
+    assert under_test.broker.redriven.job_of(DLQ, 0, 1) == job_id
+    assert run(under_test, job_id).sent == 5
+    assert under_test.broker.redrive.get(done_id).state is JobState.DONE
+    assert sent_by_job(under_test)[job_id] == {f"{DLQ}:0:{n}": 1 for n in range(5)}
+
+
+def test_a_table_of_another_log_is_not_believed_to_the_end(under_test: BrokerUnderTest) -> None:
+    """Its place lies behind the queue's end: all records are folded."""
+    bury_many(under_test, 3)
+    job_id = redrive(under_test).job_id
+    under_test.close()
+    path = under_test.config.store_path / "config" / "redriveJobs.json"
+    tree = json.loads(path.read_text())
+    path.write_text(json.dumps(tree | {"queueOffset": 1_000, "jobs": []}))
+    under_test.open()
+    assert under_test.broker.redrive.get(job_id).sent == 3
+
+
+@pytest.mark.parametrize(
+    "change", [{"jobs": ["{}"]}, {"queueOffset": "x"}, {"earlier": 5}, {"jobs": ["not json"]}]
+)
+def test_a_table_that_cannot_be_read_is_damage(
+    under_test: BrokerUnderTest, change: dict[str, object]
+) -> None:
+    """Nothing is skipped: an operator decides."""
+    bury_many(under_test, 1)
+    redrive(under_test)
+    under_test.close()
+    path = under_test.config.store_path / "config" / "redriveJobs.json"
+    whole = path.read_text()
+    path.write_text(json.dumps(json.loads(whole) | change))
+    with pytest.raises(StoreDamaged, match="redriveJobs"):
+        under_test.open()
+    under_test.crash()
+    path.write_text(whole)
+
+
+def test_a_record_of_somebody_elses_is_passed_over(
+    under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic is closed to producers here, but not in RocketMQ."""
+    bury_many(under_test, 2)
+    job_id = redrive(under_test).job_id
+    bodies_of_others = (b"", b"null", b"[]", b"{}", b'{"texts": [], "runs": [], "job": 1}', b"\xff")
+    under_test.store.append([new_record(body, REDRIVE_JOBS_TOPIC) for body in bodies_of_others])
+    under_test.crash()
+    under_test.open()
+    assert under_test.broker.redrive.get(job_id).sent == 2
+    assert caplog.text.count("no record of a redrive job") == len(bodies_of_others)
+
+
+def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
+    """Also when that happens while the job runs."""
+    bury_many(under_test, 6)
+    under_test.broker.markers.move(GROUP, {0: 2})
+    job = start(under_test)
+    assert (job.letters, preview(under_test).letters) == (4, 4)
+    under_test.broker.redrive.step(job.job_id, 1)
+    under_test.broker.markers.move(GROUP, {0: 5})
+    over = run(under_test, job.job_id)
+    assert (over.looked_at, over.sent) == (4, 2)
+    assert [each.queue_offset for each in outcomes(under_test, job.job_id)] == [2, 5]
+
+
+def test_on_a_full_disk_a_job_stays_where_it_is(under_test: BrokerUnderTest) -> None:
+    """The room that is left is for what was accepted."""
+    bury_many(under_test, 3)
+    job_id = start(under_test).job_id
+    under_test.broker.retention.is_disk_full = True
+    with pytest.raises(DiskFull):
+        under_test.broker.redrive.step(job_id)
+    with pytest.raises(DiskFull):
+        start(under_test)
+    under_test.broker.redrive.note(job_id, "the disk is full")
+    assert under_test.broker.redrive.get(job_id).note == "the disk is full"
+    under_test.broker.retention.is_disk_full = False
+    assert run(under_test, job_id).sent == 3
+
+
+def test_a_preview_says_what_a_job_would_do_and_changes_nothing(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Not a byte, and no topic is made."""
+    bury(under_test, Message("orders", b"a"), Message("bills", b"b"), Message("orders", b"c"))
+    redrive(under_test, filter=LetterFilter(topic="bills"))
+    end, topics = under_test.store.end, under_test.broker.topics.all()
+    would = preview(under_test)
+    assert (would.letters, would.looked_at, would.cursor) == (3, 3, "")
+    assert (would.sent, would.already, would.refused) == (2, 1, 0)
+    assert [(each.topic, each.count) for each in would.topics] == [("orders", 2)]
+    assert [each.outcome for each in would.samples] == [SENT, ALREADY, SENT]
+    preview(under_test, to_topic="another")
+    assert (under_test.store.end, under_test.broker.topics.all()) == (end, topics)
+
+
+def test_a_preview_of_many_letters_goes_on_at_its_cursor(under_test: BrokerUnderTest) -> None:
+    """Of the letters that were there at its first page."""
+    bury_many(under_test, 4_010)
+    first = preview(under_test)
+    assert (first.letters, first.looked_at) == (4_010, 4_000)
+    bury_many(under_test, 1)
+    last = preview(under_test, first.cursor)
+    assert (last.letters, last.looked_at, last.sent, last.cursor) == (4_010, 10, 10, "")
+
+
+@pytest.mark.parametrize(
+    "cursor", ["x", "0", "0.0", "1.0_0.0.9", "0.10_0.0.9", "0.0_0.0", "0.-1_0.0.9", "٣.0_0.0.9"]
+)
+def test_a_cursor_that_no_page_has_said_is_refused(
+    under_test: BrokerUnderTest, cursor: str
+) -> None:
+    """A client's mistake is no crash."""
+    bury_many(under_test, 1)
+    with pytest.raises(InvalidValue, match="cursor"):
+        preview(under_test, cursor)
+    job_id = start(under_test).job_id
+    with pytest.raises(InvalidValue, match="cursor"):
+        done(under_test.broker.redrive.outcomes(OutcomesQuery(job_id, cursor="1.x")))
+
+
+def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Whatever the size of a page, and with other jobs' records between."""
+    bury_many(under_test, 25)
+    redrive(under_test, filter=LetterFilter(message_id="nobody's"))
+    one, two = start(under_test).job_id, start(under_test, again=True).job_id
+    for _ in range(9):
+        under_test.broker.redrive.step(one, 3)
+        under_test.broker.redrive.step(two, 4)
+    for size in (1, 3, 7, 24, 25, 26, 1_000):
+        found = outcomes(under_test, one, max_letters=size)
+        assert [each.queue_offset for each in found] == list(range(25))
+    assert len(outcomes(under_test, two)) == 25
+    with pytest.raises(InvalidValue, match="max_letters"):
+        outcomes(under_test, one, max_letters=1_001)
+
+
+def test_outcomes_can_be_asked_for_by_kind(under_test: BrokerUnderTest) -> None:
+    """What went wrong is what one wants to see."""
+    bury_many(under_test, 4)
+    redrive(under_test, filter=LetterFilter(message_id=_id_of(under_test, 2)))
+    job = redrive(under_test)
+    found = outcomes(under_test, job.job_id, outcomes=(ALREADY,), max_letters=1)
+    assert [each.queue_offset for each in found] == [2]
+    assert outcomes(under_test, job.job_id, outcomes=(REFUSED,)) == []
+
+
+def test_dead_letters_of_the_schedule_go_where_they_were_going(make: Make) -> None:
+    """They have never been in a topic."""
+    under_test = make()
+    under_test.send(Message("orders", b"late", delay_level=1))
+    rows = under_test.broker.topics
+    del rows._infos["orders"], rows._rows["orders"]
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    job = under_test.broker.redrive.start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP)))
+    assert run(under_test, job.job_id).sent == 1
+    assert everything(under_test, "orders") == ["late"]
+
+
+def _id_of(broker: BrokerUnderTest, number: int) -> str:
+    queue = broker.store.queue(DLQ, 0)
+    assert queue
+    (entry,) = queue.read(number, 1)
+    return broker.store.read_message(entry.physical_offset).offset_message_id
