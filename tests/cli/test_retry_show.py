@@ -72,7 +72,7 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     cancelled = Record().failed(1, MINUTE)(HopKind.CANCELLED, 5, "x", group="billing")
     yield "cancelled", cancelled, ["cancelled in billing: it is not delivered"]
     fired = Record().failed(1, MINUTE)(HopKind.FIRED, 5_000, RETRY, group="billing", attempt=1)
-    yield "fired", fired, ["fired: given to billing again, 55s before it was due"]
+    yield "fired", fired, ["fired: given to billing again, 55.0s before it was due"]
     again = Record().failed(1, MINUTE)
     again(
         *(HopKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),
@@ -89,6 +89,18 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     redriven = Record()(HopKind.DEAD, 0, DLQ, group="billing", attempt=1)
     redriven(HopKind.REDRIVEN, 60_000, "orders", job_id="job-7", message_id="NEW")
     yield "redriven", redriven, ["sent again by job job-7 to orders, as NEW"]
+    waits = Record()(HopKind.DEAD, 0, DLQ, group="billing", attempt=1)
+    waits(
+        *(HopKind.REDRIVEN, 60_000, "SCHEDULE_TOPIC_XXXX"),
+        job_id="job-7",
+        message_id="NEW",
+        level=5,
+        due_in_ms=MINUTE,
+        is_pending=True,
+    )
+    due = local_text(waits.at_ms + MINUTE)[11:]
+    said = f"sent again by job job-7, as NEW scheduled at level 5 (1m), due {due}"
+    yield "redriven with a delay", waits, [said]
 
 
 ENDS = {
@@ -99,6 +111,7 @@ ENDS = {
     "rescheduled": "It waits for attempt 2 of 17 in billing: ",
     "undeliverable": "It could not be delivered, and is a dead letter of the schedule.",
     "redriven": "NEW is in orders/0@1, not read by any group.",
+    "redriven with a delay": "NEW waits for its delivery: ",
 }
 
 

@@ -36,7 +36,6 @@ _STYLES: Final = {
     HopKind.RESCHEDULED: "cyan",
     HopKind.REDRIVEN: "green",
 }
-_IN_SCHEDULE: Final = (HopKind.SCHEDULED, HopKind.FAILED, HopKind.RESCHEDULED)
 _INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
 
 
@@ -119,7 +118,7 @@ class Told:
 
     def sentences(self, hop: Hop) -> Iterator[str]:
         """What happened, in words."""
-        if hop.kind in _IN_SCHEDULE and hop.due_ms:
+        if hop.level:
             self._due_ms[hop.group] = hop.due_ms
         told = {
             HopKind.SENT: self._sent,
@@ -173,11 +172,15 @@ class Told:
         yield f"rescheduled{_of_group(hop)} to {_level(hop)}, {_due(hop)}"
 
     def _undeliverable(self, hop: Hop) -> Iterator[str]:
-        yield f"came due and could not be delivered{self._why(hop)}"
+        yield f"came due{_of_group(hop)} and could not be delivered{self._why(hop)}"
 
     def _redriven(self, hop: Hop) -> Iterator[str]:
         by = f" by job {hop.job_id}" if hop.job_id else ""
-        yield f"sent again{by} to {hop.topic}, as {hop.message_id}"
+        if hop.level:
+            yield f"sent again{by}, as {hop.message_id}"
+            yield f"scheduled at {_level(hop)}, {_due(hop)}"
+        else:
+            yield f"sent again{by} to {hop.topic}, as {hop.message_id}"
 
     def _lateness(self, hop: Hop) -> str:
         due_ms = hop.due_ms or self._due_ms.pop(hop.group, 0)
@@ -185,7 +188,7 @@ class Told:
             return ""
         late_ms = hop.at_ms - due_ms
         if late_ms < 0:
-            return f", {delay_text(-late_ms)} before it was due"
+            return f", {span_text(-late_ms)} before it was due"
         return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
 
     def _why(self, hop: Hop) -> str:
@@ -236,7 +239,7 @@ def _end(hop: Hop, life: Life, around: Around) -> str:
         return f"was cancelled{_of_group(hop)}."
     if hop.kind is HopKind.UNDELIVERABLE:
         return "could not be delivered, and is a dead letter of the schedule."
-    if hop.kind in _IN_SCHEDULE:
+    if hop.level:
         return f"does not wait any more{_of_group(hop)}."
     if hop.group and hop.kind in _INTO_A_TOPIC:
         if hop.group in hop.readers:
