@@ -1,4 +1,4 @@
-"""All that is asked about failed messages: the broker's dead letters and retries, as one.
+"""All that is asked about failed messages: dead letters, retries, and whole lives.
 
 What is asked in steps is done when its generator returns; at every yield others may get
 their turn.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from rmqlite.broker.dead_letters import DeadLetters
 from rmqlite.broker.groups import GroupTable
+from rmqlite.broker.life import Lives
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.pending import Pending
 from rmqlite.broker.purge_markers import PurgeMarkers
@@ -37,3 +38,4 @@ class Letters:
     ) -> None:
         self.dead = DeadLetters(store, groups, markers, redriven, readable_end)
         self.retries = Retries(store, groups, offsets, pending, readable_end)
+        self.lives = Lives(store, offsets, redriven, readable_end)

@@ -6,7 +6,7 @@ numbers.  What forgotten jobs have sent stays known, as that of an earlier job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rmqlite.store.dispatch import QueueKey
@@ -37,11 +37,14 @@ class Redriven:
         """The last job that has sent this letter again, or EARLIER; empty if none has."""
         if not self.of(topic, queue_id).count_between(queue_offset, queue_offset + 1):
             return ""
+        return next(self.jobs_of(topic, queue_id, queue_offset), EARLIER)
+
+    def jobs_of(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[str]:
+        """Every job that has sent this letter again, as far as they are known; the last first."""
         for job_id, by_queue in reversed(self._jobs.get(topic, {}).items()):
             known = by_queue.get(queue_id)
             if known is not None and known.count_between(queue_offset, queue_offset + 1):
-                return job_id
-        return EARLIER
+                yield job_id
 
     def add(self, job_id: str, topic: str, queue_id: int, start: int, end: int) -> None:
         """A job has sent again the letters start <= n < end; told twice, it changes nothing."""

@@ -14,6 +14,8 @@ from rmqlite.letter_requests import (
     DeadLetterGroup,
     LetterPage,
     LettersQuery,
+    Life,
+    LifeQuery,
     Purged,
     PurgeRequest,
 )
@@ -23,7 +25,7 @@ from rmqlite.wire import rpcs
 
 
 class LetterService:
-    """Dead letters and retries."""
+    """Dead letters, retries, and whole lives."""
 
     def __init__(self, broker: Broker) -> None:
         self._letters = broker.letters
@@ -34,6 +36,7 @@ class LetterService:
             rpcs.LIST_DEAD_LETTERS: self.list_dead_letters,
             rpcs.PURGE_DEAD_LETTERS: self.purge_dead_letters,
             rpcs.LIST_RETRIES: self.list_retries,
+            rpcs.GET_LIFE: self.get_life,
         }
 
     async def list_dead_letter_groups(self, _: None, __: Context) -> tuple[DeadLetterGroup, ...]:
@@ -47,3 +50,6 @@ class LetterService:
 
     async def list_retries(self, query: LettersQuery, _: Context) -> LetterPage:
         return await done_in_turns(self._letters.retries.pages(query))
+
+    async def get_life(self, query: LifeQuery, _: Context) -> Life:
+        return await done_in_turns(self._letters.lives.life(query))
