@@ -116,14 +116,21 @@ def test_letters_are_shown_with_id_place_and_reason(run: Run, broker: FakeBroker
         *lines[0].split()[5:],
     ]
     first, last = NOW_MS - 3_600_000, NOW_MS - 60_000
-    assert lines[1].startswith(
-        f"{local_text(first)[:19]}  {local_text(last)[:19]}  17        orders"
-    )
+    begin = f"{local_text(first)[:19]}  {local_text(last)[11:19]}     17        orders"
+    assert lines[1].startswith(begin)
     assert lines[2:4] == [f"  {'0' * 32}  billing:0:0", "  ledger timed out"]
     assert lines[6] == "  \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script> …"
     assert result.stdout.replace("\n", "").isprintable()
     has_letters(broker, record(0, b"x"))
     assert max(map(len, run("dlq", "show", "billing").stdout.splitlines())) <= 80
+
+
+def test_a_letter_that_failed_over_midnight_has_both_days(run: Run, broker: FakeBroker) -> None:
+    """Of the same day the time is enough."""
+    first, last = NOW_MS - 100_000_000, NOW_MS
+    has_letters(broker, record(0, b"x"), first_failure_ms=first, last_failure_ms=last)
+    line = run("dlq", "show", "billing").stdout.splitlines()[1]
+    assert line.startswith(f"{local_text(first)[:19]}  {local_text(last)[:19]}  17")
 
 
 def test_what_redrives_did_is_said(run: Run, broker: FakeBroker) -> None:

@@ -139,7 +139,7 @@ def test_the_end_of_a_job_is_told(run: Run, broker: FakeBroker) -> None:
     """Exit code 0 when all that was to be sent is sent."""
     redrives(broker, already=2)
     result = run("dlq", "redrive", "billing", "--yes")
-    assert result.stdout == ("job r1: done after 20.0s: 3 sent, 2 redriven before, 0 refused\n")
+    assert result.stdout == ("job r1: done after 20.0s\n3 sent, 2 redriven before, 0 refused\n")
     assert (result.exit_code, started(broker)) == (0, RedriveRequest(SPEC))
 
 
@@ -303,7 +303,8 @@ def test_a_redrive_is_previewed_and_asked_about(broker: FakeBroker) -> None:
         "again to topic orders at level 3 (10s), at most 500 a second: group billing: tag A\\x1b]52"
     )
     assert f"send 97,000 dead letters {how}" in shown
-    assert output.splitlines()[-1].startswith("job r1: done after 20.0s: 97,000 sent")
+    assert output.splitlines()[-2] == "job r1: done after 20.0s"
+    assert output.splitlines()[-1].startswith("97,000 sent")
     assert (code, started(broker).spec.max_per_second) == (0, 500)
 
 

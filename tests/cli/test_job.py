@@ -138,10 +138,12 @@ def test_a_redrive_shows_what_it_was_told_and_has_done(run: Run) -> None:
     """Which letters, where to, how fast, how far; and what was refused, escaped."""
     result = run("job", "show", "r1")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[2:7] == [
+    assert lines[2:9] == [
         "state running",
         "letters group billing: reason with 'timed out'",
-        "sent to topic orders-2 at level 14, at most 500 a second",
+        "sent to orders-2",
+        "delay level 14",
+        "rate at most 500 a second",
         "looked at 45,000 of 100,000",
         "outcomes 44,000 sent, 998 redriven before, 2 refused",
     ]
@@ -165,7 +167,7 @@ def test_a_redrive_is_changed(
     changed = dataclasses.replace(REDRIVE, state=JobState[said.upper()])
     broker.answers["ChangeRedriveJob"] = lambda _: changed
     result = run("job", *words.split())
-    assert result.stdout.startswith(f"job r1: {said}, at most 500 a second: 44,000 sent")
+    assert result.stdout.startswith(f"job r1: {said}, at most 500 a second\n44,000 sent")
     assert broker.asked["ChangeRedriveJob"] == [change]
     tree = json.loads(run("job", *words.split(), "--json").stdout)
     assert tree["state"] == said
@@ -251,4 +253,4 @@ def test_a_job_is_followed_until_it_is_over(run: Run, broker: FakeBroker) -> Non
     broker.answers["GetRedriveJob"] = get
     result = run("job", "show", "r1", "--follow")
     assert (result.exit_code, answers) == (1, [])
-    assert result.stdout.startswith("job r1: done after 1m 0s: 44,000 sent")
+    assert result.stdout.startswith("job r1: done after 1m 0s\n44,000 sent")

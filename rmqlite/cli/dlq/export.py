@@ -40,7 +40,9 @@ from rmqlite.cli.writing import (
     written_bytes,
 )
 from rmqlite.clock import elapsed_s
-from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.errors import TopicUnknown
+from rmqlite.letter_requests import LETTERS_MAX, LetterPage, LettersQuery
+from rmqlite.names import dlq_topic
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -143,9 +145,10 @@ class _Exporting:
         self._reader = reader
 
     def rows(self, query: LettersQuery) -> Iterator[Row]:
-        with counting("exported") as tell:
-            for letters in self._pages(query):
-                for letter, message in with_messages(self._reader, letters):
+        looked_at = 0
+        with counting("looked at", self._total(query.group)) as tell:
+            for page in self._pages(query):
+                for letter, message in with_messages(self._reader, page.letters):
                     if message is None:
                         self.gone += 1
                         continue
@@ -153,13 +156,22 @@ class _Exporting:
                     self.count += 1
                     self.body_bytes += row["body_size"]
                     yield row
-                tell(self.count)
+                looked_at += page.looked_at
+                tell(looked_at)
 
-    def _pages(self, query: LettersQuery) -> Iterator[Sequence[Letter]]:
+    def _total(self, group: str) -> int | None:
+        """How many there are at most: purged ones are not looked at."""
+        try:
+            ranges = self._broker.admin.ranges(dlq_topic(group))
+        except TopicUnknown:
+            return None
+        return sum([each.max_offset - each.min_offset for each in ranges])
+
+    def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
         ask = self._broker.admin.letters.list_dead
         while True:
             page = ask(query)
-            yield page.letters
+            yield page
             if not page.cursor:
                 return
             query = LettersQuery(

@@ -126,9 +126,13 @@ def _found(broker: Broker, query: LettersQuery, count: int) -> tuple[Sequence[Le
 
 
 def _row(letter: Letter) -> tuple[str, ...]:
+    first = second_text(letter.first_failure_ms)
+    last = second_text(letter.last_failure_ms)
+    day = first.partition(" ")[0]
     return (
-        second_text(letter.first_failure_ms),
-        second_text(letter.last_failure_ms),
+        first,
+        # Of the same day only the time, so that a line of a terminal has room for keys.
+        last.removeprefix(f"{day} "),
         f"{letter.delivery_attempts:,}",
         shortened(printable(letter.origin_topic), _CELL_WIDTH_MAX) or "-",
         shortened(printable(letter.tags), _CELL_WIDTH_MAX) or "-",

@@ -129,7 +129,7 @@ def print_over(job: RedriveJob) -> None:
     took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
     after = f" after {took}" if took else ""
     state = f"{job.state.name.lower()}{after}"
-    sys.stdout.write(printable(f"job {job.job_id}: {state}: {counts_text(job)}") + "\n")
+    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
     print_samples(job.spec.group, job.samples, job.refused)
 
 

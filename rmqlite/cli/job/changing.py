@@ -64,7 +64,7 @@ def _run(endpoint: str, job_id: str, change: Change, *, as_json: bool) -> None:
     limit = job.spec.max_per_second
     how = f", at most {limit:,} a second" if limit else ""
     state = f"{job.state.name.lower()}{how}"
-    sys.stdout.write(printable(f"job {job.job_id}: {state}: {counts_text(job)}") + "\n")
+    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
 
 
 def check_redrive(admin: AdminClient, job_id: str) -> None:
