@@ -41,7 +41,7 @@ def top(
         _print_once(endpoint)
         return
     _check_terminal()
-    _check_textual()
+    check_installed("textual", _TEXTUAL_MIN)
     from rmqlite.cli.top.app import TopApp
     from rmqlite.client import AdminClient
 
@@ -75,13 +75,14 @@ def _check_terminal() -> None:
     raise typer.Exit(WRONG_COMMAND_LINE)
 
 
-def _check_textual() -> None:
-    rule = f"textual {_TEXTUAL_MIN} or newer"
+def check_installed(package: str, major_min: int) -> None:
+    """Is this package there, and new enough?  Raises ExtraMissing."""
+    rule = f"{package} {major_min} or newer"
     try:
-        found = version("textual")
+        found = version(package)
     except PackageNotFoundError as error:
         raise ExtraMissing(rule, "none", _REMEDY) from error
-    if int(found.split(".")[0]) < _TEXTUAL_MIN:
+    if int(found.split(".")[0]) < major_min:
         raise ExtraMissing(rule, found, _REMEDY)
 
 

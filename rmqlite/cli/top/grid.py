@@ -139,7 +139,7 @@ def title(text: str, width: int) -> Line:
     """A rule over the whole width with a title in it."""
     shown = shortened(printable(text), max(0, width - 4))
     rule = "─" * max(0, width - cell_len(shown) - 3)
-    return (Part("─ ", "dim"), Part(shown, "head"), Part(f" {rule}", "dim"))
+    return cut((Part("─ ", "dim"), Part(shown, "head"), Part(f" {rule}", "dim")), width)
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
@@ -179,8 +179,8 @@ def lines_of(table: Table, width: int) -> list[Line]:
     if not table.rows:
         return [*lines, (Part(shortened(printable(table.empty), width), "dim"),)]
     sizes = widths(table, width)
-    lines.append(head(table, sizes))
-    return lines + [cut(aligned(each.cells, table.columns, sizes), width) for each in table.rows]
+    rows = [aligned(each.cells, table.columns, sizes) for each in table.rows]
+    return lines + [cut(line, width) for line in (head(table, sizes), *rows)]
 
 
 def wrapped(text: str, width: int) -> list[str]:

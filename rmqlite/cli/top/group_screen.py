@@ -112,8 +112,8 @@ class GroupScreen(Frame):
         if self._shown == "dead letters":
             return dead_table(loaded, now_ms, self._wanted, newest_first=self._newest_first)
         if self._shown == "retries":
-            attempts_max = status.info.max_reconsume_times if status else None
-            return retries_table(loaded, attempts_max, now_ms, self._wanted)
+            retries_max = status.info.max_reconsume_times if status else None
+            return retries_table(loaded, retries_max, now_ms, self._wanted)
         if self._shown == "queues":
             return queues_table(status)
         return members_table(status, now_ms)

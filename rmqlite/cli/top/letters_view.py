@@ -45,7 +45,7 @@ _MEMBERS: Final = (
 )
 _RETRIES: Final = (
     Column("NEXT"),
-    Column("FAILED", right=True),
+    Column("TRIES", right=True),
     Column("TOPIC", is_short=True),
     Column("KEYS", is_short=True, rank=3),
     Column("TAG", is_short=True, rank=4),
@@ -79,8 +79,8 @@ def filter_of(text: str) -> LetterFilter:
 class Loaded:
     """What a list has of its letters so far.
 
-    query: the next page, None at the end.  at_s: when the first page was asked for, 0: not
-    yet.  error: of the last call, empty when it went well.
+    query: the next page, None at the end.  at_s: when the first page came, or the last call
+    failed; 0: not yet.  error: of the last call, empty when it went well.
     """
 
     query: LettersQuery | None
@@ -100,7 +100,7 @@ class Loaded:
         return Loaded(query, letters, looked_at, self.pages + 1, self.at_s or at_s)
 
     def failed(self, error: RmqliteError, at_s: float) -> Loaded:
-        return replace(self, error=why(error), at_s=self.at_s or at_s)
+        return replace(self, error=why(error), at_s=at_s)
 
     @property
     def is_full(self) -> bool:
@@ -125,13 +125,13 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
         (figures.waiting, "retries ", "", ""),
         (figures.due, "due ", "", ""),
         (figures.dead, "dead ", "", "warn" if figures.dead else ""),
-        (figures.new_dead, "new dead ", "", "bad" if figures.new_dead else ""),
+        (figures.new_dead or None, "new ", "", "bad"),
     ):
         if count is not None:
             parts.append(Part(f"  {before}{count:,}{after}", tone))
     if status is not None:
         policy = printable(status.info.retry_policy)
-        parts.append(Part(f"  up to {status.info.max_reconsume_times} retries {policy}", "dim"))
+        parts.append(Part(f"  at most {status.info.max_reconsume_times} retries {policy}", "dim"))
     return cut(tuple(parts), width)
 
 
@@ -189,9 +189,9 @@ def members_table(status: GroupStatus | None, now_ms: int) -> Table:
     )
 
 
-def retries_table(loaded: Loaded, attempts_max: int | None, now_ms: int, wanted: str) -> Table:
+def retries_table(loaded: Loaded, retries_max: int | None, now_ms: int, wanted: str) -> Table:
     """First what is due, then what waits, in due order."""
-    rows = [_retry_row(each, attempts_max, now_ms) for each in loaded.letters]
+    rows = [_retry_row(each, retries_max, now_ms) for each in loaded.letters]
     return Table(
         _title("retries", loaded, wanted, "in due order"), _RETRIES, tuple(rows), _empty(loaded)
     )
@@ -212,7 +212,8 @@ def letter_key(letter: Letter) -> str:
 def _title(what: str, loaded: Loaded, wanted: str, order: str) -> str:
     more = "" if loaded.query is None else " so far"
     about = f", filtered by {printable(wanted)!r}" if wanted else ""
-    return f"{what}: {len(loaded.letters):,}{more}{about}, {order}"
+    error = f", old: {loaded.error}" if loaded.error and loaded.letters else ""
+    return f"{what}: {len(loaded.letters):,}{more}{about}, {order}{error}"
 
 
 def _empty(loaded: Loaded) -> str:
@@ -223,10 +224,11 @@ def _empty(loaded: Loaded) -> str:
     return f"looking, at {loaded.looked_at:,} so far" if loaded.looked_at else "asking"
 
 
-def _retry_row(letter: Letter, attempts_max: int | None, now_ms: int) -> Row:
+def _retry_row(letter: Letter, retries_max: int | None, now_ms: int) -> Row:
     wait_ms = letter.due_ms - now_ms
     next_at = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
-    of = "" if attempts_max is None else f"/{attempts_max}"
+    # The first delivery is a try, too.
+    of = "" if retries_max is None else f"/{retries_max + 1}"
     return row(
         letter_key(letter),
         next_at,

@@ -124,7 +124,8 @@ class Rows(Drawn, can_focus=True):
         self.table = Table("", (), ())
         self._at = 0
         self._top = 0
-        self._widths: tuple[int, ...] = ()
+        self._sizes: tuple[int, ...] = ()
+        self._sized_for = (self.table, 0)
 
     def show(self, table: Table) -> None:
         """Another state of the same table; the cursor follows its row."""
@@ -138,7 +139,7 @@ class Rows(Drawn, can_focus=True):
         if self._at and key in keys:
             self._at = keys.index(key)
         self._at = max(0, min(self._at, len(keys) - 1))
-        self._fit()
+        self._keep_in_sight()
         self.refresh(layout=is_other_height)
 
     @property
@@ -180,12 +181,17 @@ class Rows(Drawn, can_focus=True):
         self._top = max(0, min(self._top, self._at, len(self.table.rows) - shown))
         self._top = max(self._top, self._at - shown + 1)
 
-    def _fit(self) -> None:
-        self._widths = widths(self.table, self.size.width) if self.size.width else ()
-        self._keep_in_sight()
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        # Asked for with every line, and made of every cell.
+        table, width = self._sized_for
+        if table is not self.table or width != self.size.width:
+            self._sized_for = (self.table, self.size.width)
+            self._sizes = widths(*self._sized_for)
+        return self._sizes
 
     def on_resize(self) -> None:
-        self._fit()
+        self._keep_in_sight()
         self.refresh()
 
     def on_focus(self) -> None:

@@ -1,0 +1,113 @@
+"""A fake broker with a group that fails: it answers whatever top asks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rmqlite.errors import GroupUnknown
+from rmqlite.letter_requests import (
+    Hop,
+    HopKind,
+    LetterPage,
+    LettersQuery,
+    Life,
+    LifeQuery,
+)
+from rmqlite.message import StoredMessage
+from rmqlite.redrive_requests import JobState, RedriveJob, RedriveRequest
+from rmqlite.requests import FoundMessage, GroupStatus, MessageState
+from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
+from tests.client.fake_broker import FakeBroker
+
+DEAD_LETTERS = 100_000
+GROUPS = {"workers": group("workers", lag=12, due=3), "mails": group("mails")}
+
+
+def describe(name: str) -> GroupStatus:
+    if name not in GROUPS:
+        raise GroupUnknown(name)
+    return GROUPS[name]
+
+
+def page_of_dead(query: LettersQuery) -> LetterPage:
+    """Any number of letters, made when they are asked for; a reason may be looked for."""
+    start = int(query.cursor or "0")
+    count = query.max_letters
+    if query.filter.reason not in ("", "nowhere"):
+        return LetterPage((letter(7, reason=HOSTILE),), "", DEAD_LETTERS)
+    if query.filter.reason:
+        end = start + 10_000
+        return LetterPage((), str(end) if end < DEAD_LETTERS else "", 10_000)
+    letters = [
+        letter(n, reason=HOSTILE if n % 2 else "timeout") for n in range(start, start + count)
+    ]
+    end = start + count
+    return LetterPage(tuple(letters), str(end) if end < DEAD_LETTERS else "", count)
+
+
+def page_of_retries(query: LettersQuery) -> LetterPage:
+    del query
+    waits = letter(3, topic="%RETRY%workers", delivery_attempts=2, due_ms=NOW_MS + 30_000)
+    return LetterPage((replace(waits, queue_offset=1, due_ms=NOW_MS - 5), waits))
+
+
+def life(query: LifeQuery) -> Life:
+    def hop(kind: HopKind, at_ms: int, topic: str, **fields: object) -> Hop:
+        made = Hop(kind, at_ms, topic, 0, 5, 0, f"OFFSET{kind.name}", query.message_id)
+        return replace(made, **fields)  # type: ignore[arg-type]
+
+    return Life(
+        query.message_id,
+        (
+            hop(HopKind.SENT, NOW_MS - 60_000, "orders"),
+            hop(HopKind.FAILED, NOW_MS - 59_000, "orders", group="workers", attempt=1, level=3,
+                due_ms=NOW_MS - 49_000, reason=HOSTILE),
+            hop(HopKind.DEAD, NOW_MS - 1_000, "%DLQ%workers", group="workers", attempt=17),
+        ),
+    )  # fmt: skip
+
+
+def message(offset_message_id: str) -> FoundMessage:
+    stored = StoredMessage(
+        topic="%DLQ%workers",
+        queue_id=0,
+        queue_offset=5,
+        physical_offset=1_000,
+        store_size=300,
+        body=b'{"id": 7, "text": "\\u001b[31m"}',
+        properties={"UNIQ_KEY": "ID0", "asked for": offset_message_id, "evil": HOSTILE},
+        flag=0,
+        sys_flag=0,
+        born_timestamp_ms=NOW_MS,
+        born_host="127.0.0.1:1",
+        store_timestamp_ms=NOW_MS,
+        store_host="127.0.0.1:10911",
+        reconsume_times=16,
+        prepared_transaction_offset=0,
+    )
+    return FoundMessage(stored, MessageState.DEAD)
+
+
+def start_redrive(request: RedriveRequest) -> RedriveJob:
+    return RedriveJob("job-1", request.spec, JobState.RUNNING, 1)
+
+
+@pytest.fixture
+def broker(broker: FakeBroker) -> FakeBroker:
+    """100,000 dead letters, some retries, and a redrive."""
+    broker.answers |= {
+        "GetBrokerStatus": lambda _: STATUS,
+        "ListGroups": lambda _: tuple([each.info for each in GROUPS.values()]),
+        "DescribeGroup": describe,
+        "CountPending": lambda _: (waiting("workers", 5),),
+        "ListDeadLetterGroups": lambda _: (dead("workers", DEAD_LETTERS),),
+        "ListRedriveJobs": lambda _: (),
+        "ListDeadLetters": page_of_dead,
+        "ListRetries": page_of_retries,
+        "GetLife": life,
+        "GetMessage": message,
+        "StartRedrive": start_redrive,
+    }
+    return broker

@@ -1,0 +1,67 @@
+"""The command line of top: what it refuses, and the picture as text."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+import pytest
+
+from rmqlite.cli.top.command import check_installed
+from rmqlite.errors import ExtraMissing
+from tests.cli.conftest import Run
+from tests.cli.top.words import HOSTILE, dead
+from tests.client.fake_broker import FakeBroker
+
+
+def test_once_prints_the_overview_as_text(run: Run) -> None:
+    """For a script, a ticket, or a terminal that is none."""
+    done = run("top", "--once")
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0
+    assert lines[1] == "▲ 100,000 open dead letters in 1 group"
+    assert lines[2] == "since the start: 1,000 sent, 900 delivered, 17 retried, 1 dead"
+    assert lines[3].startswith("─ levels: 99,100 pending, 1 unused ─")
+    assert [line.split()[0] for line in lines[6:]] == ["─", "GROUP", "workers", "mails"]
+    assert max(map(len, lines)) <= 80
+
+
+def test_once_prints_nothing_hostile(broker: FakeBroker, run: Run) -> None:
+    """Names come from clients."""
+    broker.answers["ListDeadLetterGroups"] = lambda _: (dead(HOSTILE, 1),)
+    assert run("top", "--once").stdout.replace("\n", "").isprintable()
+
+
+@pytest.mark.usefixtures("broker")
+def test_without_a_terminal_it_says_what_to_use_instead(run: Run) -> None:
+    """A cron job would hang for ever."""
+    done = run("top")
+    assert done.exit_code == 2
+    assert done.stderr.splitlines() == [
+        "error: this is no terminal for a full screen: try rmqlite status --json, or top --once"
+    ]
+
+
+@pytest.mark.parametrize("interval", ["0s", "soon", "2h", "-1s", "1.5s"])
+def test_an_interval_that_is_none_is_refused(run: Run, interval: str) -> None:
+    """One line, and the exit code of a wrong command line."""
+    done = run("top", "--once", "--interval", interval)
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"error: --interval={interval!r} is not allowed: ")
+
+
+def test_a_broker_that_is_not_there_is_an_error_at_once(broker: FakeBroker, run: Run) -> None:
+    """Exit code 3, before any screen is drawn."""
+    broker.stop()
+    done = run("top", "--once")
+    broker.start()
+    assert done.exit_code == 3
+    assert done.stderr.startswith("error: no answer from the broker")
+
+
+def test_a_missing_package_is_named_with_its_remedy() -> None:
+    """In one line, not in a stack trace."""
+    check_installed("textual", 6)
+    with pytest.raises(ExtraMissing, match=r'found none: pip install "rmqlite\[top\]"'):
+        check_installed("no-such-package-anywhere", 6)
+    with pytest.raises(ExtraMissing, match=f"found {version('textual')}: pip install"):
+        check_installed("textual", 999)

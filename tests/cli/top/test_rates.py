@@ -1,0 +1,73 @@
+"""Rates from counters: per second of the broker's time, and never negative."""
+
+from __future__ import annotations
+
+from rmqlite.cli.top.rates import HISTORY_MAX, Rates, rate_text, sparkline
+from tests.cli.top.words import NOW_MS, status
+
+
+def test_a_rate_is_what_came_in_the_brokers_own_time() -> None:
+    """An answer that was late makes no rate."""
+    rates = Rates()
+    rates.take(status(sent=1_000))
+    assert rates.now("sent") is None
+    rates.take(status(2_000, sent=1_500))
+    assert rates.now("sent") == 250.0
+    assert rates.now("dead") == 0.0
+
+
+def test_a_restart_makes_no_negative_rate() -> None:
+    """Its counters begin at 0; what it did in between is not known."""
+    rates = Rates()
+    rates.take(status(sent=1_000))
+    rates.take(status(1_000, sent=1_100))
+    rates.take(status(2_000, sent=5, started_at_ms=NOW_MS + 1_500))
+    assert rates.now("sent") is None
+    rates.take(status(3_000, sent=15, started_at_ms=NOW_MS + 1_500))
+    assert list(rates.history["sent"]) == [100.0, None, 10.0]
+
+
+def test_the_same_millisecond_twice_says_nothing_new() -> None:
+    """No division by nothing, and no message is counted twice or lost."""
+    rates = Rates()
+    rates.take(status(sent=1_000))
+    rates.take(status(0, sent=1_001))
+    rates.take(status(1_000, sent=1_002))
+    assert list(rates.history["sent"]) == [2.0]
+
+
+def test_what_died_in_the_last_minute_is_forgotten_after_it() -> None:
+    """Yesterday's dead letters are no alarm."""
+    rates = Rates()
+    rates.take(status(dead=1))
+    rates.take(status(1_000, dead=4))
+    rates.take(status(60_000, dead=6))
+    assert rates.dead_lately == 5
+    rates.take(status(61_000, dead=6))
+    assert rates.dead_lately == 2
+
+
+def test_the_history_has_an_end() -> None:
+    """Somebody leaves it running for a year."""
+    rates = Rates()
+    for second in range(HISTORY_MAX + 50):
+        rates.take(status(second * 1_000))
+    assert len(rates.history["sent"]) == HISTORY_MAX
+
+
+def test_a_sparkline_shows_peaks_and_gaps() -> None:
+    """The highest is full, a little is more than nothing, and no answer is a gap."""
+    assert sparkline([0.0, 0.01, None, 50.0, 100.0], 6) == " ▁▂ ▅█"
+    assert sparkline([1.0, 2.0, 3.0], 2) == "▆█"
+    assert sparkline([], 3) == "   "
+
+
+def test_a_rate_is_short() -> None:
+    """A tenth matters below ten."""
+    assert [rate_text(rate) for rate in (None, 0.0, 0.25, 9.96, 1234.5)] == [
+        "-",
+        "0",
+        "0.2",
+        "10.0",
+        "1,234",
+    ]

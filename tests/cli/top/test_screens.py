@@ -1,0 +1,278 @@
+"""The screens: what a person sees and what the keys do, at the size of an old terminal."""
+
+from __future__ import annotations
+
+from rmqlite.errors import NotSupported
+from rmqlite.letter_requests import LifeQuery
+from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
+from tests.cli.top.screens import Shown, drive
+from tests.cli.top.words import HOSTILE, dead, status
+from tests.client.fake_broker import FakeBroker
+
+
+def test_the_overview_at_80_by_24(broker: FakeBroker) -> None:
+    """All that says whether a broker is well, without a key pressed."""
+
+    async def look(shown: Shown) -> None:
+        broker.answers["GetBrokerStatus"] = lambda _: status(2_000, sent=1_500, delivered=901)
+        await shown.pass_seconds(2)
+        lines = shown.lines
+        assert [len(lines), max(map(len, lines))] == [24, 80]
+        assert lines[0].startswith(
+            "rmqlite top  broker-a 0.5.0  up 1m 42s  127.0.0.1:10911  disk 42%"
+        )
+        assert lines[1].split("  ") == ["▲ 100,000 open dead letters in 1 group"]
+        assert " ".join(lines[2].split()) == "SENT/S 250 DELIVERED/S 0.5 RETRIED/S 0 DEAD/S 0"
+        assert lines[5].startswith("─ levels: 99,100 pending, 1 unused ─")
+        assert lines[7].split() == ["1", "1s", "99,100", "in", "58.0s", "900", "1", "3", "9"]
+        assert lines[8].startswith("─ groups: 2, by worst ─")
+        assert [line.split() for line in lines[9:12]] == [
+            ["GROUP", "LAG", "MEMBERS", "RETRIES", "DUE", "DEAD", "NEW", "DEAD"],
+            ["workers", "12", "1", "5", "3", "100,000", "+0"],
+            ["mails", "0", "1", "0", "0", "0", "+0"],
+        ]
+        assert lines[-1].startswith("enter group  / filter  s sort")
+
+    drive(broker, look)
+
+
+def test_a_redrive_is_seen_while_it_runs(broker: FakeBroker) -> None:
+    """And takes no room when there is none."""
+    job = RedriveJob("job-1", RedriveSpec("workers"), JobState.RUNNING, 200, 100, 98, 1, 1)
+
+    async def look(shown: Shown) -> None:
+        assert "redrives" not in shown.text
+        broker.answers["ListRedriveJobs"] = lambda _: (job,)
+        await shown.pass_seconds(6)
+        assert "─ redrives: 1 running ─" in shown.text
+        assert "workers  running  ██████░░░░░░  50%" in shown.text
+
+    drive(broker, look)
+
+
+def test_one_drills_down_to_a_message_and_back(broker: FakeBroker) -> None:
+    """Enter, enter, enter: group, message, one hop's record; escape leads back."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter")
+        assert shown.lines[2].startswith(
+            "workers  lag 12  1 member  retries 5  due 3  dead 100,000"
+        )
+        assert "─ dead letters: 100 so far, the newest first [1-16 of 100] ─" in shown.text
+        await shown.press("j", "enter")
+        assert broker.asked["GetLife"] == [LifeQuery("ID1")]
+        assert "─ life: 3 hops ─" in shown.text
+        assert "dead in workers after 17 attempts" in shown.text
+        assert "It is dead in workers" in shown.text
+        await shown.press("enter")
+        assert broker.asked["GetMessage"][-1] == "OFFSETSENT"
+        assert "asked for  OFFSETSENT" in shown.text
+        await shown.press("escape")
+        assert "─ dead letters" in shown.text
+        await shown.press("escape")
+        assert "─ groups" in shown.text
+
+    drive(broker, look)
+
+
+def test_a_body_is_shown_as_json_as_text_and_in_hex(broker: FakeBroker) -> None:
+    """Whoever looks for a broken byte needs the bytes."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "enter", "tab", "G")
+        assert '  "text": "\\u001b[31m"' in shown.lines
+        await shown.press("b", "G")
+        assert '{"id": 7, "text": "\\u001b[31m"}' in shown.lines
+        await shown.press("b", "G")
+        assert '|{"id": 7, "text"|' in shown.text
+
+    drive(broker, look)
+
+
+def test_nothing_hostile_is_interpreted(broker: FakeBroker) -> None:
+    """Neither by a terminal nor as markup, on any screen."""
+    broker.answers["ListDeadLetterGroups"] = lambda _: (dead("workers", 3), dead(HOSTILE, 2))
+
+    async def look(shown: Shown) -> None:
+        for keys in ((), ("enter",), ("enter",), ("question_mark",)):
+            await shown.press(*keys)
+            assert shown.text.replace("\n", "").isprintable()
+        await shown.press("escape", "escape", "slash", *"[red]", "enter")
+        assert "'[red]'" in shown.text
+
+    drive(broker, look, size=(160, 50))
+
+
+def test_of_a_hundred_thousand_dead_letters_a_page_is_loaded(broker: FakeBroker) -> None:
+    """The next one when the cursor comes near its end."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter")
+        assert len(broker.asked["ListDeadLetters"]) == 1
+        await shown.press("end")
+        assert "dead letters: 200 so far" in shown.text
+        assert len(broker.asked["ListDeadLetters"]) == 2
+        await shown.press("end")
+        assert "dead letters: 300 so far" in shown.text
+
+    drive(broker, look)
+
+
+def test_a_filter_is_the_brokers_to_apply(broker: FakeBroker) -> None:
+    """Of letters that are not loaded, too."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "slash", *"topic=orders red", "enter")
+        asked = broker.asked["ListDeadLetters"][-1].filter
+        assert (asked.topic, asked.reason) == ("orders", "red")
+        assert "dead letters: 1, filtered by 'topic=orders red'" in shown.text
+        await shown.press("slash", "ctrl+u", *"nowhere", "enter")
+        assert "─ dead letters: 0, filtered by 'nowhere'" in shown.text
+        assert shown.lines[6] == "none"
+
+    drive(broker, look)
+
+
+def test_groups_are_sorted_and_filtered(broker: FakeBroker) -> None:
+    """By a part of the name; the cursor is where one was."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("s", "s", "s", "s", "s")
+        assert "─ groups: 2, by name ─" in shown.text
+        assert shown.lines[10].startswith("mails")
+        await shown.press("slash", *"WORK", "enter")
+        assert "─ groups: 1 of 2, with 'WORK', by name ─" in shown.text
+        await shown.press("enter")
+        assert shown.app.screen_stack[-1].group == "workers"  # type: ignore[attr-defined]
+
+    drive(broker, look)
+
+
+def test_a_broker_that_goes_away_is_shown_so_and_found_again(broker: FakeBroker) -> None:
+    """What was known stays, with its age; nothing has to be pressed."""
+
+    async def look(shown: Shown) -> None:
+        broker.stop()
+        await shown.pass_seconds(2)
+        await shown.pass_seconds(10)
+        assert shown.lines[1].startswith("✖ no answer for 12.0s, this is how it was then: ")
+        assert "workers" in shown.text
+        await shown.press("enter")
+        assert "Traceback" not in shown.text
+        broker.start()
+        for _ in range(50):
+            await shown.pass_seconds(2)
+            if shown.app.picture.unreachable is None:
+                break
+        await shown.pass_seconds(6)
+        assert "no answer" not in shown.text
+        assert "dead letters: 100 so far" in shown.text
+
+    drive(broker, look)
+
+
+def test_while_it_is_paused_nothing_is_asked(broker: FakeBroker) -> None:
+    """What is shown is as old as it says."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("p")
+        asked = len(broker.asked["GetBrokerStatus"])
+        await shown.pass_seconds(60)
+        assert len(broker.asked["GetBrokerStatus"]) == asked
+        assert shown.lines[1].endswith("PAUSED, 1m 0s old")
+        await shown.press("r")
+        assert len(broker.asked["GetBrokerStatus"]) == asked + 1
+        assert shown.lines[1].endswith("PAUSED, 0ms old")
+
+    drive(broker, look)
+
+
+def test_the_interval_is_changed_in_steps(broker: FakeBroker) -> None:
+    """A slow line, or a moment that counts."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("plus")
+        assert shown.lines[-1] == "every 5 s"
+        await shown.press("minus", "minus", "minus")
+        assert shown.lines[-1] == "every 1 s"
+        await shown.pass_seconds(9)
+        assert "+- 1 s" in shown.lines[-1]
+
+    drive(broker, look)
+
+
+def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) -> None:
+    """Anything but y is a no."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "R")
+        assert "Send message ID0 to orders again?" in shown.text
+        await shown.press("enter")
+        assert not broker.asked["StartRedrive"]
+        await shown.press("R", "y")
+        spec = broker.asked["StartRedrive"][0].spec
+        assert (spec.group, spec.again) == ("workers", False)
+        assert spec.filter.message_id == "7F00000100002A9F0000000000000000"
+        assert shown.lines[-1] == "redrive job job-1 started"
+
+    drive(broker, look)
+
+
+def test_retries_are_listed_with_tries_and_due_time(broker: FakeBroker) -> None:
+    """What comes next, and how often it has failed of how often it may."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "2")
+        assert shown.lines[4].startswith("─ retries: 2, in due order ─")
+        assert shown.lines[6].split()[:3] == ["due", "2/17", "orders"]
+        assert shown.lines[7].split()[:4] == ["in", "30.0s", "2/17", "orders"]
+
+    drive(broker, look)
+
+
+def test_it_works_at_any_size(broker: FakeBroker) -> None:
+    """A window is drawn at its corner."""
+
+    async def look(shown: Shown) -> None:
+        for width, height in ((160, 50), (20, 5), (1, 1), (80, 24)):
+            for keys in (("enter",), ("enter",), ("escape",), ("escape",)):
+                await shown.resize(width, height)
+                await shown.press(*keys)
+                assert max(map(len, shown.lines)) <= width
+        assert "─ groups" in shown.text
+
+    drive(broker, look)
+
+
+def test_what_is_not_shown_is_not_asked(broker: FakeBroker) -> None:
+    """Inside a message only whether the broker is there."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter")
+        await shown.pass_seconds(3)
+        before = {name: len(asked) for name, asked in broker.asked.items()}
+        await shown.press("3")
+        await shown.pass_seconds(3)
+        after = {name: len(asked) for name, asked in broker.asked.items()}
+        grown = {name for name, count in after.items() if count > before.get(name, 0)}
+        assert grown == {"GetBrokerStatus", "DescribeGroup", "CountPending", "ListDeadLetterGroups"}
+        assert broker.asked["DescribeGroup"][-1] == "workers"
+
+    drive(broker, look)
+
+
+def test_an_older_broker_is_shown_as_far_as_it_answers(broker: FakeBroker) -> None:
+    """Everything else is as useful as before."""
+    for name in ("ListDeadLetterGroups", "ListRedriveJobs", "ListDeadLetters"):
+        broker.answers[name] = _not_known
+
+    async def look(shown: Shown) -> None:
+        assert "▲ not known: dead letters, redrive jobs: nobody knows that here" in shown.text
+        await shown.press("enter", "1")
+        assert "not known: nobody knows that here" in shown.text
+
+    drive(broker, look)
+
+
+def _not_known(_: object) -> object:
+    raise NotSupported("nobody knows that here")
