@@ -72,7 +72,7 @@ def lives() -> Iterator[tuple[str, Record, list[str]]]:
     cancelled = Record().failed(1, MINUTE)(HopKind.CANCELLED, 5, "x", group="billing")
     yield "cancelled", cancelled, ["cancelled in billing: it is not delivered"]
     fired = Record().failed(1, MINUTE)(HopKind.FIRED, 5_000, RETRY, group="billing", attempt=1)
-    yield "fired", fired, ["fired: given to billing again, 55.0s before it was due"]
+    yield "fired", fired, ["fired: given to billing again, 55.0s early"]
     again = Record().failed(1, MINUTE)
     again(
         *(HopKind.RESCHEDULED, 5, "SCHEDULE_TOPIC_XXXX"),

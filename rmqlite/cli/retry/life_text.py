@@ -188,7 +188,7 @@ class Told:
             return ""
         late_ms = hop.at_ms - due_ms
         if late_ms < 0:
-            return f", {span_text(-late_ms)} before it was due"
+            return f", {span_text(-late_ms)} early"
         return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
 
     def _why(self, hop: Hop) -> str:

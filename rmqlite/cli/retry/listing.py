@@ -185,12 +185,18 @@ def _when(due_ms: int, now_ms: int) -> str:
     return f"{instant_text(due_ms, now_ms)}, {f'in {wait}' if due_ms > now_ms else wait}"
 
 
+def _attempts_max(letter: Letter, outlook: Outlook) -> int:
+    """The sender's word goes before the group's."""
+    limit = letter.max_reconsume_times
+    return outlook.attempts_max if limit is None else limit + 1
+
+
 def _row(letter: Letter, outlook: Outlook) -> tuple[str, ...]:
     is_due = _is_due(letter, outlook.now_ms)
     when = "due, waits for a consumer" if is_due else _when(letter.due_ms, outlook.now_ms)
     return (
         when,
-        f"{letter.delivery_attempts + 1} of {outlook.attempts_max}",
+        f"{letter.delivery_attempts + 1} of {_attempts_max(letter, outlook)}",
         instant_text(letter.first_failure_ms, outlook.now_ms),
         printable(letter.origin_topic) or "-",
         printable(letter.tags) or "-",
@@ -207,5 +213,6 @@ def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,
         "attempt": letter.delivery_attempts + 1,
+        "attempts_max": _attempts_max(letter, outlook),
         "is_due": _is_due(letter, outlook.now_ms),
     }
