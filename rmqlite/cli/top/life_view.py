@@ -9,7 +9,7 @@ from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
 from rmqlite.cli.schedule.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.body_view import body_lines, body_of
-from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
+from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row, wrapped
 from rmqlite.letter_requests import Hop, HopKind, Life
 from rmqlite.message import StoredMessage
 
@@ -51,9 +51,11 @@ def _hop_row(number: int, hop: Hop, told: Told, now_ms: int) -> Row:
     )
 
 
-def outcome_lines(life: Life | None, around: Around) -> list[Line]:
+def outcome_lines(life: Life | None, around: Around, width: int) -> list[Line]:
     """What the message waits for, or how it ended."""
-    return [(Part(printable(each), "head"),) for each in outcome(life, around)] if life else []
+    sentences = outcome(life, around) if life else ()
+    pieces = [piece for each in sentences for piece in wrapped(printable(each), width)]
+    return [(Part(piece, "head"),) for piece in pieces]
 
 
 def message_lines(message: StoredMessage, form: str) -> list[Line]:

@@ -12,7 +12,7 @@ from rmqlite.cli.terminal import printable
 from rmqlite.cli.top import repairs
 from rmqlite.cli.top.body_view import FORMS, next_form
 from rmqlite.cli.top.frames import Frame
-from rmqlite.cli.top.grid import Line, Part, cut
+from rmqlite.cli.top.grid import Line, Part
 from rmqlite.cli.top.life_view import hops_table, message_lines, outcome_lines
 from rmqlite.cli.top.troubles import why
 from rmqlite.cli.top.widgets import Lines, Page, Rows
@@ -94,8 +94,8 @@ class MessageScreen(Frame):
         picture = self.top.picture
         now_ms = picture.now_ms(now_s) if picture.status else 0
         self.query_one("#first", Rows).show(hops_table(self._life, self._why_no_life, now_ms))
-        ends = outcome_lines(self._life, Around(now_ms, picture.described))
-        self.query_one("#outcome", Lines).show(*[cut(each, width) for each in ends])
+        around = Around(now_ms, picture.described)
+        self.query_one("#outcome", Lines).show(*outcome_lines(self._life, around, width))
 
     def on_rows_opened(self, message: Rows.Opened) -> None:
         if self._life is not None:

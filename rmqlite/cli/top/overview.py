@@ -12,7 +12,7 @@ from rmqlite.cli.status import span_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row, shortened, spread
 from rmqlite.cli.top.picture import GroupFigures, Picture
-from rmqlite.cli.top.rates import COUNTED, rate_text, sparkline
+from rmqlite.cli.top.rates import COUNTED, chart, rate_text
 from rmqlite.cli.top.troubles import Trouble, connection_trouble, troubles
 from rmqlite.redrive_requests import JobState, RedriveJob
 from rmqlite.requests import LevelStatus
@@ -98,19 +98,21 @@ def _mark(trouble: Trouble) -> str:
     return "✖" if trouble.tone == "bad" else "▲"
 
 
-def rate_lines(picture: Picture, width: int) -> list[Line]:
-    """What happens per second, each with its last minutes as a line of blocks."""
+def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
+    """What happens per second, each with its last minutes as a chart of so many lines."""
     size = max(12, (width - 2 * (len(COUNTED) - 1)) // len(COUNTED))
-    names: list[Part] = []
-    lines: list[Part] = []
+    lines: list[list[Part]] = [[] for _ in range(height + 1)]
     for name in COUNTED:
         tone = "bad" if name == "dead" and picture.rates.now(name) else ""
         label, rate = f"{name}/s ".upper(), rate_text(picture.rates.now(name))
-        gap = Part("  " if names else "")
+        gap = Part("  " if lines[0] else "")
         rest = max(0, size - len(label) - len(rate))
-        names += [gap, Part(label, "dim"), Part(rate + " " * rest, tone or "head")]
-        lines += [gap, Part(sparkline(picture.rates.history[name], size), tone or "line")]
-    return [cut(tuple(names), width), cut(tuple(lines), width)]
+        lines[0] += [gap, Part(label, "dim"), Part(rate + " " * rest, tone or "head")]
+        for line, text in zip(
+            lines[1:], chart(picture.rates.history[name], size, height), strict=True
+        ):
+            line += [gap, Part(text, tone or "line")]
+    return [cut(tuple(line), width) for line in lines]
 
 
 def totals_line(picture: Picture, width: int) -> Line:

@@ -14,7 +14,8 @@ from rmqlite.cli.top.prompt import Prompt
 from rmqlite.cli.top.widgets import Lines, Rows
 
 _TALL = 40
-"""A terminal of so many lines has room for every level."""
+"""A terminal of so many lines has room for every level, and for charts."""
+_CHART_LINES = 5
 _WIDE = 150
 """One of so many columns has room for levels and groups side by side."""
 _LEVELS_LINES_MIN = 3
@@ -66,8 +67,9 @@ class Overview(Frame):
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         self.set_class(width >= _WIDE, "-wide")
-        self.query_one("#rates", Lines).show(*overview.rate_lines(picture, width))
         is_tall = self.app.size.height >= _TALL
+        height = _CHART_LINES if is_tall else 1
+        self.query_one("#rates", Lines).show(*overview.rate_lines(picture, width, height))
         all_levels = is_tall if self._all_levels is None else self._all_levels
         levels = self.query_one("#levels", Rows)
         groups = self.query_one("#first", Rows)

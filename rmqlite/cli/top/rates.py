@@ -16,7 +16,7 @@ COUNTED: Final = ("sent", "delivered", "retried", "dead")
 HISTORY_MAX: Final = 240
 """So many rates are kept of each: what a wide screen has room for."""
 LATELY_MS: Final = 60_000
-_BLOCKS: Final = "▁▂▃▄▅▆▇█"
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 class Rates:
@@ -67,20 +67,27 @@ class Rates:
             self._dead.popleft()
 
 
-def sparkline(rates: Iterable[float | None], width: int) -> str:
-    """The last rates as blocks, the highest as high as a line; a step without one is blank."""
+def chart(rates: Iterable[float | None], width: int, height: int) -> list[str]:
+    """The last rates as blocks, from the top down; the highest takes the whole height.
+
+    A step without a rate is blank, one without messages a thin line.
+    """
     shown = list(rates)[-width:] if width > 0 else []
     most = max([each for each in shown if each is not None], default=0.0)
-    return "".join([_block(each, most) for each in shown]).rjust(width)
+    eighths = [_eighths(each, most, height) for each in shown]
+    return [
+        "".join([_BLOCKS[max(0, min(8, each - 8 * line))] for each in eighths]).rjust(width)
+        for line in reversed(range(height))
+    ]
 
 
-def _block(rate: float | None, most: float) -> str:
+def _eighths(rate: float | None, most: float, height: int) -> int:
     if rate is None:
-        return " "
+        return 0
     if rate <= 0:
-        return _BLOCKS[0]
+        return 1
     # Whatever there is stands out from nothing.
-    return _BLOCKS[max(1, min(len(_BLOCKS) - 1, int(rate / most * len(_BLOCKS))))]
+    return max(2, int(rate / most * 8 * height))
 
 
 def rate_text(rate: float | None) -> str:

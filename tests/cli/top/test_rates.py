@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqlite.cli.top.rates import HISTORY_MAX, Rates, rate_text, sparkline
+from rmqlite.cli.top.rates import HISTORY_MAX, Rates, chart, rate_text
 from tests.cli.top.words import NOW_MS, status
 
 
@@ -55,11 +55,12 @@ def test_the_history_has_an_end() -> None:
     assert len(rates.history["sent"]) == HISTORY_MAX
 
 
-def test_a_sparkline_shows_peaks_and_gaps() -> None:
+def test_a_chart_shows_peaks_and_gaps() -> None:
     """The highest is full, a little is more than nothing, and no answer is a gap."""
-    assert sparkline([0.0, 0.01, None, 50.0, 100.0], 6) == " ▁▂ ▅█"
-    assert sparkline([1.0, 2.0, 3.0], 2) == "▆█"
-    assert sparkline([], 3) == "   "
+    assert chart([0.0, 0.01, None, 50.0, 100.0], 6, 1) == [" ▁▂ ▄█"]
+    assert chart([1.0, 2.0, 3.0], 2, 1) == ["▅█"]
+    assert chart([], 3, 2) == ["   ", "   "]
+    assert chart([0.0, 25.0, 75.0, 100.0], 4, 2) == ["  ▄█", "▁▄██"]
 
 
 def test_a_rate_is_short() -> None:
