@@ -77,6 +77,11 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         lambda now: now.status.undeliverable,
     ),
     (
+        "redriven",
+        "Dead letters that redrive jobs have sent again.",
+        lambda now: now.broker.redrive.sent,
+    ),
+    (
         "disk_full_sends_refused",
         "Sends refused because the disk was full.",
         lambda now: now.broker.retention.sends_refused,

@@ -20,6 +20,7 @@ from rmqlite.message import Message
 from rmqlite.requests import SendBackRequest
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
+from tests.support.redrives import redrive
 from tests.support.scrape import Scrape, scrape, watch_of
 
 HOUR_MS = 3_600_000
@@ -102,6 +103,8 @@ def test_messages_are_counted_on_their_way(broker: BrokerUnderTest) -> None:
     assert found.value("rmqlite_messages_retried_total", group="shop") == 1
     assert found.value("rmqlite_messages_dead_total", group="shop") == 2
     assert found.value("rmqlite_log_bytes") == broker.store.end
+    redrive(broker)
+    assert scrape(broker).value("rmqlite_redriven_total") == 2
 
 
 def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
