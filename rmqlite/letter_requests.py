@@ -54,7 +54,8 @@ class Letter:
     delivery_attempts: how often a consumer has had it.  redriven_before: how often it was
     redriven in earlier lives.  redriven_by: the redrive job that has sent it again since, or
     empty.  due_ms: when a retry comes, 0 for a dead letter.  Of a letter that RocketMQ wrote
-    the failure times are store timestamps and the reason is empty.
+    the failure times are store timestamps and the reason is empty.  max_reconsume_times: the
+    sender's own limit of retries, which goes before the consumer's and the group's.
     """
 
     group: str
@@ -81,6 +82,7 @@ class Letter:
     redriven_before: int = 0
     redriven_by: str = ""
     due_ms: int = 0
+    max_reconsume_times: int | None = None
 
     @property
     def offset_message_id(self) -> str:

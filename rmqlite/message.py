@@ -191,13 +191,7 @@ class StoredMessage:
     @property
     def max_reconsume_times(self) -> int | None:
         """The sender's own limit of retries; None when it set none, or none that is one."""
-        text = self.properties.get(MAX_RECONSUME_TIMES, "")
-        # A RocketMQ consumer that sends a failed message itself writes its own limit under
-        # that name, always with RECONSUME_TIME (reference §5.3): that is not the sender's.
-        if not _LIMIT.fullmatch(text) or RECONSUME_TIME in self.properties:
-            return None
-        limit = int(text)
-        return limit if limit < 2**31 else None
+        return senders_limit(self.properties)
 
     @property
     def offset_message_id(self) -> str:
@@ -265,6 +259,20 @@ def message_properties(message: Message, message_id: str = "") -> dict[str, str]
     if message.tags:
         pairs[TAGS] = message.tags
     return pairs
+
+
+def senders_limit(properties: Mapping[str, str]) -> int | None:
+    """How often its sender lets a stored message be retried; None: that is not for it to say.
+
+    What is no number of 0 or more is none.  A RocketMQ consumer that sends a failed message
+    itself writes its own limit under the same name, always with RECONSUME_TIME (reference
+    §5.3): that is not the sender's.
+    """
+    text = properties.get(MAX_RECONSUME_TIMES, "")
+    if not _LIMIT.fullmatch(text) or RECONSUME_TIME in properties:
+        return None
+    limit = int(text)
+    return limit if limit < 2**31 else None
 
 
 def offset_message_id(store_host: str, physical_offset: int) -> str:

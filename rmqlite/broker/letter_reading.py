@@ -8,11 +8,14 @@ large one not even read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from heapq import merge
 from typing import Final, NamedTuple
 
 from rmqlite.broker.matching import (
+    INT64_MAX,
+    NUMBER_DIGITS_MAX,
     has_all,
     has_offset_id,
     has_unique_key,
@@ -37,6 +40,7 @@ from rmqlite.message import (
     decode_properties,
     offset_message_id,
     property_marker,
+    senders_limit,
     unpack_host,
 )
 from rmqlite.names import group_of
@@ -55,11 +59,6 @@ WHOLE_BYTES_MAX: Final = 16 << 10
 """Of a larger record the body is not read where only its head is wanted."""
 INT32_MAX: Final = 2**31 - 1
 _LAST_FAILURE: Final = property_marker(LAST_FAILURE_TIMESTAMP)
-_FIRST_FAILURE: Final = property_marker(FIRST_FAILURE_TIMESTAMP)
-_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
-_ORIGIN_QUEUE_ID: Final = property_marker(ORIGIN_QUEUE_ID)
-_ORIGIN_QUEUE_OFFSET: Final = property_marker(ORIGIN_QUEUE_OFFSET)
-_REDRIVEN_TIMES: Final = property_marker(REDRIVEN_TIMES)
 
 
 class Seen(NamedTuple):
@@ -87,7 +86,7 @@ def slices(
 ) -> Iterator[list[Seen]]:
     """begin <= queue offset < end of a queue, slice by slice, without bodies.
 
-    Each slice is read when it is asked for; first_max: the first one is that long at most.
+    Each slice is read when it is asked for; first_max: how long the first one is at most.
     Raises StoreUnavailable.
     """
     ranges = _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX, first_max)
@@ -205,12 +204,11 @@ def described(
 
     target: of one that still waits in the schedule, topic and queue id where it is going.
     """
-    properties = decode_properties(head.properties)
+    told = decode_properties(head.properties)
     topic, queue_id = target or (head.topic, head.queue_id)
-    store_host = unpack_host(head.store_host)
+    store_host = _host_text(head.store_host)
     last_ms = last_failure_ms(head)
-    first_ms = number_of(head.properties, _FIRST_FAILURE)
-    first_ms = last_ms if first_ms is None else min(first_ms, last_ms)
+    first_ms = _number(told, FIRST_FAILURE_TIMESTAMP, last_ms)
     return Letter(
         group=group_of(topic) or "",
         topic=topic,
@@ -219,24 +217,26 @@ def described(
         physical_offset=head.physical_offset,
         store_size=head.size,
         body_size=head.body_end - head.body_position,
-        message_id=properties.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
+        message_id=told.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
         origin_topic=origin_of(head),
-        origin_message_id=properties.get(DLQ_ORIGIN_MESSAGE_ID)
-        or properties.get(ORIGIN_MESSAGE_ID, ""),
-        origin_queue_id=_small_number(head, _ORIGIN_QUEUE_ID, -1),
-        origin_queue_offset=_or(number_of(head.properties, _ORIGIN_QUEUE_OFFSET), -1),
-        tags=properties.get(TAGS, ""),
-        keys=tuple(properties.get(KEYS, "").split()),
-        delivery_attempts=max(_small_number(head, _ATTEMPTS, 0), head.reconsume_times),
-        first_failure_ms=first_ms,
+        origin_message_id=told.get(DLQ_ORIGIN_MESSAGE_ID) or told.get(ORIGIN_MESSAGE_ID, ""),
+        origin_queue_id=_number(told, ORIGIN_QUEUE_ID, -1, INT32_MAX),
+        origin_queue_offset=_number(told, ORIGIN_QUEUE_OFFSET, -1),
+        tags=told.get(TAGS, ""),
+        keys=tuple(told.get(KEYS, "").split()),
+        delivery_attempts=max(
+            _number(told, DELIVERY_ATTEMPTS, 0, INT32_MAX), head.reconsume_times, 0
+        ),
+        first_failure_ms=min(first_ms, last_ms),
         last_failure_ms=last_ms,
-        reason=properties.get(FAILURE_REASON, ""),
+        reason=told.get(FAILURE_REASON, ""),
         born_timestamp_ms=head.born_timestamp_ms,
         store_timestamp_ms=head.store_timestamp_ms,
         store_host=store_host,
-        redriven_before=_small_number(head, _REDRIVEN_TIMES, 0),
+        redriven_before=_number(told, REDRIVEN_TIMES, 0, INT32_MAX),
         redriven_by=redriven_by,
         due_ms=due_ms,
+        max_reconsume_times=senders_limit(told),
     )
 
 
@@ -252,7 +252,7 @@ def _entries(
 
     counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
     """
-    count_max = min(first_max or SLICE_MAX, SLICE_MAX)
+    count_max = first_max or SLICE_MAX
     while True:
         # Each slice anew: retention may take the rest of a queue between two of them.
         begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)
@@ -291,11 +291,13 @@ def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | Non
         yield walked.head if walked else None
 
 
-def _small_number(head: Head, marker: bytes, default: int) -> int:
-    """A number that fits into the 32 bits which the wire has for it."""
-    number = number_of(head.properties, marker)
-    return default if number is None or number > INT32_MAX else number
+def _number(properties: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:
+    """A property that is a number from 0 to most, as the wire has room for it."""
+    text = properties.get(name)
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS_MAX:
+        return default
+    number = int(text)
+    return number if number <= most else default
 
 
-def _or(number: int | None, default: int) -> int:
-    return default if number is None else number
+_host_text = lru_cache(maxsize=4096)(unpack_host)
