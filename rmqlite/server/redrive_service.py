@@ -6,10 +6,11 @@ steps, and between two of them every other call gets its turn.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rmqlite.broker.broker import Broker
+from rmqlite.errors import FlushFailed
 from rmqlite.redrive_requests import (
     JobChange,
     OutcomesPage,
@@ -47,7 +48,7 @@ class RedriveService:
         return await done_in_turns(self._redrive.preview(request))
 
     async def start_redrive(self, request: RedriveRequest, _: Context) -> RedriveJob:
-        return await self._durably(self._redrive.start(request))
+        return await self._durably(lambda: self._redrive.start(request))
 
     async def get_redrive_job(self, job_id: str, _: Context) -> RedriveJob:
         return self._redrive.get(job_id)
@@ -56,11 +57,17 @@ class RedriveService:
         return self._redrive.all()
 
     async def change_redrive_job(self, change: JobChange, _: Context) -> RedriveJob:
-        return await self._durably(self._redrive.change(change))
+        return await self._durably(lambda: self._redrive.change(change))
 
     async def list_redrive_outcomes(self, query: OutcomesQuery, _: Context) -> OutcomesPage:
         return await done_in_turns(self._redrive.outcomes(query))
 
-    async def _durably(self, job: RedriveJob) -> RedriveJob:
+    async def _durably(self, change: Callable[[], RedriveJob]) -> RedriveJob:
+        try:
+            job = change()
+        except FlushFailed as error:
+            # An append that cannot be taken back durably ends the broker, as a sync does.
+            self._commit.fail(error)
+            raise
         await self._commit.durable(self._broker.store.end)
         return job

@@ -73,7 +73,9 @@ class Redriving:
         redrive = self._broker.redrive
         try:
             stepped = redrive.step(job.job_id, free)
-        except FlushFailed:
+        except FlushFailed as error:
+            # An append that cannot be taken back durably ends the broker, as a sync does.
+            self._commit.fail(error)
             raise
         except RmqliteError as error:
             self._rest(job, error)

@@ -292,9 +292,8 @@ def test_the_first_refused_letters_are_samples_of_the_job(under_test: BrokerUnde
 
 def test_a_hostile_letter_changes_nothing_but_itself(under_test: BrokerUnderTest) -> None:
     """Separators and escapes in values are bytes like others."""
-    own = encode_properties(
-        {"note": "\x1b[2J<script>alert(1)</script>", names.RETRY_TOPIC: "orders"}
-    )
+    note = "\x1b[2J<script>alert(1)</script>"
+    own = encode_properties({"note": note, names.RETRY_TOPIC: "orders"})
     under_test.broker.topics.ensure(DLQ, 1)
     record = new_record(b"\x1b]0;x\x07<b>", DLQ)._replace(properties=b"\x02\x02=\x01\x02" + own)
     under_test.store.append([record])
