@@ -42,7 +42,7 @@ from rmqlite.store.record import Head
 T = TypeVar("T")
 Steps = Generator[None, None, T]
 """Work that is done when it returns; at every yield others may get their turn."""
-STEP_LETTERS: Final = 500
+STEP_LETTERS: Final = 250
 """So many letters are looked at before others get their turn."""
 LOOK_MAX: Final = 20_000
 """After so many a page is answered, full or not."""
@@ -145,16 +145,19 @@ class DeadLetters:
         heads = self._heads(query, queues, after, limit)
         found, looked_at = [], 0
         for looked_at, head in enumerate(heads, 1):
-            if fits(head, query.filter):
+            if fits(head, query.filter) and not (query.is_open and self._is_redriven(head)):
                 by = self._redriven.job_of(head.topic, head.queue_id, head.queue_offset)
-                if not (by and query.is_open):
-                    found.append(described(head, redriven_by=by))
+                found.append(described(head, redriven_by=by))
             if len(found) == limit or looked_at == LOOK_MAX:
                 cursor = _cursor(query, head) if next(heads, None) else ""
                 return LetterPage(tuple(found), cursor, looked_at)
             if looked_at % STEP_LETTERS == 0:
                 yield
         return LetterPage(tuple(found), "", looked_at)
+
+    def _is_redriven(self, head: Head) -> bool:
+        sent = self._redriven.of(head.topic, head.queue_id)
+        return sent.next_open(head.queue_offset) != head.queue_offset
 
     def _heads(
         self,
@@ -173,11 +176,14 @@ class DeadLetters:
             return self._at(offsets, queues, after, newest_first)
         ranges = []
         for group, mine in queues.items():
-            for each in self._ranges(group, mine).values():
+            for queue_id, each in self._ranges(group, mine).items():
                 if wanted.since_ms:
                     # What was stored before has not failed since.
                     first = offset_at(self._store, each.queue, wanted.since_ms)
                     each = each._replace(begin=max(each.begin, first))
+                if query.is_open:
+                    sent = self._redriven.of(dlq_topic(group), queue_id)
+                    each = each._replace(begin=sent.next_open(each.begin))
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)

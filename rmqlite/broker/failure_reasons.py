@@ -73,13 +73,7 @@ class FailureReasons:
         begin = max(begin, self._first)
         numbers = self._numbers[begin - self._first : end - self._first]
         if redriven.count_between(begin, end):
-            is_open = bytearray(len(numbers))
-            at = redriven.next_open(begin)
-            while at < end:
-                until = redriven.open_until(at, end)
-                is_open[at - begin : until - begin] = b"\x01" * (until - at)
-                at = redriven.next_open(until)
-            counted = Counter(compress(numbers, is_open))
+            counted = Counter(compress(numbers, redriven.open_flags(begin, end)))
         else:
             counted = Counter(numbers)
         counted.pop(_OTHER, None)

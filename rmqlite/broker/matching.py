@@ -33,7 +33,8 @@ _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
-_INT64_MAX: Final = 2**63 - 1
+INT64_MAX: Final = 2**63 - 1
+NUMBER_DIGITS_MAX: Final = 19
 
 
 def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:
@@ -104,10 +105,10 @@ def origin_of(head: Head) -> str:
 def number_of(properties: bytes, marker: bytes) -> int | None:
     """A property that is a number from 0 to 2^63 - 1; None if it is missing or none."""
     digits = find_property(properties, marker)
-    if not digits or not digits.isdigit() or len(digits) > 19:
+    if not digits or not digits.isdigit() or len(digits) > NUMBER_DIGITS_MAX:
         return None
     number = int(digits)
-    return number if number <= _INT64_MAX else None
+    return number if number <= INT64_MAX else None
 
 
 def encoded(text: str) -> bytes:

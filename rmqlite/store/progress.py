@@ -16,6 +16,8 @@ CHUNK_OFFSETS: Final = 8192
 _CHUNK_SHIFT: Final = 13
 _IN_CHUNK: Final = CHUNK_OFFSETS - 1
 _FULL: Final = (1 << CHUNK_OFFSETS) - 1
+_FLAGS: Final = bytes.maketrans(b"01", b"\x01\x00")
+"""The digits of completed bits -> flags of open ones."""
 RANGES_MAX: Final = 1_000
 """Of a level with more ranges than this, the table holds the bitmap."""
 
@@ -93,6 +95,19 @@ class CompletedOffsets:
             if bits := self._chunks.get(number):
                 count += (bits >> first & (1 << (last - first)) - 1).bit_count()
         return count
+
+    def open_flags(self, start: int, end: int) -> bytes:
+        """Of each of start <= n < end a byte: 1 if it is not completed, else 0."""
+        flags = bytearray(b"\x01") * (end - start)
+        low = max(start, min(end, self.below))
+        flags[: low - start] = bytes(low - start)
+        for number, first, last in _chunks_of(low, end):
+            if bits := self._chunks.get(number):
+                bits = bits >> first & (1 << (last - first)) - 1
+                digits = format(bits, f"0{last - first}b")[::-1].encode()
+                at = (number << _CHUNK_SHIFT) + first - start
+                flags[at : at + len(digits)] = digits.translate(_FLAGS)
+        return bytes(flags)
 
     def ranges(self) -> list[tuple[int, int]]:
         """What the constructor takes: apart from each other, ascending."""

@@ -134,6 +134,7 @@ def test_what_is_asked_of_a_span_is_what_a_set_says(
         n for n in range(start, end) if n not in plain
     ]
     assert completed.count_between(start, end) == sum(n in plain for n in range(start, end))
+    assert completed.open_flags(start, end) == bytes(n not in plain for n in range(start, end))
     following = next(n for n in range(start, END + 1) if n not in plain)
     assert completed.next_open(start) == following
     end = max(end, following)
