@@ -111,10 +111,11 @@ def redrive(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Send the dead letters of GROUP that fit again, to the topics they were sent to first.
+    """Send the dead letters of GROUP that fit again, to where they were sent first.
 
-    A job of the broker does it: Ctrl-C leaves it running.  What was redriven before is left
-    out.  Exit code 1: one was refused, or none was sent.
+    A job of the broker does it: Ctrl-C leaves it running.
+
+    What was redriven before is left out.  Exit code 1: one was refused, or none sent.
     """
     from rmqlite.client import AdminClient
 
