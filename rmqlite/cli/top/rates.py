@@ -15,6 +15,8 @@ from rmqlite.requests import BrokerStatus
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 HISTORY_MAX: Final = 240
 """So many rates are kept of each: what a wide screen has room for."""
+STEP_MS_MIN: Final = 400
+"""In a shorter time a handful of messages would look like a flood."""
 LATELY_MS: Final = 60_000
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
@@ -30,7 +32,7 @@ class Rates:
         self._dead: deque[tuple[int, int]] = deque()
 
     def take(self, status: BrokerStatus) -> None:
-        """The next status; one of the same millisecond says nothing new."""
+        """The next status; one that comes too soon is counted with the one after it."""
         before, self._before = self._before, status
         if before is None:
             return
@@ -38,7 +40,7 @@ class Rates:
             self.gap()
             return
         passed_ms = status.now_ms - before.now_ms
-        if passed_ms <= 0:
+        if passed_ms < STEP_MS_MIN:
             self._before = before
             return
         for name in COUNTED:

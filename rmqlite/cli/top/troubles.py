@@ -36,8 +36,9 @@ def connection_trouble(picture: Picture, now_s: float, waiting_since_s: float) -
     """Whether the broker answers; waiting_since_s: when the open round was asked, 0: none is."""
     age = span_text(int(picture.age_s(now_s)) * 1000)
     if picture.unreachable is not None:
-        why = printable(str(picture.unreachable))
-        return Trouble(f"no answer for {age}, this is how it was then: {why}", BAD)
+        # gRPC tells the whole way there; the end of it is the reason.
+        reason = printable(str(picture.unreachable).rsplit(": ", 1)[-1])
+        return Trouble(f"no answer for {age} ({reason}), this is how it was then", BAD)
     if waiting_since_s and now_s - waiting_since_s >= SILENT_AFTER_S:
         return Trouble(f"no answer for {age}, still waiting for one", WARN)
     return None

@@ -47,7 +47,7 @@ class Drawn(Widget):
     Drawn .tone--bad { color: $text-error; text-style: bold; }
     Drawn .tone--dim { color: $text-muted; }
     Drawn .tone--head { text-style: bold; }
-    Drawn .tone--line { color: $text-accent; }
+    Drawn .tone--line { color: $text-primary; }
     Drawn .tone--cursor { background: $primary 40%; text-style: bold; }
     """
 
