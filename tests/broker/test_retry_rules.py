@@ -17,6 +17,7 @@ from rmqlite.retry_policy import TABLE_KEY
 from rmqlite.schedule_requests import LevelsChange
 from rmqlite.store import tables
 from tests.broker.conftest import Make
+from tests.broker.letter_words import dead_letters
 from tests.broker.words import (
     GROUP,
     TOPIC,
@@ -339,6 +340,7 @@ def test_the_senders_limit_stays_with_a_delayed_message(under_test: BrokerUnderT
     assert waits_s(under_test, again) == -1
     (dead,) = under_test.messages("%DLQ%" + GROUP)
     assert dead.properties[MAX_RECONSUME_TIMES] == "1"
+    assert [letter.max_reconsume_times for letter in dead_letters(under_test)] == [1]
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,15 @@ def test_a_group_that_nobody_serves_is_said_to_be_so(run: Run, broker: FakeBroke
     assert "billing may not consume now" in run("retry", "list", "billing").stdout
 
 
+def test_the_senders_limit_is_what_an_attempt_is_counted_to(run: Run, broker: FakeBroker) -> None:
+    """It goes before the group's."""
+    has_retries(broker, [retry(1, SHORT_MS, max_reconsume_times=2), retry(2, SHORT_MS)], [])
+    lines = run("retry", "list", "billing").stdout.splitlines()
+    assert ["3 of 3 " in lines[2], "3 of 17" in lines[4]] == [True, True]
+    tree = json.loads(run("retry", "list", "billing", "--json").stdout)
+    assert [each["attempts_max"] for each in tree["messages"]] == [3, 17]
+
+
 def test_nothing_retried_is_an_answer(run: Run, broker: FakeBroker) -> None:
     """Not a failure: most of the time that is how it should be."""
     has_retries(broker, [])
