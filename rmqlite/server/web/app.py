@@ -99,6 +99,7 @@ async def _answer(site: Site, request: Request, make: PageMethod) -> Response:
         async with asyncio.timeout(ANSWER_S_MAX):
             site.guard.check(request.headers)
             visit = Visit(site, request)
+            visit.args = Args(request.url.query)
             if visit.is_change:
                 visit.form = Args(await _form(request))
                 visit.check_change()

@@ -10,7 +10,7 @@ from typing import Final
 
 from rmqlite.message import StoredMessage
 
-SHOWN_BYTES_MAX: Final = 64 << 10
+SHOWN_BYTES_MAX: Final = 32 << 10
 HEX_BYTES_MAX: Final = 16 << 10
 VIEWS: Final = ("text", "json", "hex")
 COMPRESSED: Final = 0x1
@@ -19,6 +19,7 @@ _ZLIB: Final = (0x000, 0x300)
 _ROW: Final = 16
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _DEPTH_MAX: Final = 100
+_LOOK_CHARS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def body_view(message: StoredMessage, wanted: str) -> BodyView:
     text = _as_text(body[:SHOWN_BYTES_MAX], is_whole and len(body) <= SHOWN_BYTES_MAX)
     pretty = None if text is None or len(body) > SHOWN_BYTES_MAX else indented(text)
     can_be = tuple([*["text"] * (text is not None), *["json"] * (pretty is not None), "hex"])
-    view = wanted if wanted in can_be else ("json" if pretty is not None else can_be[0])
+    view = wanted if wanted in can_be else _fitting(text, pretty)
     limit = HEX_BYTES_MAX if view == "hex" else SHOWN_BYTES_MAX
     shown = min(len(body), limit)
     if view == "json":
@@ -94,6 +95,15 @@ def hexdump(data: bytes) -> str:
         ascii_text = "".join([chr(byte) if 32 <= byte < 127 else "." for byte in row])
         lines.append(f"{begin:08x}  {hexed:<48}  {ascii_text}")
     return "\n".join(lines)
+
+
+def _fitting(text: str | None, pretty: str | None) -> str:
+    """The view that tells most at a glance."""
+    if pretty is not None:
+        return "json"
+    look = (text or "")[:_LOOK_CHARS]
+    unseen = sum([not each.isprintable() and not each.isspace() for each in look])
+    return "hex" if text is None or unseen * 10 > len(look) else "text"
 
 
 def _line(depth: int) -> str:

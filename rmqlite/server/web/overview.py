@@ -29,7 +29,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group as the overview shows it; lag is None where it has never read."""
+    """A group as a table shows it; retries: due or waiting."""
 
     info: GroupInfo
     members: int
@@ -72,7 +72,10 @@ async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupL
     for info in infos:
         status = await visit.ask(rpcs.DESCRIBE_GROUP, info.group)
         lag = sum([queue.lag for queue in status.progress])
-        retries = waiting.get(retry_topic(info.group), 0)
+        again = retry_topic(info.group)
+        # Those that are due and not consumed yet have left the schedule, and are lag as well.
+        due = sum([each.lag for each in status.progress if each.queue.topic == again])
+        retries = waiting.get(again, 0) + due
         members = len(status.members)
         lines.append(GroupLine(info, members, lag, retries, dead.get(info.group)))
     return lines

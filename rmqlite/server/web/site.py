@@ -74,7 +74,7 @@ class Visit:
     def __init__(self, site: Site, request: Request) -> None:
         self._site = site
         self.request = request
-        self.args = Args(request.url.query)
+        self.args = Args("")
         self.form = Args("")
         self.now_ms = site.clock.now_ms()
         self._cookie = request.cookies.get(COOKIE, "")

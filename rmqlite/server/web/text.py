@@ -16,7 +16,7 @@ from rmqlite.clock import local_text
 from rmqlite.visible import printable
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000))
-_SIZES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_SIZES: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _SHORT_CHARS: Final = 160
 
 
@@ -103,7 +103,7 @@ def size(count: float) -> str:
     """Bytes in the largest unit of which there is one: "1.5 MiB"."""
     for unit in _SIZES[:-1]:
         if count < 1024:
-            return f"{count:,.0f} {unit}" if unit == "bytes" else f"{count:,.1f} {unit}"
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1024
     return f"{count:,.1f} {_SIZES[-1]}"
 

@@ -5,6 +5,9 @@ const lost = document.getElementById("lost");
 let focused = null;
 let opened = [];
 
+// On a narrow screen the list of pages is longer than it is wide.
+document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
+
 function isReading() {
   const selection = document.getSelection();
   return document.hidden || (selection !== null && !selection.isCollapsed);

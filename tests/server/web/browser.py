@@ -1,0 +1,136 @@
+"""A browser without a screen: asks the page of a broker that runs in the same loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from html.parser import HTMLParser
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import httpx
+
+from rmqlite.server.admin_service import AdminService
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.redriving import Redriving
+from rmqlite.server.waiting import Waiting
+from rmqlite.server.web.app import web_app
+from rmqlite.server.web.site import Site
+from tests.support.brokers import BrokerUnderTest
+
+HOST: Final = "localhost:8080"
+FORM: Final = "application/x-www-form-urlencoded"
+OURS: Final = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
+"""What a browser says of a form on a page of ours."""
+
+
+class Page(HTMLParser):
+    """An answer: its status and headers, its elements and its words."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        super().__init__()
+        self.status = response.status_code
+        self.headers = response.headers
+        self.html = response.text
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self._words: list[str] = []
+        self.feed(self.html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_data(self, data: str) -> None:
+        self._words.append(data)
+
+    @property
+    def text(self) -> str:
+        """All words, one blank between two."""
+        return " ".join(" ".join(self._words).split())
+
+    def attributes(self, tag: str, name: str) -> list[str]:
+        """This attribute of every element with it."""
+        return [attrs[name] for kind, attrs in self.elements if kind == tag and name in attrs]
+
+    def field(self, name: str) -> str:
+        """The value of the first field of that name."""
+        found = [
+            attrs.get("value", "")
+            for tag, attrs in self.elements
+            if tag == "input" and attrs.get("name") == name
+        ]
+        assert found, f"no field {name} on: {self.text}"
+        return found[0]
+
+    def fields(self) -> list[tuple[str, str]]:
+        """All hidden fields of the page's forms."""
+        return [
+            (attrs["name"], attrs.get("value", ""))
+            for tag, attrs in self.elements
+            if tag == "input" and attrs.get("type") == "hidden"
+        ]
+
+    def link(self, beginning: str) -> str:
+        """Where the first link leads that begins so."""
+        found = [each for each in self.attributes("a", "href") if each.startswith(beginning)]
+        assert found, f"no link {beginning} on: {self.text}"
+        return found[0]
+
+
+class Browser:
+    """Keeps the cookie, and sends what a browser sends."""
+
+    def __init__(self, client: httpx.AsyncClient) -> None:
+        self._client = client
+
+    async def get(self, path: str, **headers: str) -> Page:
+        return Page(await self._client.get(path, headers=headers))
+
+    async def send(
+        self,
+        path: str,
+        fields: Mapping[str, str] | list[tuple[str, str]],
+        headers: Mapping[str, str] = OURS,
+        method: str = "POST",
+    ) -> Page:
+        """Send a form, and follow where its answer leads."""
+        response = await self._client.request(
+            method, path, content=urlencode(fields), headers={"Content-Type": FORM, **headers}
+        )
+        return Page(response)
+
+    async def raw(self, method: str, path: str, **more: Any) -> Page:
+        return Page(await self._client.request(method, path, **more))
+
+    def forget(self) -> None:
+        """Be another browser."""
+        self._client.cookies.clear()
+
+
+Scenario = Callable[[Browser], Awaitable[None]]
+
+
+def browse(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> None:
+    """Run the scenario against this broker's page; settings of the configuration."""
+
+    async def main() -> None:
+        config = under_test.config.model_copy(update={"web_access": "write", **settings})
+        waiting = Waiting("maxParkedPolls", 10)
+        with ThreadPoolExecutor(1) as syncer:
+            commit = GroupCommit(config, under_test.store, syncer, waiting.wake)
+            redriving = Redriving(under_test.broker, commit, under_test.clock)
+            admin = AdminService(under_test.broker, waiting, commit)
+            app = web_app(Site(config, admin.methods(), under_test.clock))
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url=f"http://{HOST}", follow_redirects=True
+            ) as client:
+                running = [asyncio.create_task(commit.run()), asyncio.create_task(redriving.run())]
+                try:
+                    await scenario(Browser(client))
+                finally:
+                    for task in running:
+                        task.cancel()
+                    await asyncio.wait(running)
+
+    asyncio.run(main())

@@ -1,0 +1,206 @@
+"""What a page changes: looked at first, then done, and on disk when the page says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.letter_requests import PurgeRequest
+from rmqlite.message import Message
+from rmqlite.names import retry_topic
+from rmqlite.requests import SendBackRequest
+from rmqlite.schedule_requests import CHANGES_DEFAULT
+from rmqlite.server.web import schedule
+from tests.server.web.browser import Browser, browse
+from tests.server.web.words import GROUP, dead_letters
+from tests.support.brokers import BrokerUnderTest
+
+ACTIONS = [
+    ("cancel", "cancelled", 0),
+    ("fire", "delivered now", 0),
+    ("reschedule", "rescheduled", 2),
+]
+
+
+def pending(under_test: BrokerUnderTest) -> int:
+    return sum([each.pending for each in under_test.broker.pending.counts()])
+
+
+@pytest.mark.parametrize(("action", "word", "left"), ACTIONS)
+def test_the_chosen_ones_are_changed(
+    action: str, word: str, left: int, under_test: BrokerUnderTest
+) -> None:
+    """Boxes are ticked, a dry run says what would be, and its form does it."""
+    messages = [Message("orders", b"x", keys=f"k-{n}", delay_level=5) for n in range(5)]
+    sent = under_test.send(*messages)
+
+    async def scenario(browser: Browser) -> None:
+        query = f"action={action}&to=4&chosen=1"
+        chosen = f"ids={sent[0].message_id}&ids={sent[3].message_id}&ids=nobody"
+        dry = await browser.get(f"/schedule/change?{query}&{chosen}")
+        assert f"2 messages would be {word}" in dry.text
+        assert "not found" in dry.text
+        assert pending(under_test) == 5
+        done = await browser.send("/schedule/change", dry.fields())
+        assert f"2 messages were {word}" in done.text
+        assert pending(under_test) == 3 + left
+
+    browse(under_test, scenario)
+    assert under_test.store.durable_end == under_test.store.end
+
+
+@pytest.mark.parametrize(("action", "word", "left"), ACTIONS)
+def test_all_that_fit_a_filter_are_changed(
+    action: str, word: str, left: int, under_test: BrokerUnderTest
+) -> None:
+    """On every page, not only on the one that is seen."""
+    under_test.send(*[Message("orders", b"x", tags="old", delay_level=5) for _ in range(2)])
+    under_test.send(*[Message("orders", b"x", tags="new", delay_level=5) for _ in range(3)])
+
+    async def scenario(browser: Browser) -> None:
+        dry = await browser.get(f"/schedule/change?action={action}&to=4&tag=old&topic=orders")
+        assert f"2 messages would be {word}" in dry.text
+        assert pending(under_test) == 5
+        done = await browser.send("/schedule/change", dry.fields())
+        assert f"2 messages were {word}" in done.text
+        assert pending(under_test) == 3 + left
+
+    browse(under_test, scenario)
+
+
+def test_a_change_of_many_goes_on_where_there_was_no_more_time(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A browser gives up on a page that takes a minute; the form goes on with the rest."""
+    for _ in range(2):
+        under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(2_600)])
+    monkeypatch.setattr(schedule, "WORK_S_MAX", -1.0)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/schedule/change?action=cancel")
+        assert f"{CHANGES_DEFAULT:,} messages would be cancelled, and more" in page.text
+        page = await browser.send("/schedule/change", page.fields())
+        assert "Not finished yet" in page.text
+        assert pending(under_test) == 200
+        page = await browser.send("/schedule/change", page.fields())
+        assert "5,200 messages were cancelled" in page.text
+        assert pending(under_test) == 0
+
+    browse(under_test, scenario)
+
+
+def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest) -> None:
+    """Two groups failed the same message; only one of them lets it be."""
+    (sent,) = under_test.send(Message("orders", b"x"))
+    for group in (GROUP, "other"):
+        request = SendBackRequest(group, sent.physical_offset, reason="HTTP 503")
+        under_test.broker.send_back(request)
+    under_test.sync()
+
+    async def scenario(browser: Browser) -> None:
+        listed = await browser.get(f"/retries?group={GROUP}&reason=503")
+        query = dict(listed.fields()[1:])
+        assert query == {"chosen": "1", "topic": retry_topic(GROUP)} | query
+        dry = await browser.get(
+            f"/schedule/change?action=cancel&reason=503&topic=%25RETRY%25{GROUP}"
+        )
+        assert f"1 retry of {GROUP} would be cancelled" in dry.text
+        done = await browser.send("/schedule/change", dry.fields())
+        assert f"1 retry of {GROUP} was cancelled" in done.text
+        assert "2 retries" not in (await browser.get("/retries?group=other")).text
+
+    browse(under_test, scenario)
+    (left,) = under_test.broker.pending.counts()
+    assert left.topic == retry_topic("other")
+
+
+@pytest.mark.parametrize("what", ["all", "until"])
+def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderTest) -> None:
+    """Asked first, told how many of them nobody has dealt with, and nothing is deleted."""
+    dead_letters(under_test, 4)
+    under_test.clock.forward(10_000)
+    dead_letters(under_test, 3)
+    gone = 7 if what == "all" else 4
+
+    async def scenario(browser: Browser) -> None:
+        dry = await browser.get(f"/dead/purge?group={GROUP}&what={what}&until=-5s")
+        assert f"{gone} letters of {GROUP}" in dry.text
+        assert f"would go out of sight, {gone} of them open" in dry.text
+        # The time is said as an instant: it means the same however long somebody thinks.
+        under_test.clock.forward(60_000)
+        done = await browser.send("/dead/purge", dry.fields())
+        assert f"went out of sight, {gone} of them open" in done.text
+        listed = await browser.get(f"/dead/letters?group={GROUP}")
+        assert f"{7 - gone} letters" in listed.text
+        back = await browser.get(f"/dead/purge?group={GROUP}&what=restore")
+        await browser.send("/dead/purge", back.fields())
+
+    browse(under_test, scenario)
+    restored = under_test.broker.letters.dead.purge(PurgeRequest(GROUP, dry_run=True))
+    assert restored.letters == 7
+
+
+def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> None:
+    """From the form to the job's end: what was said is what is done, and to whom it is told."""
+    dead_letters(under_test, 6)
+    dead_letters(under_test, 3, reason="HTTP 503")
+
+    async def scenario(browser: Browser) -> None:
+        form = await browser.get(f"/redrive?group={GROUP}&reason=http")
+        assert form.field("reason") == "http"
+        dry = await browser.get(f"/redrive/preview?group={GROUP}&reason=http&to_topic=again")
+        assert f"3 letters of {GROUP} would be sent" in dry.text
+        assert under_test.broker.topics.get("again") is None
+        fields = dry.fields()
+        job = await browser.send("/redrive", fields)
+        # Sent twice, as by an impatient finger, it is the same job.
+        twice = await browser.send("/redrive", fields)
+        assert dict(fields)["job_id"] in job.text
+        assert twice.status == 200
+        page = await browser.get(f"/job?id={dict(fields)['job_id']}")
+        assert "Redrive of shop" in page.text
+        jobs = await browser.get("/jobs")
+        assert len([each for each in jobs.attributes("a", "href") if "/job?id" in each]) == 1
+
+    browse(under_test, scenario)
+
+
+def test_a_job_is_paused_goes_on_and_is_cancelled(under_test: BrokerUnderTest) -> None:
+    """Each button says what the job then is; one that is over has none."""
+    dead_letters(under_test, 30)
+
+    async def scenario(browser: Browser) -> None:
+        dry = await browser.get(f"/redrive/preview?group={GROUP}&rate=1")
+        job = await browser.send("/redrive", dry.fields())
+        assert job.attributes("div", "hx-get")
+        fields = dict(job.fields())
+        paused = await browser.send("/job", fields | {"action": "pause"})
+        assert "Redrive of shop paused" in paused.text
+        rated = await browser.send("/job", fields | {"action": "set_rate", "rate": "2"})
+        assert rated.field("rate") == "2"
+        resumed = await browser.send("/job", fields | {"action": "resume"})
+        assert "Redrive of shop running" in resumed.text
+        ended = await browser.send("/job", fields | {"action": "cancel"})
+        assert "Redrive of shop cancelled" in ended.text
+        assert not ended.attributes("div", "hx-get")
+        assert "post" not in ended.attributes("form", "method")
+        again = await browser.send("/job", fields | {"action": "pause"})
+        assert again.status == 409
+
+    browse(under_test, scenario)
+
+
+def test_what_breaks_a_rule_is_refused_with_the_rule(under_test: BrokerUnderTest) -> None:
+    """The page has no rules of its own: the broker's own words come through."""
+    dead_letters(under_test, 1)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(f"/group?name={GROUP}")
+        fields = dict(page.fields())
+        for policy in ("0 3", "soon", "exponential(1s)"):
+            wrong = await browser.send("/group", fields | {"policy": policy, "max": "3"})
+            assert wrong.status == 400
+            assert policy in wrong.text
+        wrong = await browser.get(f"/redrive/preview?group={GROUP}&to_topic=a/b")
+        assert wrong.status == 400
+
+    browse(under_test, scenario)

@@ -1,0 +1,278 @@
+"""Every page: what it shows of a broker, and that making it changes nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.message import Message
+from rmqlite.requests import SendBackRequest
+from rmqlite.retry_policy import RetryPolicy
+from rmqlite.server.web.app import _CHANGES, _LOOKS
+from tests.server.web.browser import Browser, browse
+from tests.server.web.words import GROUP, dead_letters
+from tests.support.brokers import BrokerUnderTest
+
+EMPTY = ("/", "/lateness", "/schedule", "/retries", "/message", "/dead", "/jobs", "/groups")
+
+
+@pytest.mark.parametrize("path", EMPTY)
+def test_a_page_of_a_broker_that_has_nothing_says_so(
+    path: str, under_test: BrokerUnderTest
+) -> None:
+    """The first thing that a new user sees."""
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(path)
+        assert page.status == 200
+        assert page.headers["content-type"] == "text/html; charset=utf-8"
+        assert ("main", {"id": "content", "tabindex": "-1"}) in page.elements
+
+    browse(under_test, scenario)
+
+
+def test_every_page_but_the_start_names_itself(under_test: BrokerUnderTest) -> None:
+    """A browser's tabs and history show the title; a reader hears where it is."""
+
+    async def scenario(browser: Browser) -> None:
+        titles = set()
+        for path in EMPTY:
+            page = await browser.get(path)
+            titles.add(page.html.partition("<title>")[2].partition("<")[0])
+            assert page.html.count('aria-current="page"') == 1
+        assert len(titles) == len(EMPTY)
+
+    browse(under_test, scenario)
+
+
+def test_the_overview_counts_what_waits_fails_and_is_dead(under_test: BrokerUnderTest) -> None:
+    """What top shows, for a browser."""
+    under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(7)])
+    dead_letters(under_test, 4)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert page.link("/schedule?level=5")
+        assert f"{GROUP} 0 " in page.text
+        assert "KeyError: 'address'" in page.text
+        assert "11 since the start" in page.text
+
+    browse(under_test, scenario)
+
+
+def test_a_rate_is_over_the_time_since_the_page_before(under_test: BrokerUnderTest) -> None:
+    """Each look asks with what the one before had counted; the first has the broker's start."""
+
+    async def scenario(browser: Browser) -> None:
+        under_test.clock.forward(10_000)
+        first = await browser.get("/")
+        assert "over the last 10s" in first.text
+        again = first.attributes("div", "hx-get")[0]
+        under_test.send(*[Message("orders", b"x") for _ in range(10)])
+        under_test.clock.forward(2_000)
+        second = await browser.get(again)
+        assert "over the last 2s" in second.text
+        assert "Sent 5.0 /s" in second.text
+
+    browse(under_test, scenario)
+
+
+@pytest.mark.parametrize("before", ["1.2", "x.0.0.0.0", "9999999999999999999.0.0.0.0", "0.9.9.9.9"])
+def test_a_page_before_that_cannot_be_is_the_brokers_start(
+    before: str, under_test: BrokerUnderTest
+) -> None:
+    """A tab may be older than the broker, and an address is what somebody typed."""
+
+    async def scenario(browser: Browser) -> None:
+        under_test.clock.forward(4_000)
+        page = await browser.get(f"/?before={before}")
+        assert "over the last 4s" in page.text
+
+    browse(under_test, scenario)
+
+
+def test_the_timeline_draws_what_comes_due(under_test: BrokerUnderTest) -> None:
+    """The plot and its table have the same figures, and each column leads to its messages."""
+    under_test.send(*[Message("orders", b"x", delay_level=level) for level in (5, 5, 6, 18)])
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/schedule?span=10m")
+        assert "3 come due within 10m; 0 are due now, 1 come later." in page.text
+        assert len([tag for tag, attrs in page.elements if attrs.get("class") == "s0"]) == 2
+        column = page.link("/schedule?span=10m&from=")
+        chosen = await browser.get(column)
+        assert "2 messages on this page" in chosen.text
+
+    browse(under_test, scenario)
+
+
+def test_a_long_list_is_read_page_by_page(under_test: BrokerUnderTest) -> None:
+    """Fifty rows at a time: no page holds up the broker."""
+    under_test.send(*[Message("orders", b"x", keys=f"k-{n}", delay_level=5) for n in range(120)])
+
+    async def scenario(browser: Browser) -> None:
+        seen: list[str] = []
+        path = "/schedule"
+        for rows in (50, 50, 20):
+            page = await browser.get(path)
+            ids = [each for each in page.attributes("a", "href") if each.startswith("/message?id")]
+            assert len(ids) == rows
+            seen += ids
+            if rows == 50:
+                path = next(a["href"] for t, a in page.elements if a.get("rel") == "next")
+        assert len(set(seen)) == 120
+
+    browse(under_test, scenario)
+
+
+def test_dead_letters_are_counted_filtered_and_looked_at(under_test: BrokerUnderTest) -> None:
+    """From the groups to a letter to its body, each one link further."""
+    dead_letters(under_test, 60)
+    dead_letters(under_test, 2, reason="HTTP 503")
+
+    async def scenario(browser: Browser) -> None:
+        groups = await browser.get("/dead")
+        assert "Letters 62 Open 62" in groups.text
+        listed = await browser.get(groups.link("/dead/letters?group=shop&reason="))
+        assert "60" not in listed.text.partition("letters on this page")[0][-4:]
+        assert "50 letters on this page" in listed.text
+        few = await browser.get("/dead/letters?group=shop&reason=http")
+        assert "2 letters on this page" in few.text
+        letter = await browser.get(few.link("/record?id="))
+        assert "Dead letter" in letter.text
+        assert '{ "n": 1 }' in letter.text
+
+    browse(under_test, scenario)
+
+
+def test_retries_are_listed_with_when_and_why(under_test: BrokerUnderTest) -> None:
+    """What a group will be given again."""
+    for sent in under_test.send(Message("orders", b"x", keys="k-1"), Message("orders", b"y")):
+        request = SendBackRequest(GROUP, sent.physical_offset, reason="HTTP 503")
+        under_test.broker.send_back(request)
+    under_test.sync()
+
+    async def scenario(browser: Browser) -> None:
+        groups = await browser.get("/retries")
+        page = await browser.get(groups.link("/retries?group="))
+        assert "2 retries on this page" in page.text
+        assert "in 10s" in page.text
+        assert "HTTP 503" in page.text
+
+    browse(under_test, scenario)
+
+
+def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
+    """When each retry comes, as the policy in force says."""
+    dead_letters(under_test, 1)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(f"/group?name={GROUP}")
+        assert "1 3 10s 10s 2 4 30s 40s 3 5 1m 1m 40s" in page.text
+        fields = [*page.fields(), ("max", "3"), ("policy", "1m 10m"), ("can_consume", "1")]
+        changed = await browser.send("/group", fields)
+        assert "1 5 1m 1m 2 14 10m 11m 3 14 10m 21m" in changed.text
+
+    browse(under_test, scenario)
+    info = under_test.broker.group_status(GROUP).info
+    assert info.max_reconsume_times == 3
+    assert RetryPolicy.parse(info.retry_policy).delays_ms == (60_000, 600_000)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 404),
+        ("/static/nothing.js", 404),
+        ("/static/..%2f..%2fguard.py", 404),
+        ("/static/htmx.LICENSE.txt", 404),
+        ("/schedule/", 404),
+        ("/dead/letters", 400),
+        ("/dead/letters?group=nobody", 404),
+        ("/group?name=nobody", 404),
+        ("/group?name=%00%1b", 404),
+        ("/job?id=none", 404),
+        ("/job/bulk?id=none", 404),
+        ("/record?id=none", 400),
+        ("/record?id=7F00000100002A9F0000000000009999", 404),
+        ("/schedule?from=tomorrow", 400),
+        ("/schedule?from=%2B1x", 400),
+        ("/schedule?level=-1", 400),
+        ("/schedule?span=3d", 400),
+        ("/schedule?cursor=nonsense", 400),
+        ("/schedule/change?action=destroy", 400),
+        ("/schedule/change?action=cancel&chosen=1", 400),
+        ("/schedule/change?action=reschedule", 400),
+        ("/dead/purge?group=shop&what=until", 400),
+        ("/redrive/preview?group=shop&rate=fast", 400),
+        ("/job/outcomes?id=x&only=odd", 400),
+        ("/?" + "&".join(["a=1"] * 2_000), 400),
+        ("/message?id=" + "x" * 5_000, 400),
+    ],
+)
+def test_what_cannot_be_shown_is_a_page_of_ours_that_says_why(
+    path: str, status: int, under_test: BrokerUnderTest
+) -> None:
+    """Nobody meets a stack, an empty page or somebody else's error."""
+    dead_letters(under_test, 1)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(path)
+        assert page.status == status, page.text
+        assert f"HTTP {status}" in page.text
+        assert page.attributes("a", "href").count("/") >= 2
+        assert "Traceback" not in page.html
+
+    browse(under_test, scenario)
+
+
+def test_a_page_that_fails_tells_the_log_and_not_the_browser(
+    under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The stack is for whoever runs the broker."""
+    under_test.broker.levels.in_force = None  # type: ignore[assignment, method-assign]
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/schedule")
+        assert page.status == 500
+        assert "its log says why" in page.text
+        assert "NoneType" not in page.html
+
+    browse(under_test, scenario)
+    assert "page failed path='/schedule'" in caplog.text
+    assert "NoneType" in caplog.text
+
+
+def test_looking_changes_nothing(under_test: BrokerUnderTest) -> None:
+    """A browser fetches ahead, and so do those who are sent a link."""
+    sent = dead_letters(under_test, 3)
+    under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(3)])
+    end, tables = under_test.store.end, under_test.broker.tables()
+
+    async def scenario(browser: Browser) -> None:
+        for path in _LOOKS:
+            for query in ("", f"?group={GROUP}&name={GROUP}&id={sent[0].offset_message_id}"):
+                await browser.get(path + query)
+        for action in ("cancel", "fire", "reschedule"):
+            page = await browser.get(f"/schedule/change?action={action}&to=3")
+            assert "Dry run" in page.text
+        for path in _CHANGES:
+            await browser.get(f"{path}?group={GROUP}&what=all&action=cancel&job_id=x&id=x")
+
+    browse(under_test, scenario)
+    assert under_test.store.end == end
+    assert under_test.broker.tables() == tables
+
+
+def test_pages_are_not_kept_and_files_are(under_test: BrokerUnderTest) -> None:
+    """A page may show a customer's data; a file has another name after every change."""
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert page.headers["cache-control"] == "no-store"
+        for address in [*page.attributes("script", "src"), *page.attributes("link", "href")]:
+            file = await browser.raw("GET", address)
+            assert file.status == 200
+            assert "immutable" in file.headers["cache-control"]
+            assert "?" in address
+
+    browse(under_test, scenario)
