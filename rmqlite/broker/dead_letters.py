@@ -46,6 +46,8 @@ STEP_LETTERS: Final = 250
 """So many letters are looked at before others get their turn."""
 LOOK_MAX: Final = 20_000
 """After so many a page is answered, full or not."""
+PAGE_BYTES_MAX: Final = 1 << 20
+"""So long are the properties of a page's letters together, and one letter's more at most."""
 CANDIDATES_MAX: Final = 1_000
 """How many records one look at the key index takes; of more the queue itself is read."""
 _NEWEST: Final = "n"
@@ -143,12 +145,13 @@ class DeadLetters:
         if query.group:
             queues = {query.group: self._queues_of(query.group)}
         heads = self._heads(query, queues, after, limit)
-        found, looked_at = [], 0
+        found, looked_at, size = [], 0, 0
         for looked_at, head in enumerate(heads, 1):
             if fits(head, query.filter) and not (query.is_open and self._is_redriven(head)):
                 by = self._redriven.job_of(head.topic, head.queue_id, head.queue_offset)
                 found.append(described(head, redriven_by=by))
-            if len(found) == limit or looked_at == LOOK_MAX:
+                size += len(head.properties)
+            if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
                 cursor = _cursor(query, head) if next(heads, None) else ""
                 return LetterPage(tuple(found), cursor, looked_at)
             if looked_at % STEP_LETTERS == 0:

@@ -19,7 +19,7 @@ from rmqlite.broker.matching import has_key, has_offset_id, unique_key_of
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.redriven import Redriven
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import HOPS_MAX, Life, LifeQuery
+from rmqlite.letter_requests import HOPS_MAX, Hop, Life, LifeQuery
 from rmqlite.message import (
     KEYS,
     ORIGIN_MESSAGE_ID,
@@ -45,6 +45,8 @@ STEP_TOPICS: Final = 20
 STEP_RECORDS: Final = 200
 READS_MAX: Final = 5 * HOPS_MAX
 """How many records are looked at for one id: other keys may have the same hash."""
+HOPS_BYTES_MAX: Final = 4 << 20
+"""How long the properties of the records are together that are told."""
 _KEYS: Final = property_marker(KEYS)
 _ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
 _REDRIVEN_ID: Final = property_marker(REDRIVEN_MESSAGE_ID)
@@ -77,11 +79,19 @@ class Lives:
             raise InvalidValue("message_id", "", "the id of a message, as send answers it")
         search = _Search(self._store, self._redriven, self._readable_end())
         yield from search.run(query.message_id)
-        newest = sorted(search.heads)[-HOPS_MAX:]
-        hops = tuple(hop_of(self._store, self._offsets, search.heads[at]) for at in newest)
+        newest: list[Hop] = []
+        size = 0
+        for _, head in sorted(search.heads.items(), reverse=True):
+            size += len(head.properties)
+            if len(newest) == HOPS_MAX or size > HOPS_BYTES_MAX:
+                search.is_cut = True
+                break
+            newest.append(hop_of(self._store, self._offsets, head))
+            if len(newest) % STEP_RECORDS == 0:
+                yield
+        hops = tuple(reversed(newest))
         message_id = hops[0].message_id if hops else query.message_id
-        is_cut = search.is_cut or len(search.heads) > HOPS_MAX
-        return Life(message_id, hops, is_cut)
+        return Life(message_id, hops, search.is_cut)
 
 
 class _Search:

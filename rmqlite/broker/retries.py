@@ -10,7 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.broker.dead_letters import STEP_LETTERS, Steps, checked_limit, read_offset
+from rmqlite.broker.dead_letters import (
+    PAGE_BYTES_MAX,
+    STEP_LETTERS,
+    Steps,
+    checked_limit,
+    read_offset,
+)
 from rmqlite.broker.ending import outline_at
 from rmqlite.broker.finding import offset_in
 from rmqlite.broker.groups import GroupTable
@@ -28,6 +34,8 @@ from rmqlite.store.message_store import MessageStore
 
 LOOK_MAX: Final = 20_000
 """After so many a page is answered, full or not."""
+SLICE_MAX: Final = 100
+"""How many that wait are found at once."""
 _DUE: Final = "d"
 _WAITING: Final = "w"
 
@@ -82,11 +90,12 @@ class Retries:
         first_max = limit + 1 if query.filter == EVERY_LETTER else 0
         heads = in_order(self._store, ranges, first_max=first_max)
         found: list[Letter] = []
-        looked_at = 0
+        looked_at = size = 0
         for looked_at, head in enumerate(heads, 1):
             if fits(head, query.filter):
                 found.append(described(head, due_ms=head.store_timestamp_ms))
-            if len(found) == limit or looked_at == LOOK_MAX:
+                size += len(head.properties)
+            if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
                 more = next(heads, None) is not None
                 cursor = f"{_DUE}.{head.physical_offset}" if more else f"{_WAITING}."
                 return LetterPage(tuple(found), cursor, looked_at)
@@ -100,16 +109,18 @@ class Retries:
         wanted = self._pending_filter(query)
         if not wanted.levels:
             return LetterPage(())
-        looked_at = 0
+        looked_at = size = 0
         for _ in range(PAGE_SLICES_MAX):
-            several, cursor = self._pending.slice(wanted, cursor, limit - len(found))
+            count_max = min(SLICE_MAX, limit - len(found))
+            several, cursor = self._pending.slice(wanted, cursor, count_max)
             looked_at += len(several)
+            size += sum(len(each.head.properties) for each in several)
             found += [
                 described(each.head, due_ms=each.place.due_ms, target=(each.topic, each.queue_id))
                 for each in several
                 if is_retry(each.topic) and fits(each.head, query.filter)
             ]
-            if not cursor or len(found) >= limit:
+            if not cursor or len(found) >= limit or size > PAGE_BYTES_MAX:
                 break
             yield
         return LetterPage(tuple(found), cursor and f"{_WAITING}.{cursor}", looked_at)

@@ -265,3 +265,14 @@ def test_a_retry_that_failed_again_is_one_letter(under_test: BrokerUnderTest) ->
     (letter,) = dead_letters(under_test)
     assert (letter.delivery_attempts, letter.reason) == (2, "second")
     assert letter.last_failure_ms - letter.first_failure_ms == 10_000
+
+
+def test_a_page_of_letters_with_very_long_properties_is_shorter(
+    under_test: BrokerUnderTest, monkeypatch: Any
+) -> None:
+    """It must fit into one answer."""
+    monkeypatch.setattr(module, "PAGE_BYTES_MAX", 50_000)
+    for number in range(5):
+        dead(under_test, f"m{number}", properties={"long": "x" * 30_000})
+    pages = dead_pages(under_test)
+    assert [len(page.letters) for page in pages] == [2, 2, 1]

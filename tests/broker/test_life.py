@@ -305,3 +305,14 @@ def test_a_life_is_followed_through_a_bounded_number_of_ids(
     assert told.is_cut
     assert len(told.hops) >= 3
     assert dead_letters(under_test)[0].redriven_by == "job-5"
+
+
+def test_a_life_with_very_long_properties_is_cut(
+    under_test: BrokerUnderTest, monkeypatch: Any
+) -> None:
+    """It must fit into one answer."""
+    monkeypatch.setattr(module, "HOPS_BYTES_MAX", 50_000)
+    for _ in range(3):
+        received(under_test, message_id="m1", properties={"long": "x" * 20_000})
+    told = life(under_test, "m1")
+    assert (len(told.hops), told.is_cut) == (2, True)
