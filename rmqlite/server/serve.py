@@ -97,10 +97,7 @@ class _Server:
         # Before anything that takes long: until then this signal ends the process.
         reload_asked = _event_of(signal.SIGHUP)
         server, port = _listening_server(self._config)
-        if self._config.metrics_port:
-            await self._http.bind(self._config.bind_address, self._config.metrics_port)
-        if self._config.web_port:
-            self._web = bound_port(self._config)
+        await self._take_http_ports()
         config = self._config.model_copy(update={"listen_port": port})
         store = MessageStore(config, SystemFiles(), self._clock)
         log.info(
@@ -155,6 +152,13 @@ class _Server:
             self._end()
             store.release()
             raise
+
+    async def _take_http_ports(self) -> None:
+        """A broker that cannot have them does not even open its store."""
+        if self._config.metrics_port:
+            await self._http.bind(self._config.bind_address, self._config.metrics_port)
+        if self._config.web_port:
+            self._web = bound_port(self._config)
 
     async def _open(self, server: grpc.aio.Server, config: BrokerConfig, broker: Broker) -> None:
         """Take calls, and requests for metrics."""

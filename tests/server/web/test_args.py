@@ -1,0 +1,90 @@
+"""What a browser has sent, read field by field."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from rmqlite.clock import local_text
+from rmqlite.errors import InvalidValue
+from rmqlite.letter_requests import LetterFilter
+from rmqlite.schedule_requests import PendingFilter, ScheduleAction
+from rmqlite.server.web.args import FIELDS_MAX, Args
+
+NOW_MS = 1_790_000_000_000
+
+
+def test_a_filter_of_letters_is_what_its_fields_say() -> None:
+    """Each of them, and blanks round them do not count."""
+    args = Args("topic=+orders+&tag=new&key=k&reason=HTTP+503&since=-1h&until=1790000000001&id=abc")
+    assert args.letter_filter(NOW_MS) == LetterFilter(
+        "orders", "new", "k", "HTTP 503", NOW_MS - 3_600_000, NOW_MS + 1, "abc"
+    )
+    assert Args("").letter_filter(NOW_MS) == LetterFilter()
+
+
+def test_a_filter_of_what_waits_is_what_its_fields_say() -> None:
+    """The same words as the command line has."""
+    args = Args("level=5&topic=%25RETRY%25shop&from=%2B10m&until=%2B1h&origin=orders&reason=x")
+    assert args.pending_filter(NOW_MS) == PendingFilter(
+        levels=(5,),
+        topic="%RETRY%shop",
+        due_from_ms=NOW_MS + 600_000,
+        due_until_ms=NOW_MS + 3_600_000,
+        origin_topic="orders",
+        reason="x",
+    )
+    assert Args("").pending_filter(NOW_MS) == PendingFilter()
+
+
+def test_a_time_is_local_or_from_now_or_a_number() -> None:
+    """What a person writes, and what a link of ours has."""
+    moment_ms = NOW_MS // 60_000 * 60_000
+    local = local_text(moment_ms)[:16]
+    for text in (local, local.replace(" ", "T"), str(moment_ms)):
+        assert Args(urlencode({"t": text})).moment_ms("t", NOW_MS) == moment_ms
+    assert Args("").moment_ms("t", NOW_MS) is None
+    assert Args("t=-999d").moment_ms("t", 1_000) == 0
+    for wrong in ("soon", "-", "+1", "-1y", "2026-13-01", "1" * 16, "٣"):
+        with pytest.raises(InvalidValue, match="t="):
+            Args(urlencode({"t": wrong})).moment_ms("t", NOW_MS)
+
+
+def test_a_number_is_whole_and_has_a_limit() -> None:
+    """Marks between thousands are as the page writes them."""
+    assert Args("n=1%2C000").number("n") == 1_000
+    assert Args("").number("n", 7) == 7
+    for wrong in ("-1", "1.5", "x", "²", "9" * 16, "2147483648"):
+        with pytest.raises(InvalidValue, match="n="):
+            Args(urlencode({"n": wrong})).number("n")
+
+
+def test_a_word_is_one_of_those_that_are_known() -> None:
+    """The first of them where none is given."""
+    assert Args("").one_of("w", ("a", "b")) == "a"
+    assert Args("action=fire").member("action", ScheduleAction) is ScheduleAction.FIRE
+    with pytest.raises(InvalidValue, match="a or b"):
+        Args("w=c").one_of("w", ("a", "b"))
+
+
+def test_ids_come_back_as_they_were_and_once() -> None:
+    """Whatever characters a producer has put into them."""
+    ids = ["plain", "a b\r\n", "\x00<\ud800>", "%41", "plain"]
+    encoded = urlencode([("ids", quote(each, safe="", errors="surrogatepass")) for each in ids])
+    assert Args(encoded).quoted_ids("ids") == tuple(ids[:4])
+
+
+def test_what_is_too_much_is_refused() -> None:
+    """Before it costs anything."""
+    with pytest.raises(InvalidValue, match="form="):
+        Args("&".join(["a=1"] * (FIELDS_MAX + 1)))
+    with pytest.raises(InvalidValue, match="4096"):
+        Args("a=" + "x" * 4_097).text("a")
+    with pytest.raises(InvalidValue, match="must be given"):
+        Args("a=+").required("a")
+
+
+def test_what_is_no_utf8_is_replaced() -> None:
+    """An address can hold any byte."""
+    assert Args("a=%ff%fe").text("a") == "\ufffd\ufffd"

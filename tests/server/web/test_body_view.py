@@ -1,0 +1,122 @@
+"""A body as a page shows it."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqlite.message import Message, StoredMessage
+from rmqlite.server.web.body_view import (
+    COMPRESSED,
+    HEX_BYTES_MAX,
+    SHOWN_BYTES_MAX,
+    BodyView,
+    body_view,
+    hexdump,
+    indented,
+)
+from tests.support.brokers import BrokerUnderTest
+
+
+@pytest.fixture
+def stored(under_test: BrokerUnderTest) -> StoredMessage:
+    under_test.send(Message("orders", b"x"))
+    return under_test.messages("orders")[0]
+
+
+def view(stored: StoredMessage, body: bytes, wanted: str = "", sys_flag: int = 0) -> BodyView:
+    return body_view(replace(stored, body=body, sys_flag=sys_flag), wanted)
+
+
+@pytest.mark.parametrize(
+    ("body", "fits", "can_be"),
+    [
+        (b"", "text", ("text", "hex")),
+        (b"hello", "text", ("text", "hex")),
+        ("grüße\n".encode(), "text", ("text", "hex")),
+        (b'{"a": 1}', "json", ("text", "json", "hex")),
+        (b" [1, 2]", "json", ("text", "json", "hex")),
+        (b"17", "text", ("text", "hex")),
+        (b'{"a": }', "text", ("text", "hex")),
+        (b"[" * 100_000, "text", ("text", "hex")),
+        (b"\xff\xfe", "hex", ("hex",)),
+        (bytes(100), "hex", ("text", "hex")),
+    ],
+)
+def test_a_body_is_shown_as_what_it_is(
+    body: bytes, fits: str, can_be: tuple[str, ...], stored: StoredMessage
+) -> None:
+    """And any other way that is possible, when one asks."""
+    assert (view(stored, body).view, view(stored, body).can_be) == (fits, can_be)
+    for wanted in can_be:
+        assert view(stored, body, wanted).view == wanted
+
+
+def test_json_is_indented_and_otherwise_left_alone() -> None:
+    """Keys that come twice and the way a number is written may be what went wrong."""
+    text = '{"a":1.0,"a":1e999,"b":[],"c":{},"d":[1,{"e":"x, {y}: \\"z\\""}]}'
+    assert indented(text) == "\n".join(
+        [
+            "{",
+            '  "a": 1.0,',
+            '  "a": 1e999,',
+            '  "b": [],',
+            '  "c": {},',
+            '  "d": [',
+            "    1,",
+            "    {",
+            '      "e": "x, {y}: \\"z\\""',
+            "    }",
+            "  ]",
+            "}",
+        ]
+    )
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.lists(_JSON) | st.dictionaries(st.text(), _JSON))
+def test_indenting_changes_no_value(value: object) -> None:
+    """Whatever the text is, spelled either way."""
+    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
+        pretty = indented(text)
+        assert pretty is not None
+        assert json.loads(pretty) == value
+
+
+def test_a_compressed_body_is_inflated_no_further_than_it_is_shown(stored: StoredMessage) -> None:
+    """A kilobyte can be made to inflate to a megabyte."""
+    small = view(stored, zlib.compress(b"hello"), sys_flag=COMPRESSED)
+    assert (small.text, small.is_cut) == ("hello", False)
+    bomb = view(stored, zlib.compress(b"a" * 50_000_000), "text", sys_flag=COMPRESSED)
+    assert (len(bomb.text), bomb.is_cut) == (SHOWN_BYTES_MAX, True)
+    assert "inflated from" in bomb.note
+    for flag, body in ((COMPRESSED, b"not zlib"), (COMPRESSED | 0x200, b"zstd")):
+        assert "shown as it is stored" in view(stored, body, sys_flag=flag).note
+
+
+def test_a_long_body_is_cut_between_characters(stored: StoredMessage) -> None:
+    """A cut in the middle of one would make all of it bytes."""
+    for shift in range(4):
+        shown = view(stored, b"x" * shift + "€".encode() * SHOWN_BYTES_MAX)
+        assert shown.view == "text"
+        assert shown.is_cut
+    assert view(stored, bytes(HEX_BYTES_MAX + 1), "hex").is_cut
+    assert not view(stored, bytes(HEX_BYTES_MAX), "hex").is_cut
+
+
+def test_bytes_are_shown_as_everybody_knows_it() -> None:
+    """Where, in hex, and what of it is ASCII."""
+    assert hexdump(b"hello, <world>\x00\xff!").splitlines() == [
+        "00000000  68 65 6c 6c 6f 2c 20 3c  77 6f 72 6c 64 3e 00 ff  hello, <world>..",
+        "00000010  21                                                !",
+    ]

@@ -1,0 +1,66 @@
+"""What is drawn: each figure has its place, and nothing is drawn outside."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.requests import LevelStatus
+from rmqlite.schedule_requests import LevelTimeline
+from rmqlite.server.web.plots import OTHERS, SERIES_MAX, lateness, timeline
+
+
+def test_a_column_is_its_levels_one_on_the_other() -> None:
+    """From the ground up, and as high as the plot's scale says."""
+    levels = [LevelTimeline(5, (1, 3, 0, 2)), LevelTimeline(7, (0, 1, 4, 5))]
+    plot = timeline((0, 10, 20), levels, {5: "1m", 7: "3m"})
+    assert (plot.most, plot.total, plot.overdue, plot.later) == (4, 8, 1, 7)
+    assert plot.series == ("1m", "3m")
+    first, second = plot.columns
+    assert [(p.series, p.count, p.y, p.height) for p in first.parts] == [
+        (0, 3, 25.0, 75.0),
+        (1, 1, 0.0, 25.0),
+    ]
+    assert (first.begin_ms, first.end_ms, first.total, second.total) == (0, 10, 4, 4)
+
+
+def test_many_levels_are_drawn_as_few() -> None:
+    """More colours than that nobody tells apart; no message is left out for it."""
+    levels = [LevelTimeline(n, (0, n, 0)) for n in range(1, 19)]
+    plot = timeline((0, 10), levels, {n: f"level {n}" for n in range(1, 19)})
+    assert plot.series == tuple([f"level {n}" for n in range(13, 19)] + [OTHERS])
+    assert len(plot.series) == SERIES_MAX + 1
+    assert plot.total == sum(range(19))
+    assert plot.columns[0].parts[-1].count == sum(range(13))
+
+
+def test_nothing_that_comes_due_is_an_empty_plot() -> None:
+    """Not a division by nought."""
+    plot = timeline((0, 10), [LevelTimeline(1, (0, 0, 0))], {1: "1s"})
+    assert (plot.total, plot.most, plot.series) == (0, 4, ())
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 99, 100, 101, 999, 12_345, 999_999, 1_000_001])
+def test_the_scale_holds_the_highest_column(count: int) -> None:
+    """And is no more than twice as high."""
+    plot = timeline((0, 10), [LevelTimeline(1, (0, count, 0))], {1: "1s"})
+    assert count <= plot.most <= max(4, 2 * count)
+    (part,) = plot.columns[0].parts
+    assert 0 <= part.y <= 100
+    assert part.y + part.height == pytest.approx(100, abs=0.01)
+
+
+def _level(level: int, *late_ms: int, delivered: int = 1) -> LevelStatus:
+    return LevelStatus(level, "1s", 0, 0, delivered, *late_ms)
+
+
+def test_lateness_is_drawn_on_a_scale_of_tenfold_steps() -> None:
+    """A millisecond and a minute have to be seen on one line."""
+    plot = lateness(
+        [_level(1, 0, 1, 10), _level(2, 10, 100, 10_000), _level(3, 0, 0, 0, delivered=0)]
+    )
+    assert [(row.p50, row.p99, row.most) for row in plot.rows] == [
+        (0.0, 0.0, 25.0),
+        (25.0, 50.0, 100.0),
+    ]
+    assert [name for _, name in plot.ticks] == ["1 ms", "10 ms", "100 ms", "1s", "10s"]
+    assert lateness([]).rows == ()
