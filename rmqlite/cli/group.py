@@ -185,19 +185,20 @@ def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
 def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTable) -> None:
     has_lengths = any([rung.asked_ms is not None for rung in rungs or ()])
     columns = ["ATTEMPT", "POLICY SAYS", "LEVEL", "WAITS", "AFTER THE FIRST FAILURE"]
-    rows = [
+    rows: list[list[object]] = [
         [
             _attempts(rung),
             "" if rung.asked_ms is None else delay_text(rung.asked_ms),
-            str(rung.level),
+            rung.level,
             table.name(rung.level),
             delay_text(rung.since_first_failure_ms),
         ]
         for rung in rungs or ()
     ]
     if not has_lengths:
-        for each in (columns, *rows):
-            del each[1]
+        del columns[1]
+        for row in rows:
+            del row[1]
     title = f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}"
     if rows:
         print_table(columns, rows, title=title)
@@ -218,9 +219,9 @@ def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
     ]
 
 
-def _attempts(rung: Rung) -> str:
+def _attempts(rung: Rung) -> object:
     if rung.first_attempt == rung.last_attempt:
-        return f"{rung.first_attempt:,}"
+        return rung.first_attempt
     return f"{rung.first_attempt:,} to {rung.last_attempt:,}"
 
 
