@@ -48,6 +48,8 @@ from rmqlite.store.record import NewRecord
 
 STEP_LETTERS_MAX: Final = 200
 """How many letters a step looks at, 5 to 10 ms; and 4 MiB of them, or one letter."""
+STEP_LETTERS_MIN: Final = 20
+"""So many it looks at also when it may send fewer: perhaps they are not wanted."""
 JOBS_NOT_OVER_MAX: Final = 20
 RATE_MAX: Final = 1_000_000
 _STATES: Final = {
@@ -201,7 +203,7 @@ class Redrive:
         if kept is None or kept.job.state is not JobState.RUNNING:
             return Stepped(0, 0)
         self._retention.check_room()
-        at, letters = self._look(kept)
+        at, letters = self._look(kept, min(max(sent_max, STEP_LETTERS_MIN), STEP_LETTERS_MAX))
         sent = [each for each in letters if each.outcome is RedriveOutcome.SENT]
         if len(sent) > sent_max:
             at = At(kept.at.part, sent[sent_max].queue_offset)
@@ -243,7 +245,7 @@ class Redrive:
         ]
         return tuple([part for part in parts if part.begin < part.end])
 
-    def _look(self, kept: Kept) -> tuple[At, list[Judged]]:
+    def _look(self, kept: Kept, count_max: int = STEP_LETTERS_MAX) -> tuple[At, list[Judged]]:
         """The next letters: how far that goes, and what becomes of those that fit."""
         number, begin = kept.at
         part = kept.parts[number]
@@ -252,7 +254,7 @@ class Redrive:
         letters: list[Judged] = []
         end = part.end
         if queue is not None:
-            upto = min(part.end, begin + STEP_LETTERS_MAX)
+            upto = min(part.end, begin + count_max)
             slice_ = next(whole_slices(self._store, queue, begin, upto), [])
             letters = self._judge.judged(kept, part.queue_id, slice_)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)

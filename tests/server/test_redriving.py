@@ -1,0 +1,335 @@
+"""Redrive jobs on a loop whose time is the fake clock: fair, even, never stuck, never busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rmqlite.errors import FlushFailed, StoreUnavailable
+from rmqlite.redrive_requests import (
+    JobAction,
+    JobChange,
+    JobState,
+    OutcomesQuery,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.redrive_service import RedriveService
+from rmqlite.server.redriving import Redriving
+from rmqlite.store.check import check
+from rmqlite.store.commit_log import Written
+from rmqlite.store.record import NewRecord
+from rmqlite.wire import rpcs
+from tests.support.brokers import BrokerUnderTest
+from tests.support.loops import run_with
+from tests.support.redrives import GROUP, bury_many, redriven_messages, start
+
+CONTEXT: Any = None
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Syncs take no time: waiting for a thread, the loop would move the clock."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*args, **more))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class Stop(Exception):
+    """Ends the task group of a test."""
+
+
+@pytest.fixture
+def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
+    broker = BrokerUnderTest(tmp_path / "store")
+    yield broker
+    broker.store.release()
+    assert list(check(tmp_path / "store", queue_file_bytes=4_000)) == []
+
+
+def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveService], Awaitable[None]]) -> None:
+    """Run a scenario beside the task that runs jobs."""
+
+    async def main() -> None:
+        with AtOnce(1) as syncer:
+            commit = GroupCommit(under_test.config, under_test.store, syncer, _deaf)
+            redriving = Redriving(under_test.broker, commit, under_test.clock)
+            service = RedriveService(under_test.broker, commit)
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    tasks.create_task(redriving.run())
+                    await scenario(service)
+                    raise Stop
+            except* Stop:
+                pass
+
+    run_with(under_test.clock, main())
+
+
+def _deaf(_: object) -> None:
+    """Nobody reads."""
+
+
+def request(**spec: Any) -> RedriveRequest:
+    return RedriveRequest(RedriveSpec(GROUP, **spec))
+
+
+def times(under_test: BrokerUnderTest) -> list[int]:
+    """When each letter was sent, after the first."""
+    found = [message.store_timestamp_ms for message in redriven_messages(under_test)]
+    return [each - found[0] for each in found]
+
+
+async def until_over(service: RedriveService, job_id: str) -> None:
+    while not (await service.get_redrive_job(job_id, CONTEXT)).is_over:
+        await asyncio.sleep(0.01)
+
+
+def test_a_job_runs_to_its_end_by_itself(under_test: BrokerUnderTest) -> None:
+    """Whoever started it may be gone; what it sends is on disk."""
+    bury_many(under_test, 450)
+
+    async def scenario(service: RedriveService) -> None:
+        job = await service.start_redrive(request(), CONTEXT)
+        assert under_test.store.durable_end == under_test.store.end
+        await until_over(service, job.job_id)
+        assert (await service.get_redrive_job(job.job_id, CONTEXT)).sent == 450
+        assert under_test.store.durable_end == under_test.store.end
+
+    run(under_test, scenario)
+
+
+def test_a_rate_is_kept_evenly(under_test: BrokerUnderTest) -> None:
+    """In no second more than that, and not all of them at its beginning."""
+    bury_many(under_test, 300)
+
+    async def scenario(service: RedriveService) -> None:
+        job = await service.start_redrive(request(max_per_second=100), CONTEXT)
+        await until_over(service, job.job_id)
+
+    run(under_test, scenario)
+    sent = times(under_test)
+    for at_ms in range(0, sent[-1], 50):
+        assert sum(at_ms <= each < at_ms + 1_000 for each in sent) <= 100
+        assert sum(at_ms <= each < at_ms + 100 for each in sent) <= 30
+    assert 1_900 <= sent[-1] <= 3_200
+
+
+def test_a_slow_job_holds_up_no_other(under_test: BrokerUnderTest) -> None:
+    """Each has its own rate."""
+    bury_many(under_test, 60)
+
+    async def scenario(service: RedriveService) -> None:
+        slow = await service.start_redrive(request(max_per_second=1), CONTEXT)
+        paused = await service.start_redrive(request(again=True), CONTEXT)
+        await service.change_redrive_job(JobChange(paused.job_id, JobAction.PAUSE), CONTEXT)
+        began_ms = under_test.clock.now_ms()
+        fast = await service.start_redrive(request(again=True), CONTEXT)
+        await until_over(service, fast.job_id)
+        assert under_test.clock.now_ms() - began_ms < 500
+        assert (await service.get_redrive_job(slow.job_id, CONTEXT)).sent < 3
+
+    run(under_test, scenario)
+
+
+def test_pause_and_resume_take_effect_at_once(under_test: BrokerUnderTest) -> None:
+    """Not at the end of a wait that has begun."""
+    bury_many(under_test, 30)
+
+    async def scenario(service: RedriveService) -> None:
+        job_id = (await service.start_redrive(request(max_per_second=2), CONTEXT)).job_id
+        await asyncio.sleep(3.1)
+        job = await service.change_redrive_job(JobChange(job_id, JobAction.PAUSE), CONTEXT)
+        assert (job.state, 5 <= job.sent <= 8) == (JobState.PAUSED, True)
+        await asyncio.sleep(3_600)
+        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == job.sent
+        began_ms = under_test.clock.now_ms()
+        await service.change_redrive_job(JobChange(job_id, JobAction.RESUME), CONTEXT)
+        await asyncio.sleep(0.001)
+        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == job.sent + 1
+        assert under_test.clock.now_ms() - began_ms < 100
+
+    run(under_test, scenario)
+
+
+def test_another_rate_takes_effect_at_once(under_test: BrokerUnderTest) -> None:
+    """Who finds a job too slow does not wait."""
+    bury_many(under_test, 100)
+
+    async def scenario(service: RedriveService) -> None:
+        job_id = (await service.start_redrive(request(max_per_second=1), CONTEXT)).job_id
+        await asyncio.sleep(2.5)
+        began_ms = under_test.clock.now_ms()
+        await service.change_redrive_job(JobChange(job_id, JobAction.SET_RATE), CONTEXT)
+        await until_over(service, job_id)
+        assert under_test.clock.now_ms() - began_ms < 100
+
+    run(under_test, scenario)
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool) -> None:
+    """By themselves; a paused one stays paused."""
+    bury_many(under_test, 10)
+    running, paused = start(under_test).job_id, start(under_test, again=True).job_id
+    under_test.broker.redrive.change(JobChange(paused, JobAction.PAUSE))
+    under_test.broker.redrive.step(running, 3)
+    under_test.sync()
+    if is_clean:
+        under_test.close()
+    else:
+        under_test.crash()
+    under_test.open()
+
+    async def scenario(service: RedriveService) -> None:
+        await until_over(service, running)
+        assert (await service.get_redrive_job(running, CONTEXT)).sent == 10
+        assert (await service.get_redrive_job(paused, CONTEXT)).sent == 0
+
+    run(under_test, scenario)
+
+
+def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
+    under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others of the broker's calls are refused for the same reason."""
+    bury_many(under_test, 10)
+    job_id = start(under_test).job_id
+    under_test.broker.retention.is_disk_full = True
+
+    async def scenario(service: RedriveService) -> None:
+        await asyncio.sleep(60.5)
+        job = await service.get_redrive_job(job_id, CONTEXT)
+        assert "sends are refused" in job.note
+        assert (await service.list_redrive_jobs(None, CONTEXT))[0].note == job.note
+        assert under_test.broker.retention.sends_refused <= 62
+        under_test.broker.retention.is_disk_full = False
+        await asyncio.sleep(1)
+        job = await service.get_redrive_job(job_id, CONTEXT)
+        assert (job.state, job.sent, job.note) == (JobState.DONE, 10, "")
+
+    run(under_test, scenario)
+    assert caplog.text.count("a redrive rests") == caplog.text.count("a redrive goes on") == 1
+
+
+def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -> None:
+    """Nothing of the step was kept, and the job begins with it again."""
+    bury_many(under_test, 10)
+    job_id = start(under_test).job_id
+    append = under_test.store.append
+    failures = 3
+
+    def failing(records: Sequence[NewRecord]) -> list[Written]:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StoreUnavailable("write to", "commitlog", "no space left on device")
+        return append(records)
+
+    under_test.store.append = failing  # type: ignore[method-assign]
+
+    async def scenario(service: RedriveService) -> None:
+        await asyncio.sleep(2.5)
+        assert "no space left" in (await service.get_redrive_job(job_id, CONTEXT)).note
+        await asyncio.sleep(1)
+        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == 10
+
+    run(under_test, scenario)
+
+
+def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest) -> None:
+    """The log's end may not be what the broker believes: only a recovery can tell."""
+    bury_many(under_test, 1)
+    start(under_test)
+
+    def failing(records: Sequence[NewRecord]) -> list[Written]:
+        raise FlushFailed(f"cannot cut {len(records)} records")
+
+    append, under_test.store.append = under_test.store.append, failing  # type: ignore[method-assign]
+
+    async def scenario(_: RedriveService) -> None:
+        await asyncio.sleep(60)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        run(under_test, scenario)
+    assert raised.group_contains(FlushFailed, match="cannot cut")
+    under_test.store.append = append  # type: ignore[method-assign]
+
+
+def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> None:
+    """An hour without jobs costs nothing, ten minutes at a low rate a few looks a second."""
+    bury_many(under_test, 1_000)
+    running = under_test.broker.redrive.running
+    looks = 0
+
+    def counted() -> Any:
+        nonlocal looks
+        looks += 1
+        return running()
+
+    under_test.broker.redrive.running = counted  # type: ignore[method-assign]
+
+    async def scenario(service: RedriveService) -> None:
+        await asyncio.sleep(3_600)
+        assert looks == 1
+        job = await service.start_redrive(request(max_per_second=1), CONTEXT)
+        await asyncio.sleep(600)
+        assert looks < 4 * 600
+        assert 580 < (await service.get_redrive_job(job.job_id, CONTEXT)).sent <= 601
+
+    run(under_test, scenario)
+
+
+def test_others_have_many_turns_beside_a_job(under_test: BrokerUnderTest) -> None:
+    """A send is some turns of the loop, and waits for a step or two at most."""
+    bury_many(under_test, 2_000)
+
+    async def scenario(service: RedriveService) -> None:
+        turns = 0
+
+        async def count() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
+        job = await service.start_redrive(request(), CONTEXT)
+        while not under_test.broker.redrive.get(job.job_id).is_over:
+            await asyncio.sleep(0)
+        assert turns > 400
+        before = turns
+        await service.preview_redrive(RedrivePreviewRequest(RedriveSpec(GROUP)), CONTEXT)
+        assert turns - before > 400
+        before = turns
+        page = await service.list_redrive_outcomes(
+            OutcomesQuery(job.job_id, max_letters=1_000), CONTEXT
+        )
+        assert len(page.letters) == 1_000
+        assert turns - before > 200
+        counting.cancel()
+
+    run(under_test, scenario)
+
+
+def test_every_call_about_redrives_is_answered(under_test: BrokerUnderTest) -> None:
+    """One that is only in the table would be answered as unknown."""
+    with AtOnce(1) as syncer:
+
+        async def main() -> set[str]:
+            commit = GroupCommit(under_test.config, under_test.store, syncer, _deaf)
+            return {rpc.name for rpc in RedriveService(under_test.broker, commit).methods()}
+
+        names = asyncio.run(main())
+    assert names == {rpc.name for rpc in rpcs.ALL if "Redrive" in rpc.name}
