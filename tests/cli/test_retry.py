@@ -73,7 +73,7 @@ def test_the_senders_limit_is_what_an_attempt_is_counted_to(run: Run, broker: Fa
     lines = run("retry", "list", "billing").stdout.splitlines()
     assert ["3 of 3 " in lines[2], "3 of 17" in lines[4]] == [True, True]
     tree = json.loads(run("retry", "list", "billing", "--json").stdout)
-    assert [each["attempts_max"] for each in tree["messages"]] == [3, 17]
+    assert [each["attempts_max"] for each in tree["letters"]] == [3, 17]
 
 
 def test_nothing_retried_is_an_answer(run: Run, broker: FakeBroker) -> None:
@@ -118,7 +118,7 @@ def test_retries_as_json(run: Run, broker: FakeBroker) -> None:
     """The group's outlook, and every field of every retry."""
     has_retries(broker, [retry(1, -1), retry(2, SHORT_MS)], [])
     tree = json.loads(run("retry", "list", "billing", "--max", "2", "--json").stdout)
-    messages = tree.pop("messages")
+    letters = tree.pop("letters")
     assert tree == {
         "group": "billing",
         "now_ms": NOW_MS,
@@ -130,9 +130,9 @@ def test_retries_as_json(run: Run, broker: FakeBroker) -> None:
         "can_consume": True,
         "cursor": "C1",
     }
-    assert [(each["attempt"], each["is_due"]) for each in messages] == [(3, True), (3, False)]
-    assert messages[1]["offset_message_id"] == retry(2, 0).offset_message_id
-    assert messages[1]["reason"] == "card declined"
+    assert [(each["attempt"], each["is_due"]) for each in letters] == [(3, True), (3, False)]
+    assert letters[1]["offset_message_id"] == retry(2, 0).offset_message_id
+    assert letters[1]["reason"] == "card declined"
 
 
 def test_a_group_that_is_not_there_is_refused(run: Run, broker: FakeBroker) -> None:

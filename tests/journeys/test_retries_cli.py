@@ -47,7 +47,7 @@ class Shell:
 
     def attempts(self) -> dict[str, int]:
         """Of what is retried in billing: which attempt comes next, by key."""
-        found = self.tree("retry list billing")["messages"]
+        found = self.tree("retry list billing")["letters"]
         return {each["keys"][0]: each["attempt"] for each in found}
 
     def hops(self, message_id: str) -> list[tuple[str, int]]:
@@ -108,12 +108,12 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     broker.kill()
     broker.start()
     after = shell.tree("retry list billing"), shell.tree(f"retry show {ids['dies']}")
-    assert [each["messages"] for each in (before[0], after[0])] == [after[0]["messages"]] * 2
+    assert [each["letters"] for each in (before[0], after[0])] == [after[0]["letters"]] * 2
     assert [hop["offset_message_id"] for hop in before[1]["hops"]] == [
         hop["offset_message_id"] for hop in after[1]["hops"]
     ]
     assert (after[0]["waiting"], after[0]["due"], after[0]["attempts_max"]) == (3, 0, 3)
-    reasons = {each["keys"][0]: each["reason"] for each in after[0]["messages"]}
+    reasons = {each["keys"][0]: each["reason"] for each in after[0]["letters"]}
     assert reasons["dies"] == "dies declined, time 1"
 
     with failing(broker.endpoint):

@@ -41,13 +41,19 @@ _INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a life does not say itself: the broker's time, and the groups it is about."""
+    """What a life does not say itself: the broker's time, and the groups it is about.
+
+    limits: the sender's own limit of retries, by the group that it waits for.
+    """
 
     now_ms: int
     groups: Mapping[str, GroupStatus] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
 
     def attempts_max(self, group: str) -> int:
         """How often the group is given a message; 0 if it is not known."""
+        if group in self.limits:
+            return self.limits[group] + 1
         status = self.groups.get(group)
         return status.info.max_reconsume_times + 1 if status else 0
 

@@ -83,7 +83,7 @@ def list_retries(
         outlook = outlook_of(broker, status)
     if as_json:
         trees = [_tree(each, outlook) for each in found]
-        print_json(dataclasses.asdict(outlook) | {"messages": trees, "cursor": more})
+        print_json(dataclasses.asdict(outlook) | {"letters": trees, "cursor": more})
         return
     for line in summary(outlook):
         sys.stdout.write(f"{printable(line)}\n")
