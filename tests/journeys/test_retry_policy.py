@@ -1,10 +1,13 @@
-"""A group's retry policy and a sender's limit with a real broker, a real consumer, and SIGKILL."""
+"""A group's settings and a sender's limit with a real broker, a real consumer, and SIGKILL."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 
 from rmqlite.client import (
+    CONSUME_SUCCESS,
     AdminClient,
     ConsumeResult,
     Message,
@@ -14,7 +17,7 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
-from rmqlite.requests import GroupInfo
+from rmqlite.requests import GroupInfo, Queue
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 
@@ -80,3 +83,36 @@ def test_a_senders_limit_is_kept_through_schedule_and_retries(start_broker: Star
             consumer.start()
             eventually(lambda: admin.broker_status().dead == 2, "both died")
     assert sorted(given) == [(b"once", 0), (b"twice", 0), (b"twice", 1)]
+
+
+def test_a_group_that_may_not_consume_waits_until_it_may(start_broker: StartBroker) -> None:
+    """Said on the command line, while its consumer runs; nothing is lost in between."""
+    broker = start_broker()
+    given: list[bytes] = []
+
+    def listen(message: StoredMessage) -> ConsumeResult:
+        given.append(message.body)
+        return CONSUME_SUCCESS
+
+    def group_set(*options: str) -> str:
+        command = [sys.executable, "-m", "rmqlite", "group", "set", "shop", *options]
+        command += ["--endpoint", broker.endpoint]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    with Producer(broker.endpoint, "makers") as producer:
+        producer.send(Message("orders", b"first"))
+        with PushConsumer(broker.endpoint, "shop", listen) as consumer:
+            consumer.subscribe("orders")
+            consumer.start()
+            eventually(lambda: given == [b"first"], "the first came")
+            said = [line.split() for line in group_set("--no-consume").splitlines()]
+            assert ["can", "consume", "yes", "no", "changed"] in said
+            producer.send_batch([Message("orders", b"second")] * 8)
+            with AdminClient(broker.endpoint) as admin:
+                lag = sum([each.lag for each in admin.group("shop").progress])
+            assert given == [b"first"]
+            assert lag >= 8
+            group_set("--consume", "--retry-queues", "2")
+            eventually(lambda: len(given) == 9, "the rest came")
+            retries = Queue("%RETRY%shop", 1)
+            eventually(lambda: retries in consumer.queues, "the new retry queue is read")
