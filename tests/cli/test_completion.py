@@ -21,7 +21,7 @@ from tests.client.fake_broker import WAIT_S, FakeBroker
 TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")
 """A name that no rule allows may stand in a store that something else wrote."""
 
-AS_INSTALLED = "import sys; sys.argv = ['rmqlite']; from rmqlite.cli.main import main; main()"
+AS_INSTALLED = "import sys; sys.argv[0] = 'rmqlite'; from rmqlite.cli.main import main; main()"
 
 
 @pytest.fixture
@@ -174,3 +174,51 @@ def test_the_script_for_a_shell_is_one_that_it_reads(shell: str, tmp_path: Path)
     script.write_text(done.stdout)
     read = subprocess.run([*SHELLS[shell], str(script)], capture_output=True, text=True)
     assert (read.returncode, read.stderr) == (0, "")
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with an executable `rmqlite`, and bash's and fish's scripts."""
+    command = tmp_path / "rmqlite"
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{AS_INSTALLED}" "$@"\n')
+    command.chmod(0o755)
+    for shell in ("bash", "fish"):
+        env = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+        done = subprocess.run(
+            [command, "--show-completion", shell], env=env, capture_output=True, text=True
+        )
+        (tmp_path / shell).write_text(done.stdout)
+    return tmp_path
+
+
+def in_shell(command: list[str], installed: Path, endpoint: str) -> list[str]:
+    path = f"{installed}:{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        env=os.environ | {"PATH": path, "RMQLITE_ENDPOINT": endpoint, "HOME": str(installed)},
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash here")
+def test_bash_itself_completes_a_name_with_a_bar(installed: Path, broker: FakeBroker) -> None:
+    """The script, the words, and what bash would put into the line: nothing is run or spread."""
+    script = (
+        f"source {installed}/bash; cd {installed}; COMP_CWORD=3;"
+        "COMP_WORDS=(rmqlite topic show or); _rmqlite_completion rmqlite;"
+        "printf '%s\\n' \"${COMPREPLY[@]}\""
+    )
+    shown = in_shell(["bash", "--norc", "-c", script], installed, broker.endpoint)
+    assert shown == ["orders", "or\\|der"]
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="there is no fish here")
+def test_fish_itself_completes_a_name_with_a_bar(installed: Path, broker: FakeBroker) -> None:
+    """It quotes by itself, so it is told the name as it is."""
+    script = f"source {installed}/fish; complete -C 'rmqlite topic show or'"
+    shown = in_shell(["fish", "--no-config", "-c", script], installed, broker.endpoint)
+    assert sorted(shown) == ["orders", "or|der"]
