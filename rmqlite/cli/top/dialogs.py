@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -10,7 +11,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 
 from rmqlite.cli.terminal import printable
-from rmqlite.cli.top.grid import Line, Part, wrapped
+from rmqlite.cli.top.grid import Line, Part
 from rmqlite.cli.top.letters_view import FILTER_HELP
 from rmqlite.cli.top.widgets import Lines
 
@@ -61,7 +62,7 @@ class Confirm(ModalScreen[bool]):
             yield Lines()
 
     def on_mount(self) -> None:
-        question = [(Part(piece),) for piece in wrapped(self._question, _TEXT_COLUMNS)]
+        question = [(Part(line),) for line in textwrap.wrap(self._question, _TEXT_COLUMNS)]
         answers: Line = (Part("y", "head"), Part(" yes    "), Part("n", "head"), Part(" no"))
         self.query_one(Lines).show(*question, (), answers)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from rmqlite.cli.top import overview
 from rmqlite.cli.top.grid import Line, Part, cut
+from rmqlite.cli.top.repairs import REPAIRS
 from rmqlite.cli.top.widgets import Lines
+from rmqlite.letter_requests import Letter
 
 if TYPE_CHECKING:
     from rmqlite.cli.top.app import TopApp
@@ -19,6 +22,11 @@ class Frame(Screen[None]):
     """group: the one it is about, if it is about one."""
 
     AUTO_FOCUS = "#first"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("R", "repair('redrive')", show=False),
+        Binding("n", "repair('now')", show=False),
+        Binding("c", "repair('cancel')", show=False),
+    ]
 
     group = ""
 
@@ -26,6 +34,11 @@ class Frame(Screen[None]):
     def keys(self) -> tuple[tuple[str, str], ...]:
         """The keys that are named at the bottom."""
         raise NotImplementedError
+
+    @property
+    def letter(self) -> Letter | None:
+        """The failed message that is looked at, if one is."""
+        return None
 
     @property
     def top(self) -> TopApp:
@@ -62,6 +75,17 @@ class Frame(Screen[None]):
 
     def reload(self) -> None:
         """Ask again for what is not part of a round."""
+
+    def action_repair(self, what: str) -> None:
+        """Do something for the letter, if that can be done for such a one."""
+        letter, picture = self.letter, self.top.picture
+        is_retry = what in ("now", "cancel")
+        if letter is None or picture.status is None or is_retry != bool(letter.due_ms):
+            return
+        if is_retry and letter.due_ms <= picture.now_ms(self.top.elapsed()):
+            self.top.say("it is due already, the group has it next")
+            return
+        self.top.repair(REPAIRS[what](letter), self.reload)
 
     @property
     def shown_s(self) -> float:

@@ -16,8 +16,6 @@ from rmqlite.cli.terminal import cell_text, printable
 
 GAP: Final = 2
 """Columns of a terminal between two columns of a table."""
-_SHORT_MIN: Final = 6
-"""A column that may be shortened keeps so much."""
 ELLIPSIS: Final = "…"
 NOTHING: Final = "-"
 """A column with a rank that has nothing else is left out, too."""
@@ -36,13 +34,16 @@ Line = tuple[Part, ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """right: aligned so.  is_short: may be shortened.  rank: of those with a rank above 0 the
-    highest goes first when there is no room."""
+    """right: aligned so.  is_short: may be shortened, as far as least and its own name.
+
+    rank: of those with a rank above 0 the highest goes first when there is no room.
+    """
 
     name: str
     right: bool = False
     is_short: bool = False
     rank: int = 0
+    least: int = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def widths(table: Table, width: int) -> tuple[int, ...]:
 
 
 def _least(column: Column) -> int:
-    return max(_SHORT_MIN, cell_len(column.name))
+    return max(column.least, cell_len(column.name))
 
 
 def _total(found: Sequence[int]) -> int:

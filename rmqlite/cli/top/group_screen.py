@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from rmqlite.cli.top import repairs
 from rmqlite.cli.top.frames import Frame
 from rmqlite.cli.top.grid import Part, Table
 from rmqlite.cli.top.letters_view import (
@@ -25,7 +23,6 @@ from rmqlite.cli.top.letters_view import (
     retries_table,
 )
 from rmqlite.cli.top.prompt import Prompt
-from rmqlite.cli.top.repairs import Repair
 from rmqlite.cli.top.widgets import Lines, Rows
 from rmqlite.client import AdminClient
 from rmqlite.errors import RmqliteError
@@ -53,9 +50,6 @@ class GroupScreen(Frame):
         Binding("escape,backspace", "app.pop_screen", show=False),
         Binding("slash", "filter", show=False),
         Binding("s", "order", show=False),
-        Binding("R", "redrive", show=False),
-        Binding("n", "retry_now", show=False),
-        Binding("c", "cancel", show=False),
     ]
 
     def __init__(self, group: str) -> None:
@@ -199,26 +193,12 @@ class GroupScreen(Frame):
         self.draw()
 
     def on_rows_opened(self) -> None:
-        letter = self._letter()
+        letter = self.letter
         if letter is not None:
             self.top.open_message(letter)
 
-    def action_redrive(self) -> None:
-        self._repair(TABS[0], repairs.redrive)
-
-    def action_retry_now(self) -> None:
-        self._repair(TABS[1], repairs.retry_now)
-
-    def action_cancel(self) -> None:
-        self._repair(TABS[1], repairs.cancel)
-
-    def _repair(self, tab: str, made: Callable[[Letter], Repair]) -> None:
-        letter = self._letter()
-        if letter is not None and self._shown == tab:
-            self.top.repair(made(letter), self.reload)
-
-    def _letter(self) -> Letter | None:
-        """Under the cursor."""
+    @property
+    def letter(self) -> Letter | None:
         key = self.query_one("#first", Rows).key
         loaded = self._loaded.get(self._shown)
         letters = loaded.letters if loaded else ()

@@ -29,6 +29,8 @@ LOADED_MAX: Final = 2_000
 _DAY_MS: Final = 86_400_000
 _FIELDS: Final = {"topic": "topic", "tag": "tag", "key": "key", "id": "message_id"}
 FILTER_HELP: Final = "topic=T tag=T key=K id=ID, other words: part of the reason"
+_REASON_LEAST: Final = 30
+"""Of a reason so much is worth more than a key or a tag."""
 
 _QUEUES: Final = (
     Column("TOPIC", is_short=True),
@@ -45,11 +47,11 @@ _MEMBERS: Final = (
 )
 _RETRIES: Final = (
     Column("NEXT"),
-    Column("TRIES", right=True),
+    Column("ATTEMPT", right=True),
     Column("TOPIC", is_short=True),
     Column("KEYS", is_short=True, rank=3),
     Column("TAG", is_short=True, rank=4),
-    Column("REASON", is_short=True),
+    Column("REASON", is_short=True, least=_REASON_LEAST),
 )
 _DEAD: Final = (
     Column("DIED"),
@@ -57,8 +59,8 @@ _DEAD: Final = (
     Column("TOPIC", is_short=True),
     Column("KEYS", is_short=True, rank=3),
     Column("TAG", is_short=True, rank=4),
-    Column("REASON", is_short=True),
-    Column("REDRIVEN BY", is_short=True, rank=2),
+    Column("REASON", is_short=True, least=_REASON_LEAST),
+    Column("REDRIVEN", is_short=True, rank=5),
 )
 
 
@@ -227,12 +229,13 @@ def _empty(loaded: Loaded) -> str:
 def _retry_row(letter: Letter, retries_max: int | None, now_ms: int) -> Row:
     wait_ms = letter.due_ms - now_ms
     next_at = f"in {span_text(wait_ms)}" if wait_ms > 0 else "due"
-    # The first delivery is a try, too.
-    of = "" if retries_max is None else f"/{retries_max + 1}"
+    limit = retries_max if letter.max_reconsume_times is None else letter.max_reconsume_times
+    # The first delivery was an attempt, too.
+    of = "" if limit is None else f" of {limit + 1}"
     return row(
         letter_key(letter),
         next_at,
-        f"{letter.delivery_attempts}{of}",
+        f"{letter.delivery_attempts + 1}{of}",
         letter.origin_topic or "-",
         " ".join(letter.keys) or "-",
         letter.tags or "-",

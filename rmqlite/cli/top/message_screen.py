@@ -9,7 +9,6 @@ from textual.binding import Binding, BindingType
 
 from rmqlite.cli.retry.life_text import Around
 from rmqlite.cli.terminal import printable
-from rmqlite.cli.top import repairs
 from rmqlite.cli.top.body_view import FORMS, next_form
 from rmqlite.cli.top.frames import Frame
 from rmqlite.cli.top.grid import Line, Part
@@ -23,15 +22,12 @@ from rmqlite.requests import FoundMessage
 
 
 class MessageScreen(Frame):
-    """letter: by which it was found."""
+    """Shows the message of a letter; beside its life, the letter's own record first."""
 
     CSS = "MessageScreen #first { max-height: 40%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "app.pop_screen", show=False),
         Binding("b", "form", show=False),
-        Binding("R", "redrive", show=False),
-        Binding("n", "retry_now", show=False),
-        Binding("c", "cancel", show=False),
     ]
 
     def __init__(self, letter: Letter) -> None:
@@ -47,6 +43,10 @@ class MessageScreen(Frame):
         yield Rows(id="first")
         yield Lines(id="outcome")
         yield Page(id="record")
+
+    @property
+    def letter(self) -> Letter:
+        return self._letter
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -106,15 +106,3 @@ class MessageScreen(Frame):
         if self._message is not None:
             self._form = next_form(self._form)
             self._show_record(message_lines(self._message, self._form))
-
-    def action_redrive(self) -> None:
-        if not self._letter.due_ms:
-            self.top.repair(repairs.redrive(self._letter), self.reload)
-
-    def action_retry_now(self) -> None:
-        if self._letter.due_ms:
-            self.top.repair(repairs.retry_now(self._letter), self.reload)
-
-    def action_cancel(self) -> None:
-        if self._letter.due_ms:
-            self.top.repair(repairs.cancel(self._letter), self.reload)

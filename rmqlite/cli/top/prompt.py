@@ -15,7 +15,7 @@ class Prompt(Input):
     """Hidden until open(); enter takes what is written, escape leaves what was."""
 
     DEFAULT_CSS = """
-    Prompt { dock: bottom; height: 1; border: none; padding: 0; display: none; }
+    Prompt { height: 1; border: none; padding: 0; display: none; }
     Prompt:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from rmqlite.client import AdminClient
 from rmqlite.letter_requests import Letter, LetterFilter
@@ -59,3 +60,11 @@ def _outcome(changed: tuple[ChangedId, ...], done: str) -> str:
     if answer.count:
         return f"{answer.message_id}: {done}"
     return f"{answer.message_id}: {answer.outcome.name.lower().replace('_', ' ')}"
+
+
+REPAIRS: Final[dict[str, Callable[[Letter], Repair]]] = {
+    "redrive": redrive,
+    "now": retry_now,
+    "cancel": cancel,
+}
+"""redrive is for dead letters, the others are for retries that wait."""

@@ -70,18 +70,18 @@ def test_a_dead_letter_says_when_where_from_and_why() -> None:
     redriven = letter(2, reason=f"{HOSTILE}\n  File x", redriven_by="job-1", tags="", keys=())
     loaded = Loaded(None, (letter(1), redriven))
     lines = texts(dead_table(loaded, NOW_MS, "", newest_first=True), 200)
-    assert lines[1].split()[-3:] == ["REASON", "REDRIVEN", "BY"]
+    assert lines[1].split()[-2:] == ["REASON", "REDRIVEN"]
     assert lines[2].split()[1:] == ["17", "orders", "order-1", "A", "connection", "refused", "-"]
     assert r"\x1b[31mred\x1b[0m [bold]b[/bold] \u202egnp.exe\x07 …  job-1" in lines[3]
 
 
-def test_a_retry_says_when_it_comes_and_how_many_tries_it_has() -> None:
-    """The first delivery counts, too: 16 retries are 17 tries."""
+def test_a_retry_says_when_it_comes_and_which_attempt_that_is() -> None:
+    """The first delivery counts, too; a limit that the sender set goes before the group's."""
     due = letter(1, due_ms=NOW_MS - 1, delivery_attempts=16)
-    waits = letter(2, due_ms=NOW_MS + 90_000, delivery_attempts=1)
+    waits = letter(2, due_ms=NOW_MS + 90_000, delivery_attempts=1, max_reconsume_times=2)
     lines = texts(retries_table(Loaded(None, (due, waits)), 16, NOW_MS, ""))
-    assert lines[2].split()[:2] == ["due", "16/17"]
-    assert lines[3].split()[:4] == ["in", "1m", "30s", "1/17"]
+    assert lines[2].split()[:4] == ["due", "17", "of", "17"]
+    assert lines[3].split()[:6] == ["in", "1m", "30s", "2", "of", "3"]
 
 
 def test_a_group_in_one_line() -> None:

@@ -6,6 +6,7 @@ from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
 from rmqlite.letter_requests import LifeQuery
 from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
+from rmqlite.schedule_requests import ChangedId, ChangeOutcome, ScheduleAction
 from tests.cli.top.screens import Shown, drive
 from tests.cli.top.words import HOSTILE, NOW_MS, dead, status
 from tests.client.fake_broker import FakeBroker
@@ -220,14 +221,50 @@ def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) ->
     drive(broker, look)
 
 
-def test_retries_are_listed_with_tries_and_due_time(broker: FakeBroker) -> None:
+def test_retries_are_listed_with_attempt_and_due_time(broker: FakeBroker) -> None:
     """What comes next, and how often it has failed of how often it may."""
 
     async def look(shown: Shown) -> None:
         await shown.press("enter", "2")
         assert shown.lines[4].startswith("─ retries: 2, in due order ─")
-        assert shown.lines[6].split()[:3] == ["due", "2/17", "orders"]
-        assert shown.lines[7].split()[:4] == ["in", "30.0s", "2/17", "orders"]
+        assert shown.lines[6].split()[:5] == ["due", "3", "of", "17", "orders"]
+        assert shown.lines[7].split()[:6] == ["in", "30.0s", "3", "of", "17", "orders"]
+
+    drive(broker, look)
+
+
+def test_a_retry_that_waits_is_given_now_or_cancelled(broker: FakeBroker) -> None:
+    """One that is due already has nothing to wait for."""
+    broker.answers["ChangeByIds"] = lambda change: tuple(
+        [ChangedId(each, ChangeOutcome.DONE, 1) for each in change.message_ids]
+    )
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "2", "n")
+        assert shown.lines[-1] == "it is due already, the group has it next"
+        await shown.press("j", "n")
+        assert "Give message ID3 to workers now?" in shown.text
+        await shown.press("y")
+        assert shown.lines[-1] == "ID3: given now"
+        await shown.press("c", "y")
+        assert shown.lines[-1] == "ID3: cancelled"
+        changes = [(each.action, each.topic) for each in broker.asked["ChangeByIds"]]
+        assert changes == [
+            (ScheduleAction.FIRE, "%RETRY%workers"),
+            (ScheduleAction.CANCEL, "%RETRY%workers"),
+        ]
+
+    drive(broker, look)
+
+
+def test_what_is_being_written_is_seen(broker: FakeBroker) -> None:
+    """The line of a filter stands above the keys; escape leaves all as it was."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("slash", *"work")
+        assert shown.lines[-2].startswith("work")
+        await shown.press("escape")
+        assert "─ groups: 2, by worst ─" in shown.text
 
     drive(broker, look)
 
