@@ -22,6 +22,7 @@ from rmqlite.broker.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.broker.redriven import Redriven
 from rmqlite.errors import InvalidValue
 from rmqlite.letter_requests import (
+    EVERY_LETTER,
     LETTERS_DEFAULT,
     LETTERS_MAX,
     REASONS_MAX,
@@ -190,8 +191,8 @@ class DeadLetters:
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)
-        has_filter = wanted != LettersQuery("").filter or query.is_open
-        first_max = 0 if has_filter else limit + 1
+        # Most of open ones may follow each other; of a filter that is not known.
+        first_max = limit + 1 if wanted == EVERY_LETTER else 0
         return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
 
     def _indexed(

@@ -11,6 +11,8 @@ from rmqlite.broker.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.letter_requests import LetterFilter, LettersQuery, Purged
 from rmqlite.names import dlq_topic
+from rmqlite.store.check import check
+from rmqlite.store.checking.tables import UNREADABLE
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
@@ -148,6 +150,8 @@ def test_a_table_that_cannot_be_read_is_damage(under_test: BrokerUnderTest, text
     dead(under_test, "m1")
     under_test.close()
     marker_file(under_test).write_text(text)
+    (finding,) = check(under_test.config.store_path, queue_file_bytes=4_000)
+    assert (finding.path, finding.what) == (marker_file(under_test), UNREADABLE)
     with pytest.raises(StoreDamaged, match=TABLE):
         under_test.open()
     under_test.crash()

@@ -14,12 +14,13 @@ from typing import Any, Final
 from rmqlite.bulk_requests import BulkJob
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelHistory
+from rmqlite.redrive_requests import RedriveJob
 from rmqlite.retry_policy import TABLE_KEY, RetryPolicy
 from rmqlite.store import tables
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.clock_table import CLOCK_TABLE, saved_clock
 from rmqlite.store.files import Files
-from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.progress import CompletedOffsets, ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 
 UNREADABLE: Final = "unreadable-table"
@@ -69,6 +70,19 @@ def _bulk_jobs(tree: tables.Tree) -> None:
         BulkJob.from_json(json.loads(text))
 
 
+def _redrive_jobs(tree: tables.Tree) -> None:
+    _check_numbers(tree.get("queueOffset", 0))
+    told = [json.loads(text) for text in tree.get("jobs", ())]
+    for each in told:
+        RedriveJob.from_json(each["job"])
+        _check_numbers(*each["at"], *each["records"], *[n for part in each["parts"] for n in part])
+    sent = [each["sent"] for each in told] + list(tree.get("earlier", {}).values())
+    for by_queue in sent:
+        for queue_id, offsets in by_queue.items():
+            _check_numbers(queue_id)
+            CompletedOffsets.from_json(offsets)
+
+
 def _check_name(value: Any) -> None:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no name")
@@ -84,7 +98,9 @@ _SHAPES: Final[dict[str, tuple[str, Callable[[tables.Tree], object]]]] = {
     "topics.json": ("topics", _topics),
     "subscriptionGroup.json": ("consumer groups", _groups),
     "consumerOffset.json": ("consumer offsets", _consumer_offsets),
+    "deadLetterMarkers.json": ("purge markers", _consumer_offsets),
     "bulkJobs.json": ("bulk jobs", _bulk_jobs),
+    "redriveJobs.json": ("redrive jobs", _redrive_jobs),
     CLOCK_TABLE: ("the clock", saved_clock),
     DELAY_OFFSET_TABLE: ("delay offsets", _delay_offsets),
     LEVELS_TABLE: ("delay levels", LevelHistory.from_json),
