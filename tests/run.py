@@ -1,7 +1,8 @@
 """The whole test suite with one command: python3 tests/run.py [pytest's arguments]
 
-Needs nothing but Python: makes .venv if there is none, sets up Java for the Spark tests where
-it can, then lints, checks types and tests, and stops at the first of these that fails.
+Needs nothing but Python: makes .venv if there is none, sets up Java for the Spark tests and
+Chromium for those of the web page where it can, then lints, checks types and tests, and stops
+at the first of these that fails.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "examples")]
 
 import environment  # noqa: E402 - found only after the line above
 
-from tests import java  # noqa: E402 - the same
+from tests import chromium, java  # noqa: E402 - the same
 
 
 def main() -> int:
     started = time.monotonic()
     python = environment.ensure("dev")
     java.ensure(python)
+    chromium.ensure()
     print(f"environment ready after {time.monotonic() - started:.1f} s", flush=True)
     steps = {
         "ruff check": ["ruff", "check", "."],

@@ -23,8 +23,9 @@ def bound_port(config: BrokerConfig) -> WebPort:
     try:
         from rmqlite.server.web.port import WebPort
     except ModuleNotFoundError as error:
-        if error.name not in PACKAGES:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in PACKAGES:
             raise
         remedy = 'pip install "rmqlite[web]", or set webPort=0'
-        raise ExtraMissing(" and ".join(PACKAGES), f"no {error.name}", remedy) from error
+        raise ExtraMissing(" and ".join(PACKAGES), f"no {missing}", remedy) from error
     return WebPort(config)

@@ -1,0 +1,140 @@
+"""The web page of a real broker, asked over a socket: its port, its end, and a broker without."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import AdminClient
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import BrokerUnreachable
+from rmqlite.server.web import PACKAGES
+from tests.journeys.conftest import StartBroker, free_port
+
+
+def ask(port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1") -> int:
+    """The status of the answer."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.request(method, path, headers={"Host": host})
+    with connection.getresponse() as response:
+        response.read()
+    connection.close()
+    return response.status
+
+
+def test_without_a_port_there_is_no_page(start_broker: StartBroker) -> None:
+    """Whoever did not ask for a page does not have one."""
+    assert BrokerConfig().web_port == 0
+    broker = start_broker()
+    listening = subprocess.run(
+        [sys.executable, "-c", _LISTENING, str(broker.pid)], capture_output=True, text=True
+    )
+    assert listening.stdout.split() == [broker.endpoint.rpartition(":")[2]]
+
+
+_LISTENING = """
+import os, sys
+pid = sys.argv[1]
+inodes = set()
+for fd in os.listdir(f"/proc/{pid}/fd"):
+    target = os.readlink(f"/proc/{pid}/fd/{fd}")
+    if target.startswith("socket:["):
+        inodes.add(target[8:-1])
+for family in ("tcp", "tcp6"):
+    for line in open(f"/proc/{pid}/net/{family}").read().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and words[9] in inodes:
+            print(int(words[1].rpartition(":")[2], 16))
+"""
+
+
+def test_a_broker_without_a_page_does_not_load_what_it_needs() -> None:
+    """Its memory and its start are as before."""
+    code = "import sys, rmqlite.server.serve; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(done.stdout.split()) & {*PACKAGES, "rmqlite.server.web.port"}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_missing_package_is_named_with_what_installs_it(package: str) -> None:
+    """Before the store is opened, and not as a stack."""
+    code = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from rmqlite.config import BrokerConfig\n"
+        "from rmqlite.errors import ExtraMissing\n"
+        "from rmqlite.server.web import bound_port\n"
+        "try: bound_port(BrokerConfig(web_port=1))\n"
+        "except ExtraMissing as error: print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert f"found no {package}" in done.stdout
+    assert 'pip install "rmqlite[web]"' in done.stdout
+
+
+def test_the_page_answers_and_ends_with_the_broker(start_broker: StartBroker) -> None:
+    """It is one of the broker's ports, with rules of its own."""
+    port = free_port()
+    broker = start_broker(webPort=port)
+    assert ask(port) == 200
+    assert ask(port, host="evil.example") == 421
+    assert ask(port, "/nothing") == 404
+    assert ask(port, "/schedule/change", "POST") == 415
+    broker.stop()
+    with pytest.raises(ConnectionRefusedError):
+        ask(port)
+    broker.start()
+    assert ask(port) == 200
+
+
+def test_a_connection_that_says_nothing_does_not_hold_up_the_end(
+    start_broker: StartBroker,
+) -> None:
+    """A browser keeps connections open; the drain has a limit, and the store is closed."""
+    port = free_port()
+    broker = start_broker(webPort=port, shutdownDrainTimeout=2_000)
+    silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(5)]
+    silent[0].sendall(b"POST /schedule/change HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n")
+    silent[1].sendall(
+        b"POST /schedule/change HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 9\r\n\r\nab"
+    )
+    assert ask(port) == 200
+    broker.stop()
+    assert not (broker.store / "abort").exists()
+    for each in silent:
+        each.close()
+
+
+def test_a_port_that_is_taken_stops_the_start(start_broker: StartBroker, tmp_path: Path) -> None:
+    """Named with the key, before the store is opened."""
+    port = free_port()
+    start_broker(webPort=port)
+    second = BrokerProcess(tmp_path / "second", {"webPort": str(port)})
+    with pytest.raises(BrokerUnreachable, match=f"webPort='{port}'.* a port that is free"):
+        second.start()
+    assert not second.store.exists()
+
+
+def test_a_broker_that_is_asked_much_by_browsers_serves_its_clients(
+    start_broker: StartBroker,
+) -> None:
+    """More connections than the page takes: some browsers wait, and nobody else."""
+    port = free_port()
+    broker = start_broker(webPort=port)
+    crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(300)]
+    try:
+        with AdminClient(broker.endpoint) as admin:
+            assert admin.broker_status().broker_name
+        crowd[-1].sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"503" in crowd[-1].recv(100)
+    finally:
+        for each in crowd:
+            each.close()
+    with AdminClient(broker.endpoint) as admin:
+        assert admin.broker_status().broker_name
