@@ -30,7 +30,9 @@ HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x9b31m\u202e<script>"
 """It would write to the clipboard, ring, colour, and turn the line round."""
 
 
-def record(number: int, body: bytes, group: str = "billing", **properties: str) -> bytes:
+def record(
+    number: int, body: bytes, group: str = "billing", sys_flag: int = 0, **properties: str
+) -> bytes:
     """The number-th record of a group's dead letters, as it lies in the log."""
     pairs = {
         UNIQ_KEY: f"{number:032X}",
@@ -45,7 +47,7 @@ def record(number: int, body: bytes, group: str = "billing", **properties: str) 
         body=body,
         body_crc=body_crc(body),
         flag=0,
-        sys_flag=0,
+        sys_flag=sys_flag,
         born_timestamp_ms=NOW_MS - 7_200_000,
         born_host=pack_host("10.0.0.1:1"),
         store_host=pack_host(HOST),

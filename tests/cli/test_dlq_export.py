@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +183,18 @@ def test_an_output_that_cannot_be_is_refused(
     result = run("dlq", "export", "billing", *options)
     assert (result.exit_code, broker.asked) == (2, {})
     assert sentence in result.stderr
+
+
+def test_a_body_is_written_as_its_producer_had_it(run: Run, broker: FakeBroker) -> None:
+    """Inflated where that can be done; else as it was stored, and it says so."""
+    zlib_flag, lz4_flag = 0x1, 0x101
+    has_letters(
+        broker,
+        record(0, zlib.compress(b"long" * 100), sys_flag=zlib_flag),
+        record(1, b"lz4?", sys_flag=lz4_flag),
+    )
+    first, second = map(json.loads, run("dlq", "export", "billing").stdout.splitlines())
+    assert (first["body"], first["body_size"]) == ("long" * 100, 400)
+    assert (second["body"], second["body_is_compressed"]) == ("lz4?", True)
+    assert not first["body_is_compressed"]
+    assert run("dlq", "peek", "billing:0:0", "--raw").stdout_bytes == b"long" * 100

@@ -143,6 +143,13 @@ def test_the_end_of_a_job_is_told(run: Run, broker: FakeBroker) -> None:
     assert (result.exit_code, started(broker)) == (0, RedriveRequest(SPEC))
 
 
+def test_a_job_that_found_nothing_says_so(run: Run, broker: FakeBroker) -> None:
+    """A slip in a filter looks like good news otherwise."""
+    redrives(broker, sent=0)
+    result = run("dlq", "redrive", "billing", "--tag", "A", "--yes")
+    assert (result.exit_code, result.stderr) == (1, "no dead letter fits: group billing: tag A\n")
+
+
 @pytest.mark.parametrize(
     "ending",
     [

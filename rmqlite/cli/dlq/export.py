@@ -5,8 +5,10 @@ Page by page, so that memory does not grow with their number; a file is complete
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -168,19 +170,15 @@ class _Exporting:
         return sum([each.max_offset - each.min_offset for each in ranges])
 
     def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
+        """The next one is under way while one is written."""
         ask = self._broker.admin.letters.list_dead
-        while True:
-            page = ask(query)
-            yield page
-            if not page.cursor:
-                return
-            query = LettersQuery(
-                query.group,
-                query.filter,
-                is_open=query.is_open,
-                cursor=page.cursor,
-                max_letters=query.max_letters,
-            )
+        page = ask(query)
+        with ThreadPoolExecutor(1) as ahead:
+            while page.cursor:
+                following = ahead.submit(ask, dataclasses.replace(query, cursor=page.cursor))
+                yield page
+                page = following.result()
+        yield page
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -189,6 +189,8 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
     elif job.is_over:
         print_over(job)
         _note_already(job.already)
+        if not job.sent + job.already + job.refused:
+            note(f"no dead letter fits: {letters_of(job.spec)}")
     else:
         sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
         note_how_to_go_on(f"job {job.job_id} is {job.state.name.lower()}", job.job_id)
