@@ -152,6 +152,21 @@ def test_a_group_that_is_not_there_is_refused(run: Run, broker: FakeBroker) -> N
     assert not broker.asked["ChangeByFilter"]
 
 
+def test_a_group_may_be_named_by_its_retry_topic(run: Run, broker: FakeBroker) -> None:
+    """That is how other listings name it; what is no name at all is a wrong command line."""
+    has_retries(broker, [retry(1, SHORT_MS)])
+    changes(broker)
+    assert run("retry", "list", RETRY).exit_code == 0
+    assert broker.asked["ListRetries"][0].group == "billing"
+    assert run("retry", "now", RETRY, "A").exit_code == 0
+    assert broker.asked["ChangeByIds"] == [ChangeByIds(FIRE, ("A",), RETRY)]
+    for command in ("list", "now", "cancel"):
+        for name in ("", HOSTILE):
+            result = run("retry", command, name)
+            assert result.exit_code == 2
+            assert result.stderr.replace("\n", "").isprintable()
+
+
 def test_nothing_of_a_retry_drives_the_terminal(run: Run, broker: FakeBroker) -> None:
     """Keys, tags, reasons and ids are other people's words."""
     bad = retry(

@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from rmqlite.cli.dlq.wanted import Key, Reason, Tag, Topic
+from rmqlite.cli.dlq.wanted import Key, Reason, Tag, Topic, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
 from rmqlite.cli.schedule.change import DryRun, Ids, Yes, carry_out, check_can_ask, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Wanted
+from rmqlite.names import RETRY_PREFIX
 from rmqlite.schedule_requests import ChangeOutcome, ScheduleAction
 
 All = Annotated[bool, typer.Option("--all", help="Everything that waits for this group.")]
@@ -51,6 +52,7 @@ def now(
 
     Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
     """
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("retry", "retried", _outcomes(group))
     change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
     wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)
@@ -76,6 +78,7 @@ def cancel(
 
     Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
     """
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("cancel", "cancelled", _outcomes(group))
     change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
     wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)

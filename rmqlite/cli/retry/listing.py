@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.dlq.wanted import Key, Reason, Since, Tag, Topic, Until, Wanted
+from rmqlite.cli.dlq.wanted import Key, Reason, Since, Tag, Topic, Until, Wanted, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
 from rmqlite.cli.schedule.progress import counting
 from rmqlite.cli.schedule.spans import instant_text, wait_text
@@ -22,7 +22,7 @@ from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
-from rmqlite.names import retry_topic
+from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests import GroupStatus
 from rmqlite.schedule_requests import PendingFilter, PendingQuery
 
@@ -74,6 +74,7 @@ def list_retries(
     from rmqlite.client import AdminClient
 
     options = Wanted(topic, tag, key, reason, since, until)
+    group = checked_group(group.removeprefix(RETRY_PREFIX))
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = Broker(admin)
         status = admin.group(group)
