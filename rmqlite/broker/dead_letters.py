@@ -90,14 +90,15 @@ class DeadLetters:
         return tuple(found)
 
     def open_counts(self) -> dict[str, int]:
-        """How many letters of each group nobody has dealt with; reads no record."""
-        return {
-            group: sum(
-                known.end - known.begin - self._count_redriven(group, queue_id, known)
-                for queue_id, known in self._ranges(group, queues).items()
-            )
-            for group, queues in dead_letter_queues(self._store).items()
-        }
+        """How many letters of each group nobody has dealt with; nothing is read for it."""
+        counts = {}
+        for group, queues in dead_letter_queues(self._store).items():
+            counts[group] = 0
+            for queue_id, queue in queues.items():
+                begin, end = self._markers.begin(group, queue_id), queue.max_offset
+                known = Range(queue, min(begin, end), end)
+                counts[group] += end - known.begin - self._count_redriven(group, queue_id, known)
+        return counts
 
     def _group(self, group: str, queues: Mapping[int, ConsumeQueue]) -> Steps[DeadLetterGroup]:
         reasons = Counter[str]()

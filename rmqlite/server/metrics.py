@@ -158,6 +158,14 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
 )
 
+GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
+    (
+        "dead_letters_open",
+        "Dead letters of a consumer group that nobody has sent again or purged.",
+        lambda now: now.broker.letters.dead.open_counts(),
+    ),
+)
+
 LEVEL_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], float]]]] = (
     (
         "scheduled_messages_pending",
@@ -272,6 +280,13 @@ class Metrics:
             for group in groups:
                 family.add_metric((group,), counts.get(group, 0))
             yield family
+        for name, help_text, counts_of in GROUP_GAUGES:
+            counts = counts_of(now)
+            gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
+            # Also of groups that nobody has made, as that of the schedule.
+            for group in sorted({*groups, *counts}):
+                gauge.add_metric((group,), counts.get(group, 0))
+            yield gauge
 
 
 def _by_level(now: Now) -> Iterator[Metric]:

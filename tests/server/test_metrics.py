@@ -35,6 +35,7 @@ UNITS = ("seconds", "bytes", "ratio", "info", "total")
 NOT_MEASURED = {
     "rmqlite_scheduled_messages_pending",
     "rmqlite_parked_polls",
+    "rmqlite_dead_letters_open",
     "rmqlite_disk_full",
 }
 """Gauges that count, or are 0 or 1: without a unit."""
@@ -102,9 +103,11 @@ def test_messages_are_counted_on_their_way(broker: BrokerUnderTest) -> None:
     assert found.value("rmqlite_messages_pulled_total", group="readers") == 4
     assert found.value("rmqlite_messages_retried_total", group="shop") == 1
     assert found.value("rmqlite_messages_dead_total", group="shop") == 2
+    assert found.value("rmqlite_dead_letters_open", group="shop") == 2
     assert found.value("rmqlite_log_bytes") == broker.store.end
     redrive(broker)
     assert scrape(broker).value("rmqlite_redriven_total") == 2
+    assert scrape(broker).value("rmqlite_dead_letters_open", group="shop") == 0
 
 
 def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) -> None:
@@ -113,6 +116,7 @@ def test_every_level_and_group_is_there_from_the_start(broker: BrokerUnderTest) 
     found = scrape(broker)
     for name in ("pulled", "retried", "dead"):
         assert found.value(f"rmqlite_messages_{name}_total", group="shop") == 0
+    assert found.value("rmqlite_dead_letters_open", group="shop") == 0
     for number in range(1, 5):
         assert found.value("rmqlite_delivery_lateness_seconds_count", **level(number)) == 0
     for by in ("call", "delivery"):
