@@ -8,8 +8,9 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from rmqlite.letter_requests import EVERY_LETTER, LetterFilter
 
@@ -105,6 +106,39 @@ class RedriveJob:
     @property
     def is_over(self) -> bool:
         return self.state in (JobState.DONE, JobState.CANCELLED)
+
+    def to_json(self) -> dict[str, Any]:
+        """A tree for json, without the note."""
+        tree = {name: getattr(self, name) for name in _PLAIN}
+        tree |= {"spec": asdict(self.spec), "state": self.state.name}
+        tree["samples"] = [[each.queue_id, each.queue_offset, each.why] for each in self.samples]
+        return tree
+
+    @classmethod
+    def from_json(cls, tree: Mapping[str, Any]) -> RedriveJob:
+        """The inverse of to_json.
+
+        Raises KeyError, TypeError, ValueError, AttributeError on another shape.
+        """
+        spec = tree["spec"]
+        samples = [
+            RedrivenLetter(int(queue_id), int(offset), RedriveOutcome.REFUSED, why=str(why))
+            for queue_id, offset, why in tree["samples"]
+        ]
+        numbers: dict[str, Any] = {name: int(tree[name]) for name in _PLAIN if name != "job_id"}
+        return cls(
+            job_id=str(tree["job_id"]),
+            spec=RedriveSpec(**(spec | {"filter": LetterFilter(**spec["filter"])})),
+            state=JobState[tree["state"]],
+            samples=tuple(samples),
+            **numbers,
+        )
+
+
+_PLAIN: Final = (
+    *("job_id", "letters", "looked_at", "sent", "already", "refused"),
+    *("created_at_ms", "changed_at_ms", "ended_at_ms"),
+)
 
 
 class JobAction(enum.IntEnum):

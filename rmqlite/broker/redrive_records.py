@@ -12,10 +12,9 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
 from rmqlite.redrive_requests import (
@@ -23,7 +22,6 @@ from rmqlite.redrive_requests import (
     RedriveJob,
     RedrivenLetter,
     RedriveOutcome,
-    RedriveSpec,
 )
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
 
@@ -77,37 +75,16 @@ class Kept:
 
     def to_json(self) -> dict[str, Any]:
         """A tree for json."""
-        job = self.job
-        tree = {name: getattr(job, name) for name in _PLAIN}
-        tree |= {"spec": asdict(job.spec), "state": job.state.name}
-        tree["samples"] = [[each.queue_id, each.queue_offset, each.why] for each in job.samples]
-        return {"job": tree, "parts": self.parts, "at": self.at}
+        return {"job": self.job.to_json(), "parts": self.parts, "at": self.at}
 
     @classmethod
     def from_json(cls, tree: Mapping[str, Any]) -> Kept:
-        """The inverse of to_json.  Raises KeyError, TypeError, ValueError on another shape."""
-        told = tree["job"]
-        spec = told["spec"]
-        samples = [
-            RedrivenLetter(int(queue_id), int(offset), RedriveOutcome.REFUSED, why=str(why))
-            for queue_id, offset, why in told["samples"]
-        ]
-        numbers: dict[str, Any] = {name: int(told[name]) for name in _PLAIN if name != "job_id"}
-        job = RedriveJob(
-            job_id=str(told["job_id"]),
-            spec=RedriveSpec(**(spec | {"filter": LetterFilter(**spec["filter"])})),
-            state=JobState[told["state"]],
-            samples=tuple(samples),
-            **numbers,
-        )
+        """The inverse of to_json.
+
+        Raises KeyError, TypeError, ValueError, AttributeError on another shape.
+        """
         parts = tuple([Part(*map(int, each)) for each in tree["parts"]])
-        return cls(job, parts, At(*map(int, tree["at"])))
-
-
-_PLAIN: Final = (
-    *("job_id", "letters", "looked_at", "sent", "already", "refused"),
-    *("created_at_ms", "changed_at_ms", "ended_at_ms"),
-)
+        return cls(RedriveJob.from_json(tree["job"]), parts, At(*map(int, tree["at"])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +184,10 @@ class Step:
 
     @classmethod
     def read(cls, body: bytes) -> Step:
-        """The inverse of record().  Raises KeyError, IndexError, TypeError, ValueError."""
+        """The inverse of record().
+
+        Raises KeyError, IndexError, TypeError, ValueError, AttributeError on another shape.
+        """
         tree = json.loads(body)
         texts = [str(text) for text in tree["texts"]]
         runs = [

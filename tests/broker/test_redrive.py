@@ -36,6 +36,7 @@ from rmqlite.redrive_requests import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.broker.words import bodies
 from tests.support.brokers import BrokerUnderTest
@@ -417,6 +418,8 @@ def test_a_table_that_cannot_be_read_is_damage(
     path = under_test.config.store_path / "config" / "redriveJobs.json"
     whole = path.read_text()
     path.write_text(json.dumps(json.loads(whole) | change))
+    (finding,) = check(under_test.config.store_path, queue_file_bytes=4_000)
+    assert "not a table of redrive jobs" in finding.sentence
     with pytest.raises(StoreDamaged, match="redriveJobs"):
         under_test.open()
     under_test.crash()
