@@ -119,7 +119,10 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """So many letters have failed for this reason, cut to its first line and 200 characters."""
+    """So many letters have failed for this reason, cut to its first line and 200 characters.
+
+    Where many differ in numbers and ids only, they are one, with # for each of these.
+    """
 
     reason: str
     count: int

@@ -1,12 +1,14 @@
 """Why the newest dead letters of a queue failed: read once, counted again in no time.
 
 Of each letter the number of its reason is remembered, two bytes; so what is purged, taken by
-retention or redriven changes a count without a look at the log.  Very many different reasons
-would be no summary: then those that are rare so far become one number, which is not told.
+retention or redriven changes a count without a look at the log.  Reasons that differ in
+numbers and ids only would be no summary: when there are many of a kind, they are one, with #
+where they differ.  Of what are too many still, the rare ones become one that is not told.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections import Counter
 from collections.abc import Generator
@@ -22,10 +24,17 @@ from rmqlite.store.progress import CompletedOffsets
 REASON_CHARS_MAX: Final = 200
 REASONS_KEPT_MAX: Final = 4_096
 """How many different reasons are told apart; half of them go when there are more."""
+ALIKE_MAX: Final = 10
+"""How many reasons of a kind are told apart: HTTP 404, 500 and 503 are, orders are not."""
 _SHORT_MAX: Final = 4_096
 """Of how many texts it is remembered which reason they are."""
 _OTHER: Final = 0
 _FAILURE_REASON: Final = property_marker(FAILURE_REASON)
+_VARYING: Final = re.compile(
+    r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"  # a UUID
+    r"|\b(?:0x)?(?=[a-fA-F]*[0-9])[0-9a-fA-F]+\b"  # a number, an id in hex
+    r"|[0-9]+"
+)
 
 
 class FailureReasons:
@@ -40,6 +49,8 @@ class FailureReasons:
         self._texts: list[str] = [""]
         """By number; that of _OTHER means nothing."""
         self._by_text: dict[str, int] = {}
+        self._alike: dict[str, list[int]] = {}
+        """The numbers of each kind of reason that has numbers or ids in it, by the kind."""
         self._by_property: dict[bytes, int] = {}
 
     def look(self, begin: int, end: int) -> Generator[None, None, None]:
@@ -77,7 +88,7 @@ class FailureReasons:
         else:
             counted = Counter(numbers)
         counted.pop(_OTHER, None)
-        return Counter({self._texts[number]: count for number, count in counted.items()})
+        return self._by_reason(counted)
 
     @property
     def _end(self) -> int:
@@ -97,24 +108,52 @@ class FailureReasons:
         return number
 
     def _new(self, text: str) -> int:
+        kind = kind_of(text)
+        alike = self._alike.get(kind, [])
+        if len(alike) > ALIKE_MAX:
+            return alike[0]
         if len(self._texts) > REASONS_KEPT_MAX:
             self._forget_rare_ones()
+        return self._add(text, kind)
+
+    def _add(self, text: str, kind: str) -> int:
         number = self._by_text[text] = len(self._texts)
         self._texts.append(text)
+        if kind != text:
+            alike = self._alike.setdefault(kind, [])
+            alike.append(number)
+            if len(alike) > ALIKE_MAX:
+                # From now on all of them are told, and so counted, as one.
+                for each in alike:
+                    self._texts[each] = kind
         return number
+
+    def _by_reason(self, counted: Counter[int]) -> Counter[str]:
+        counts = Counter[str]()
+        for number, count in counted.items():
+            counts[self._texts[number]] += count
+        return counts
 
     def _forget_rare_ones(self) -> None:
         """Number the more frequent half anew; 5 ms for 100,000 letters."""
         counted = Counter(self._numbers)
         counted.pop(_OTHER, None)
-        kept = [number for number, _ in counted.most_common(REASONS_KEPT_MAX // 2)]
-        renamed = [_OTHER] * len(self._texts)
-        for new, number in enumerate(kept, 1):
-            renamed[number] = new
-        self._texts = ["", *[self._texts[number] for number in kept]]
-        self._by_text = {text: number for number, text in enumerate(self._texts) if number}
+        kept = [text for text, _ in self._by_reason(counted).most_common(REASONS_KEPT_MAX // 2)]
+        before = self._texts
+        merged = {kind for kind, alike in self._alike.items() if len(alike) > ALIKE_MAX}
+        self._texts, self._by_text, self._alike = [""], {}, {}
         self._by_property.clear()
+        for text in kept:
+            number = self._add(text, text if text in merged else kind_of(text))
+            if text in merged:
+                self._alike[text] = [number] * (ALIKE_MAX + 1)
+        renamed = [self._by_text.get(text, _OTHER) for text in before]
         self._numbers = array("H", map(renamed.__getitem__, self._numbers))
+
+
+def kind_of(text: str) -> str:
+    """The text with # for every number and id."""
+    return _VARYING.sub("#", text)
 
 
 def short_reason(reason: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker import dead_letters, failure_reasons
-from rmqlite.broker.failure_reasons import REASON_CHARS_MAX, short_reason
+from rmqlite.broker.failure_reasons import ALIKE_MAX, REASON_CHARS_MAX, kind_of, short_reason
 from rmqlite.names import dlq_topic
 from rmqlite.store.message_store import MessageStore
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
@@ -164,6 +164,53 @@ def test_of_very_many_reasons_the_frequent_ones_are_told(
     assert counted["time-out"] == 30
     assert sum(counted.values()) <= len(texts)
     assert groups(under_test)[GROUP].letters == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("no stock", "no stock"),
+        ("boom order-17 after 3000ms", "boom order-# after #ms"),
+        ("user_42 of host10:8443", "user_# of host#:#"),
+        ("id 1f2e3d4c-0a1b-2c3d-4e5f-60718293a4b5 gone", "id # gone"),
+        ("object at 0x7f3a9c", "object at #"),
+        ("no C0000202485737EA2DEB68D4", "no #"),
+        ("dead beef cafe", "dead beef cafe"),
+        ("-17.50 is below 0", "-#.# is below #"),
+    ],
+)
+def test_a_kind_of_reason_has_a_sign_for_each_number_and_id(reason: str, kind: str) -> None:
+    """Words stay as they are, also those that could be hex."""
+    assert kind_of(reason) == kind
+
+
+def test_reasons_that_differ_in_ids_are_one_when_there_are_many(
+    under_test: BrokerUnderTest,
+) -> None:
+    """A summary in which every letter is a line of its own tells nothing."""
+    die(under_test, *[f"no stock for order-{n}" for n in range(ALIKE_MAX)])
+    assert len(groups(under_test)[GROUP].reasons) == 5
+    die(under_test, *[f"no stock for order-{n}" for n in range(50, 100)], "time-out")
+    assert reasons(under_test) == {"no stock for order-#": ALIKE_MAX + 50, "time-out": 1}
+    redriven(under_test, 0, 5)
+    assert reasons(under_test) == {"no stock for order-#": ALIKE_MAX + 45, "time-out": 1}
+
+
+def test_a_few_that_differ_in_a_number_are_told_apart(under_test: BrokerUnderTest) -> None:
+    """A 404 is not a 503."""
+    die(under_test, *["HTTP 404", "HTTP 503"] * 40, "HTTP 500")
+    assert reasons(under_test) == {"HTTP 404": 40, "HTTP 503": 40, "HTTP 500": 1}
+
+
+def test_a_kind_stays_one_when_rare_reasons_are_forgotten(
+    under_test: BrokerUnderTest, monkeypatch: Any
+) -> None:
+    """It would fall apart into its letters, and be lost as rare."""
+    monkeypatch.setattr(failure_reasons, "REASONS_KEPT_MAX", 30)
+    words = [a + b + c for a in "ghij" for b in "ghij" for c in "ghij"]
+    texts = [f"order {number}" for number in range(40)] + words
+    die(under_test, *texts, *[f"order {number}" for number in range(100, 140)])
+    assert reasons(under_test)["order #"] == 80
 
 
 def test_a_repaired_place_is_a_letter_without_a_reason_to_tell(
