@@ -453,6 +453,42 @@ def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
     assert [each.queue_offset for each in outcomes(under_test, job.job_id)] == [2, 5]
 
 
+def test_letters_that_retention_takes_meanwhile_are_left_out(make: Make) -> None:
+    """The job passes them by and ends; its outcomes tell of the others."""
+    under_test = make(mapped_file_size_commit_log=1 << 17, max_message_bytes=1 << 15)
+    for _ in range(30):
+        bury(under_test, Message("orders", bytes(10_000)))
+    job = start(under_test)
+    under_test.broker.redrive.step(job.job_id, 2)
+    under_test.persist()
+    under_test.store.drop_before(3 << 17)
+    queue = under_test.store.queue(DLQ, 0)
+    assert queue
+    assert queue.min_offset > 10
+    over = run(under_test, job.job_id)
+    assert (over.state, over.letters, over.looked_at) == (JobState.DONE, 30, 30)
+    assert over.sent == 2 + 30 - queue.min_offset
+    told = [each.queue_offset for each in outcomes(under_test, job.job_id)]
+    assert told == [0, 1, *range(queue.min_offset, 30)]
+
+
+def test_outcomes_begin_where_the_log_does(make: Make) -> None:
+    """Records of jobs are log records like others; the sums stay."""
+    under_test = make(mapped_file_size_commit_log=1 << 17, max_message_bytes=1 << 15)
+    bury_many(under_test, 6)
+    job_id = start(under_test).job_id
+    under_test.broker.redrive.step(job_id, 2)
+    for _ in range(20):
+        bury(under_test, Message("orders", bytes(10_000)))
+    under_test.broker.redrive.step(job_id, 2)
+    under_test.persist()
+    under_test.store.drop_before(2 << 17)
+    assert [each.queue_offset for each in outcomes(under_test, job_id)] == [2, 3]
+    under_test.restart()
+    assert under_test.broker.redrive.get(job_id).sent == 4
+    assert under_test.broker.redriven.of(DLQ, 0).ranges() == [(0, 4)]
+
+
 def test_on_a_full_disk_a_job_stays_where_it_is(under_test: BrokerUnderTest) -> None:
     """The room that is left is for what was accepted."""
     bury_many(under_test, 3)
