@@ -6,11 +6,11 @@ deliveries complete nothing, but say where they have waited.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from rmqlite.broker.letter_reading import INT32_MAX
 from rmqlite.broker.matching import number_of, reason_of, unique_key_of
-from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.letter_requests import Hop, HopKind
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
@@ -40,8 +40,8 @@ _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
 
 
-def hop_of(store: MessageStore, offsets: ConsumerOffsets, head: Head) -> Hop:
-    """The hop that a record is."""
+def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
+    """The hop that a record is; committed: how far each group is in a queue."""
     kind = kind_of(head)
     level = due_ms = 0
     is_pending = False
@@ -74,7 +74,7 @@ def hop_of(store: MessageStore, offsets: ConsumerOffsets, head: Head) -> Hop:
         is_pending=is_pending,
         reason=reason_of(head) if kind in _WITH_REASON else "",
         job_id=(job or b"").decode("utf-8", "replace"),
-        readers=_readers(offsets, head),
+        readers=_readers(committed, head),
     )
 
 
@@ -138,14 +138,8 @@ def _attempt(head: Head) -> int:
     return max(0, head.reconsume_times, told if told and told <= INT32_MAX else 0)
 
 
-def _readers(offsets: ConsumerOffsets, head: Head) -> tuple[str, ...]:
+def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tuple[str, ...]:
     if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) or is_dlq(head.topic):
         return ()
-    queue = Queue(head.topic, head.queue_id)
-    return tuple(
-        sorted(
-            group
-            for group in offsets.groups()
-            if offsets.of(group).get(queue, 0) > head.queue_offset
-        )
-    )
+    offsets = committed(Queue(head.topic, head.queue_id))
+    return tuple(sorted(group for group, at in offsets.items() if at > head.queue_offset))

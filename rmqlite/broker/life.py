@@ -9,6 +9,7 @@ records say of each other, as far as that goes.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from functools import cache
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -79,6 +80,8 @@ class Lives:
             raise InvalidValue("message_id", "", "the id of a message, as send answers it")
         search = _Search(self._store, self._redriven, self._readable_end())
         yield from search.run(query.message_id)
+        # Of few queues, and asked for each hop.
+        committed = cache(self._offsets.committed)
         newest: list[Hop] = []
         size = 0
         for _, head in sorted(search.heads.items(), reverse=True):
@@ -86,7 +89,7 @@ class Lives:
             if len(newest) == HOPS_MAX or size > HOPS_BYTES_MAX:
                 search.is_cut = True
                 break
-            newest.append(hop_of(self._store, self._offsets, head))
+            newest.append(hop_of(self._store, committed, head))
             if len(newest) % STEP_RECORDS == 0:
                 yield
         hops = tuple(reversed(newest))

@@ -36,6 +36,10 @@ class ConsumerOffsets:
         """Every commit of a group."""
         return self._offsets.get(group, {})
 
+    def committed(self, queue: Queue) -> dict[str, int]:
+        """What every group has committed in a queue."""
+        return {group: known[queue] for group, known in self._offsets.items() if queue in known}
+
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
         """Remember all of them, or none.  Raises InvalidValue.
 

@@ -20,6 +20,7 @@ from tests.broker.test_schedule_restart import WAYS, Restart
 from tests.broker.waiting import done
 from tests.broker.words import GROUP, save_group
 from tests.support.brokers import BrokerUnderTest
+from tests.support.files import ForgetfulFiles
 
 DLQ = dlq_topic(GROUP)
 
@@ -157,6 +158,19 @@ def test_a_table_that_cannot_be_read_is_damage(under_test: BrokerUnderTest, text
     under_test.crash()
     marker_file(under_test).unlink()
     under_test.open()
+
+
+def test_an_answered_purge_survives_a_power_cut(make: Make) -> None:
+    """Nothing else is synced or persisted in between."""
+    disk = ForgetfulFiles()
+    broker = make(files=disk)
+    five(broker)
+    broker.persist()
+    assert purge(broker, until_ms=broker.clock.now_ms() - 2_000) == Purged(3, 3)
+    disk.power_cut()
+    broker.crash()
+    broker.open()
+    assert dead_ids(broker) == ["m3", "m4"]
 
 
 class FullDisk(SystemFiles):
