@@ -46,8 +46,8 @@ from rmqlite.redrive_requests import (
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
 
-STEP_LETTERS_MAX: Final = 200
-"""How many letters a step looks at, 5 to 10 ms; and 4 MiB of them, or one letter."""
+STEP_LETTERS_MAX: Final = 100
+"""How many letters a step looks at, 3 to 5 ms; and 4 MiB of them, or one letter."""
 STEP_LETTERS_MIN: Final = 20
 """So many it looks at also when it may send fewer: perhaps they are not wanted."""
 JOBS_NOT_OVER_MAX: Final = 20

@@ -22,7 +22,7 @@ from rmqlite.redrive_requests import (
     TopicCount,
 )
 
-PAGE_SLICES_MAX: Final = 20
+PAGE_SLICES_MAX: Final = 40
 """After so many slices a page is answered, some 0.1 s: who asks sees progress."""
 _CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[Kept], tuple[At, list[Judged]]]

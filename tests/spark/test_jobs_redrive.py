@@ -123,9 +123,14 @@ def test_a_compressed_body_is_sent_as_its_producer_gave_it(spark: SparkSession) 
 
 def test_what_was_sent_before_is_found_in_the_log(spark: SparkSession) -> None:
     """The broker remembers ids for a time; the log, as long as it keeps the message."""
-    log = table(spark, letter(0, unique_key="redrive:%DLQ%billing:0:7"), letter(1))
-    first, second = rows_of(spark, letter(7), letter(8), sent=keys_sent(log))
-    assert first.refused == "it was redriven before"
+    log = table(
+        spark,
+        letter(0, unique_key="redrive:%DLQ%billing:0:7"),
+        letter(1, unique_key="redrive:%DLQ%billing:0:9:r-20261121-094812-3f2a"),
+        letter(2),
+    )
+    first, second, third = rows_of(spark, letter(7), letter(8), letter(9), sent=keys_sent(log))
+    assert first.refused == third.refused == "it was redriven before"
     assert second.refused is None
 
 

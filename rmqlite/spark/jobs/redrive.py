@@ -92,7 +92,9 @@ def keys_sent(log: DataFrame) -> DataFrame:
     Whatever became of the message since, waiting or dead again: its id tells that it was sent.
     """
     is_redrive = F.col("unique_key").startswith(REDRIVE_ID_PREFIX)
-    return log.where(is_redrive).select(F.col("unique_key").alias("message_key")).distinct()
+    # Of a letter that one of the broker's jobs has sent knowingly again its job follows.
+    key = F.regexp_extract("unique_key", f"^{REDRIVE_ID_PREFIX}[^:]+:[0-9]+:[0-9]+", 0)
+    return log.where(is_redrive).select(key.alias("message_key")).distinct()
 
 
 def _as_sent(told: DataFrame, delay_level: int, skip_redriven: bool) -> DataFrame:
