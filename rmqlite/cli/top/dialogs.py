@@ -46,7 +46,8 @@ class Confirm(ModalScreen[bool]):
 
     DEFAULT_CSS = """
     Confirm { align: center middle; }
-    Confirm Vertical { width: 66; height: auto; border: round $warning; padding: 0 2; }
+    Confirm Vertical { width: 66; max-width: 100%; height: auto; padding: 0 2; }
+    Confirm Vertical { border: round $warning; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", show=False),
@@ -75,7 +76,8 @@ class Help(ModalScreen[None]):
 
     DEFAULT_CSS = """
     Help { align: center middle; }
-    Help Vertical { width: 78; height: auto; border: round $primary; padding: 0 1; }
+    Help Vertical { width: 78; max-width: 100%; height: auto; padding: 0 1; }
+    Help Vertical { border: round $primary; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space,question_mark,f1", "dismiss", show=False)

@@ -44,10 +44,16 @@ class Frame(Screen[None]):
     def top(self) -> TopApp:
         return cast("TopApp", self.app)
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Kept, not looked for: a screen may be drawn while it comes or goes.
+        self._header = Lines()
+        self._bottom = Lines()
+
     def compose(self) -> ComposeResult:
-        yield Lines(id="header")
+        yield self._header
         yield from self.content()
-        yield Lines(id="keys")
+        yield self._bottom
 
     def content(self) -> ComposeResult:
         """Between header and keys."""
@@ -57,7 +63,7 @@ class Frame(Screen[None]):
         """Show what is known now."""
         top, width = self.top, self.app.size.width
         now_s = self.shown_s
-        self.query_one("#header", Lines).show(
+        self._header.show(
             overview.header(top.picture, top.endpoint, now_s, width),
             overview.verdict(
                 top.picture,
@@ -67,7 +73,7 @@ class Frame(Screen[None]):
                 width=width,
             ),
         )
-        self.query_one("#keys", Lines).show(self._keys(width))
+        self._bottom.show(self._keys(width))
         self.draw_content(now_s, width)
 
     def draw_content(self, now_s: float, width: int) -> None:

@@ -59,6 +59,9 @@ class GroupScreen(Frame):
         self._wanted = ""
         self._newest_first = True
         self._loaded: dict[str, Loaded] = {}
+        self._about = Lines()
+        self._rows = Rows(id="first")
+        self._prompt = Prompt(FILTER_HELP)
         self._asking: Loaded | None = None
         """The list's state that the page under way goes on from."""
 
@@ -67,9 +70,9 @@ class GroupScreen(Frame):
         return (("1-4", "lists"), *_KEYS.get(self._shown, ()), ("esc", "back"))
 
     def content(self) -> ComposeResult:
-        yield Lines(id="about")
-        yield Rows(id="first")
-        yield Prompt(FILTER_HELP)
+        yield self._about
+        yield self._rows
+        yield self._prompt
 
     def on_mount(self) -> None:
         figures = self.top.picture.figures(self.group)
@@ -90,9 +93,9 @@ class GroupScreen(Frame):
         lines = [group_line(picture, self.group, width), tuple(tabs)]
         if self._shown == TABS[0]:
             lines.append(reasons_line((picture.dead or {}).get(self.group), width))
-        self.query_one("#about", Lines).show(*lines)
+        self._about.show(*lines)
         if picture.status is not None:
-            self.query_one("#first", Rows).show(self._table(picture.now_ms(now_s)))
+            self._rows.show(self._table(picture.now_ms(now_s)))
         loaded = self._loaded.get(self._shown)
         if loaded and loaded.pages <= 1 and not self.top.is_paused:
             # A list of one page is kept fresh; a longer one would move under its reader.
@@ -178,14 +181,14 @@ class GroupScreen(Frame):
 
     def action_filter(self) -> None:
         if self._shown in _LISTS:
-            self.query_one(Prompt).open(self._wanted)
+            self._prompt.open(self._wanted)
 
     def on_prompt_wanted(self, message: Prompt.Wanted) -> None:
         self._wanted = message.text
         self._again()
 
     def on_prompt_closed(self) -> None:
-        self.query_one("#first", Rows).focus()
+        self._rows.focus()
 
     def _again(self) -> None:
         self._loaded.clear()
@@ -199,7 +202,7 @@ class GroupScreen(Frame):
 
     @property
     def letter(self) -> Letter | None:
-        key = self.query_one("#first", Rows).key
+        key = self._rows.key
         loaded = self._loaded.get(self._shown)
         letters = loaded.letters if loaded else ()
         return next((each for each in letters if letter_key(each) == key), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Final
 
 from rmqlite.cli.message_text import where_text
@@ -9,14 +10,16 @@ from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
 from rmqlite.cli.schedule.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.body_view import body_lines, body_of
-from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row, wrapped
+from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
 from rmqlite.letter_requests import Hop, HopKind, Life
 from rmqlite.message import StoredMessage
 
+_WHAT_LEAST: Final = 64
+_WHERE_LEAST: Final = 24
 _HOPS: Final = (
     Column("TIME"),
-    Column("WHAT", is_short=True),
-    Column("WHERE", is_short=True, rank=1),
+    Column("WHAT", is_short=True, least=_WHAT_LEAST),
+    Column("WHERE", is_short=True, rank=1, least=_WHERE_LEAST),
 )
 _TONES: Final = {
     HopKind.FAILED: "warn",
@@ -34,28 +37,32 @@ def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
     count = "1 hop" if len(life.hops) == 1 else f"{len(life.hops):,} hops"
     cut = ", older ones are left out" if life.is_cut else ""
     told = Told(life)
-    return Table(
-        f"life: {count}{cut}",
-        _HOPS,
-        tuple([_hop_row(n, hop, told, now_ms) for n, hop in enumerate(life.hops)]),
-        "no record of this message is kept",
-    )
+    rows = [each for n, hop in enumerate(life.hops) for each in _hop_rows(n, hop, told, now_ms)]
+    empty = "no record of this message is kept"
+    return Table(f"life: {count}{cut}", _HOPS, tuple(rows), empty)
 
 
-def _hop_row(number: int, hop: Hop, told: Told, now_ms: int) -> Row:
-    return row(
-        str(number),
-        instant_text(hop.at_ms, now_ms),
-        cell("; ".join(told.sentences(hop)), _TONES.get(hop.kind, "")),
-        cell(place_text(hop), "dim"),
-    )
+def _hop_rows(number: int, hop: Hop, told: Told, now_ms: int) -> list[Row]:
+    """A line for each thing that happened at a hop; hop_of() knows them all."""
+    tone = _TONES.get(hop.kind, "")
+    first, *more = told.sentences(hop)
+    about = [instant_text(hop.at_ms, now_ms), cell(first, tone), cell(place_text(hop), "dim")]
+    rows = [row(str(number), *about)]
+    for n, sentence in enumerate(more, 1):
+        rows.append(row(f"{number}.{n}", "", cell(sentence, tone), ""))
+    return rows
+
+
+def hop_of(life: Life, key: str) -> Hop:
+    """The hop that a row of the table tells of."""
+    return life.hops[int(key.partition(".")[0])]
 
 
 def outcome_lines(life: Life | None, around: Around, width: int) -> list[Line]:
     """What the message waits for, or how it ended."""
     sentences = outcome(life, around) if life else ()
-    pieces = [piece for each in sentences for piece in wrapped(printable(each), width)]
-    return [(Part(piece, "head"),) for piece in pieces]
+    lines = [line for each in sentences for line in textwrap.wrap(printable(each), max(1, width))]
+    return [(Part(line, "head"),) for line in lines]
 
 
 def message_lines(message: StoredMessage, form: str) -> list[Line]:

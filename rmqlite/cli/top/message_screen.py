@@ -12,7 +12,7 @@ from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.body_view import FORMS, next_form
 from rmqlite.cli.top.frames import Frame
 from rmqlite.cli.top.grid import Line, Part
-from rmqlite.cli.top.life_view import hops_table, message_lines, outcome_lines
+from rmqlite.cli.top.life_view import hop_of, hops_table, message_lines, outcome_lines
 from rmqlite.cli.top.troubles import why
 from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
@@ -24,7 +24,7 @@ from rmqlite.requests import FoundMessage
 class MessageScreen(Frame):
     """Shows the message of a letter; beside its life, the letter's own record first."""
 
-    CSS = "MessageScreen #first { max-height: 40%; }"
+    CSS = "MessageScreen #first { max-height: 60%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,backspace", "app.pop_screen", show=False),
         Binding("b", "form", show=False),
@@ -38,11 +38,14 @@ class MessageScreen(Frame):
         self._why_no_life = "asking"
         self._message: StoredMessage | None = None
         self._form = FORMS[0]
+        self._hops = Rows(id="first")
+        self._outcome = Lines()
+        self._record = Page()
 
     def content(self) -> ComposeResult:
-        yield Rows(id="first")
-        yield Lines(id="outcome")
-        yield Page(id="record")
+        yield self._hops
+        yield self._outcome
+        yield self._record
 
     @property
     def letter(self) -> Letter:
@@ -54,7 +57,7 @@ class MessageScreen(Frame):
         return (("enter", "hop"), ("tab", "record"), ("b", "body"), *repair, ("esc", "back"))
 
     def on_mount(self) -> None:
-        self.query_one(Page).show("record", [(Part("asking", "dim"),)])
+        self._record.show("record", [(Part("asking", "dim"),)])
         self.reload()
 
     def reload(self) -> None:
@@ -88,18 +91,18 @@ class MessageScreen(Frame):
         self._show_record(message_lines(found.message, self._form))
 
     def _show_record(self, lines: list[Line]) -> None:
-        self.query_one(Page).show(f"record {printable(self._record_id)}", lines)
+        self._record.show(f"record {printable(self._record_id)}", lines)
 
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         now_ms = picture.now_ms(now_s) if picture.status else 0
-        self.query_one("#first", Rows).show(hops_table(self._life, self._why_no_life, now_ms))
+        self._hops.show(hops_table(self._life, self._why_no_life, now_ms))
         around = Around(now_ms, picture.described)
-        self.query_one("#outcome", Lines).show(*outcome_lines(self._life, around, width))
+        self._outcome.show(*outcome_lines(self._life, around, width))
 
     def on_rows_opened(self, message: Rows.Opened) -> None:
         if self._life is not None:
-            self._record_id = self._life.hops[int(message.key)].offset_message_id
+            self._record_id = hop_of(self._life, message.key).offset_message_id
             self._ask_record()
 
     def action_form(self) -> None:

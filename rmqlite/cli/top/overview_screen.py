@@ -51,43 +51,47 @@ class Overview(Frame):
         self._sort = _SORTS[0]
         self._wanted = ""
         self._all_levels: bool | None = None
+        self._rates = Lines(id="rates")
+        self._tables = Container(id="tables")
+        self._levels = Rows(id="levels")
+        self._groups = Rows(id="first")
+        self._jobs = Rows(id="jobs")
+        self._prompt = Prompt("part of a group's name")
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
         return _KEYS
 
     def content(self) -> ComposeResult:
-        yield Lines(id="rates")
-        with Container(id="tables"):
-            yield Rows(id="levels")
-            yield Rows(id="first")
-        yield Rows(id="jobs")
-        yield Prompt("part of a group's name")
+        yield self._rates
+        with self._tables:
+            yield self._levels
+            yield self._groups
+        yield self._jobs
+        yield self._prompt
 
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         self.set_class(width >= _WIDE, "-wide")
         is_tall = self.app.size.height >= _TALL
         height = _CHART_LINES if is_tall else 1
-        self.query_one("#rates", Lines).show(*overview.rate_lines(picture, width, height))
+        self._rates.show(*overview.rate_lines(picture, width, height))
         all_levels = is_tall if self._all_levels is None else self._all_levels
-        levels = self.query_one("#levels", Rows)
-        groups = self.query_one("#first", Rows)
+        levels, groups = self._levels, self._groups
         levels.show(overview.levels_table(picture, now_s, all_levels=all_levels))
         groups.show(overview.groups_table(picture, sort=self._sort, wanted=self._wanted))
-        room = self.query_one("#tables").size.height
+        room = self._tables.size.height
         if width < _WIDE:
             # Levels have what groups leave, and at least half of the room.
             room = max(room // 2, room - groups.height_wanted)
         levels.styles.max_height = max(_LEVELS_LINES_MIN, room)
-        jobs = self.query_one("#jobs", Rows)
-        jobs.display = bool(overview.shown_jobs(picture))
-        jobs.show(overview.jobs_table(picture))
+        self._jobs.display = bool(overview.shown_jobs(picture))
+        self._jobs.show(overview.jobs_table(picture))
 
     def on_rows_opened(self, message: Rows.Opened) -> None:
-        if message.rows.id == "first":
+        if message.rows is self._groups:
             self.top.open_group(message.key)
-        elif message.rows.id == "jobs":
+        elif message.rows is self._jobs:
             jobs = {job.job_id: job for job in self.top.picture.jobs}
             self.top.open_group(jobs[message.key].spec.group)
 
@@ -101,11 +105,11 @@ class Overview(Frame):
         self.draw()
 
     def action_filter(self) -> None:
-        self.query_one(Prompt).open(self._wanted)
+        self._prompt.open(self._wanted)
 
     def on_prompt_wanted(self, message: Prompt.Wanted) -> None:
         self._wanted = message.text
         self.draw()
 
     def on_prompt_closed(self) -> None:
-        self.query_one("#first", Rows).focus()
+        self._groups.focus()

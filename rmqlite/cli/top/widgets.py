@@ -49,6 +49,7 @@ class Drawn(Widget):
     Drawn .tone--head { text-style: bold; }
     Drawn .tone--line { color: $text-primary; }
     Drawn .tone--cursor { background: $primary 40%; text-style: bold; }
+    Drawn:nocolor .tone--cursor { text-style: bold reverse; }
     """
 
     def strip(self, line: Line, *, is_cursor: bool = False) -> Strip:
