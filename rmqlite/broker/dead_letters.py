@@ -192,8 +192,8 @@ class DeadLetters:
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)
-        # Most of open ones may follow each other; of a filter that is not known.
-        first_max = limit + 1 if wanted == EVERY_LETTER else 0
+        # One more says whether there is another page; of a filter nobody knows.
+        first_max = limit + 1 if wanted == EVERY_LETTER and not query.is_open else 2 * limit
         return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
 
     def _indexed(

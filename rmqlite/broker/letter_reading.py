@@ -252,7 +252,8 @@ def _entries(
 
     counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
     """
-    count_max = first_max or SLICE_MAX
+    # One more, so that who wants a whole slice is told whether there is another.
+    count_max = min(first_max or SLICE_MAX, SLICE_MAX + 1)
     while True:
         # Each slice anew: retention may take the rest of a queue between two of them.
         begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)

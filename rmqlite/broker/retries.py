@@ -87,7 +87,7 @@ class Retries:
             committed = self._offsets.of(group_of(queue.topic) or "").get(queue, 0)
             begin = max(committed, known.begin)
             ranges.append(known._replace(begin=begin).behind(after, newest_first=False))
-        first_max = limit + 1 if query.filter == EVERY_LETTER else 0
+        first_max = limit + 1 if query.filter == EVERY_LETTER else 2 * limit
         heads = in_order(self._store, ranges, first_max=first_max)
         found: list[Letter] = []
         looked_at = size = 0
@@ -110,6 +110,7 @@ class Retries:
         if not wanted.levels:
             return LetterPage(())
         looked_at = size = 0
+        readable = self._readable_end()
         for _ in range(PAGE_SLICES_MAX):
             count_max = min(SLICE_MAX, limit - len(found))
             several, cursor = self._pending.slice(wanted, cursor, count_max)
@@ -118,7 +119,9 @@ class Retries:
             found += [
                 described(each.head, due_ms=each.place.due_ms, target=(each.topic, each.queue_id))
                 for each in several
-                if is_retry(each.topic) and fits(each.head, query.filter)
+                if each.head.physical_offset + each.head.size <= readable
+                and is_retry(each.topic)
+                and fits(each.head, query.filter)
             ]
             if not cursor or len(found) >= limit or size > PAGE_BYTES_MAX:
                 break

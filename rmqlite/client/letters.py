@@ -43,7 +43,8 @@ class LetterAdmin:
     def list_dead(self, query: LettersQuery) -> LetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
 
-        There are more while the page has a cursor, whatever else is on it.
+        There are more while the page has a cursor, whatever else is on it.  Raises
+        GroupUnknown for a group that is neither known nor has any.
         """
         return self._ask(rpcs.LIST_DEAD_LETTERS, query)
 

@@ -11,13 +11,14 @@ from rmqlite.broker import retries as module
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.letter_requests import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.requests import OffsetsCommit, Queue
+from rmqlite.requests import OffsetsCommit, Queue, SendBackRequest
 from rmqlite.schedule_requests import PendingFilter
 from tests.broker.letter_words import retries, retry_pages
 from tests.broker.test_schedule_restart import WAYS, Restart
 from tests.broker.waiting import CANCEL, by_filter, done, named
 from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.stores import new_record
 
 RETRY = retry_topic(GROUP)
 
@@ -206,3 +207,16 @@ def test_a_group_that_nobody_knows_is_refused(under_test: BrokerUnderTest) -> No
         retries(under_test)
     save_group(under_test)
     assert retries(under_test) == []
+
+
+def test_only_what_is_durable_is_listed(under_test: BrokerUnderTest) -> None:
+    """Due or waiting: what a power cut can take back was seen by nobody."""
+    message = received(under_test, message_id="m1")
+    request = SendBackRequest(GROUP, message.physical_offset)
+    under_test.broker.send_back(request)
+    under_test.store.append([new_record("x", RETRY)])
+    assert retries(under_test) == []
+    under_test.sync()
+    assert [each.due_ms > under_test.clock.now_ms() for each in retries(under_test)] == [
+        *(False, True),
+    ]
