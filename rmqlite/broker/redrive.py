@@ -52,6 +52,10 @@ STEP_LETTERS_MIN: Final = 20
 """So many it looks at also when it may send fewer: perhaps they are not wanted."""
 JOBS_NOT_OVER_MAX: Final = 20
 RATE_MAX: Final = 1_000_000
+FILTER_CHARS_MAX: Final = 1_000
+"""Of each of a filter's texts: every record of the job has them."""
+_SOME_ID: Final = "r-yyyymmdd-hhmmss-xxxx"
+"""A preview's, as long as one that the broker makes."""
 _STATES: Final = {
     JobAction.PAUSE: JobState.PAUSED,
     JobAction.RESUME: JobState.RUNNING,
@@ -135,7 +139,7 @@ class Redrive:
         at = At(0, parts[0].begin if parts else 0)
         if request.cursor:
             at, parts = read_cursor(request.cursor)
-        kept = _begun("preview", request.spec, parts, 0).moved(at)
+        kept = _begun(_SOME_ID, request.spec, parts, 0).moved(at)
         return preview(kept, self._look)
 
     def get(self, job_id: str) -> RedriveJob:
@@ -225,6 +229,10 @@ class Redrive:
         """The letters that there are to look at.  Raises as start()."""
         check_group(spec.group)
         check_filter(spec.filter)
+        for name in ("topic", "tag", "key", "reason", "message_id"):
+            length = len(getattr(spec.filter, name))
+            if length > FILTER_CHARS_MAX:
+                raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:
             if is_own(spec.to_topic):
                 rule = "no retry or dead-letter topic: only a failure brings messages there"

@@ -105,7 +105,8 @@ class RedriveJobs:
                 self._texts[job_id] = self._text(kept)
         texts = [self._texts[job_id] for job_id in self._kept]
         earlier = {topic: self.redriven.to_json(topic) for topic in self.redriven.topics()}
-        return {TABLE: {"queueOffset": self._end(), "jobs": texts, "earlier": earlier}}
+        end = self._end_of(REDRIVE_JOBS_TOPIC, 0)
+        return {TABLE: {"queueOffset": end, "jobs": texts, "earlier": earlier}}
 
     # ---- inside
 
@@ -145,8 +146,8 @@ class RedriveJobs:
         tree = kept.to_json() | {"records": [records.first, records.last]}
         return json.dumps(tree | {"sent": self.redriven.to_json(kept.topic, kept.job.job_id)})
 
-    def _end(self) -> int:
-        queue = self._store.queue(REDRIVE_JOBS_TOPIC, 0)
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        queue = self._store.queue(topic, queue_id)
         return queue.max_offset if queue else 0
 
     # ---- opening
@@ -156,7 +157,7 @@ class RedriveJobs:
         tree = self._store.load_table(TABLE) or {}
         try:
             for topic, sent in tree.get("earlier", {}).items():
-                self.redriven.load(str(topic), sent)
+                self.redriven.load(str(topic), sent, end_of=self._end_of)
             for text in tree.get("jobs", ()):
                 self._load_job(str(text))
             begin = int(tree.get("queueOffset", 0))
@@ -184,7 +185,7 @@ class RedriveJobs:
         job_id = kept.job.job_id
         first, last = map(int, tree["records"])
         self._records[job_id] = Records(first, last)
-        self.redriven.load(kept.topic, tree["sent"], job_id)
+        self.redriven.load(kept.topic, tree["sent"], job_id, end_of=self._end_of)
         self._put(kept, last)
         if job_id in self._kept:
             self._texts[job_id] = text

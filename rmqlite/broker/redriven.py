@@ -6,7 +6,7 @@ numbers.  What forgotten jobs have sent stays known, as that of an earlier job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from rmqlite.store.dispatch import QueueKey
@@ -69,11 +69,24 @@ class Redriven:
         by_queue = self._jobs.get(topic, {}).get(job_id, {})
         return {str(queue_id): sent.to_json() for queue_id, sent in sorted(by_queue.items())}
 
-    def load(self, topic: str, tree: Mapping[str, Any], job_id: str = EARLIER) -> None:
-        """Add what to_json() told.  Raises TypeError, ValueError, KeyError, AttributeError."""
+    def load(
+        self,
+        topic: str,
+        tree: Mapping[str, Any],
+        job_id: str = EARLIER,
+        *,
+        end_of: Callable[[str, int], int],
+    ) -> None:
+        """Add what to_json() told, up to where a queue ends: end_of(topic, queue id).
+
+        Raises TypeError, ValueError, KeyError, AttributeError.
+        """
         for queue_id, sent in tree.items():
+            # Of a log that was longer: what comes now nobody has redriven.
+            upto = end_of(topic, int(queue_id))
             for start, end in CompletedOffsets.from_json(sent).ranges():
-                self.add(job_id, topic, int(queue_id), start, end)
+                if start < upto:
+                    self.add(job_id, topic, int(queue_id), start, min(end, upto))
 
     def topics(self) -> list[str]:
         """Every topic whose letters were redriven."""

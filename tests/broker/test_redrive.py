@@ -261,6 +261,7 @@ def test_a_job_that_nobody_knows(under_test: BrokerUnderTest) -> None:
         (RedriveSpec("nobody"), GroupUnknown, "group"),
         (RedriveSpec(GROUP, LetterFilter(key="a b")), InvalidValue, "key"),
         (RedriveSpec(GROUP, LetterFilter(since_ms=5, until_ms=5)), InvalidValue, "until_ms"),
+        (RedriveSpec(GROUP, LetterFilter(reason="x" * 1_001)), InvalidValue, "reason"),
         (RedriveSpec(GROUP, to_topic="a b"), InvalidName, "topic"),
         (RedriveSpec(GROUP, to_topic="%DLQ%shop"), InvalidValue, "to_topic"),
         (RedriveSpec(GROUP, to_topic="%RETRY%shop"), InvalidValue, "to_topic"),

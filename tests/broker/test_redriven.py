@@ -57,8 +57,21 @@ def test_it_is_the_same_from_its_table() -> None:
     redriven.forget("second", DLQ)
     again = Redriven()
     for job_id in (EARLIER, "first"):
-        again.load(DLQ, json.loads(json.dumps(redriven.to_json(DLQ, job_id))), job_id)
+        tree = json.loads(json.dumps(redriven.to_json(DLQ, job_id)))
+        again.load(DLQ, tree, job_id, end_of=lambda _topic, _queue_id: 200_000)
     assert again.topics() == [DLQ]
     assert again.of(DLQ, 0).ranges() == [(100_000, 200_000)]
     assert again.job_of(DLQ, 0, 150_000) == "first"
     assert again.job_of(DLQ, 3, 1) == EARLIER
+
+
+def test_letters_that_the_log_does_not_have_are_not_redriven() -> None:
+    """After a repair that cut the log, others come in their places."""
+    redriven = Redriven()
+    redriven.load(DLQ, {"0": [[0, 5], [8, 12]], "1": [[3, 4]]}, "first", end_of=_ends)
+    assert redriven.of(DLQ, 0).ranges() == [(0, 5), (8, 10)]
+    assert redriven.of(DLQ, 1).ranges() == []
+
+
+def _ends(_topic: str, queue_id: int) -> int:
+    return (10, 2)[queue_id]
