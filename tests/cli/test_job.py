@@ -254,3 +254,15 @@ def test_a_job_is_followed_until_it_is_over(run: Run, broker: FakeBroker) -> Non
     result = run("job", "show", "r1", "--follow")
     assert (result.exit_code, answers) == (1, [])
     assert result.stdout.startswith("job r1: done after 1m 0s\n44,000 sent")
+
+
+def test_who_follows_a_paused_job_without_a_bar_is_told(run: Run, broker: FakeBroker) -> None:
+    """Else it looks as if it hung."""
+    answers = [
+        dataclasses.replace(REDRIVE, state=JobState.PAUSED),
+        dataclasses.replace(REDRIVE, state=JobState.CANCELLED),
+    ]
+    broker.answers["GetRedriveJob"] = lambda _: answers.pop(0)
+    result = run("job", "show", "r1", "--follow")
+    assert result.stderr.startswith("job r1 is paused: rmqlite job resume r1\n")
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (1, "job r1: cancelled")

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
-from rmqlite.cli.terminal import body_text, cell_text, error_line, printable
+from rmqlite.cli.terminal import (
+    body_text,
+    cell_text,
+    error_line,
+    numbers,
+    printable,
+    shortened,
+)
 from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
 
 
@@ -61,3 +68,17 @@ def test_an_error_is_one_line_with_its_rule_once() -> None:
     assert error_line(TopicUnknown("orders")) == f"error: no topic named 'orders' ({rule})"
     assert error_line(InvalidValue("tags", "\x01", "no 0x01")).count("no 0x01") == 1
     assert "\n" not in error_line(BrokerUnreachable("down\nand out"))
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "shown"),
+    [("abcdef", 6, "abcdef"), ("abcdef", 5, "abcd…"), ("王王王", 5, "王王…"), ("ab  cd", 5, "ab…")],
+)
+def test_what_is_too_long_for_a_line_is_cut_and_says_so(text: str, width: int, shown: str) -> None:
+    """Counted in columns, not in characters."""
+    assert shortened(text, width) == shown
+
+
+def test_a_column_of_numbers_is_aligned_to_the_right() -> None:
+    """Its head, too."""
+    assert numbers("OPEN", [5, 1_000_000]) == ["     OPEN", "        5", "1,000,000"]

@@ -68,6 +68,8 @@ def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
             disable=not console.is_terminal,
         ) as bar:
             task = bar.add_task("", total=max(1, job.letters))
+            if job.state is JobState.PAUSED and not console.is_terminal:
+                note(f"job {job.job_id} is paused: rmqlite job resume {shlex.quote(job.job_id)}")
             return _followed(redrives, job, bar, task)
     except (KeyboardInterrupt, Unavailable):
         note_how_to_go_on(f"job {job.job_id} goes on in the broker", job.job_id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import sys
 from itertools import islice
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from rmqlite.cli.job.jobs import JobId
 from rmqlite.cli.options import DEFAULT_ENDPOINT, Endpoint
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX
 from rmqlite.cli.terminal import note, print_json_line, printable
-from rmqlite.cli.writing import quiet_when_nobody_reads
+from rmqlite.cli.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown
 from rmqlite.redrive_requests import RedrivenLetter, RedriveOutcome
 
@@ -63,7 +62,7 @@ def outcomes(
             if as_json:
                 print_json_line(outcome_tree(group, each))
             else:
-                sys.stdout.write(_line(group, each) + "\n")
+                to_standard_output(_line(group, each) + "\n")
     if not printed:
         note("no outcomes yet" if not wanted else "no such outcome")
         raise typer.Exit(NOT_ALL)
