@@ -36,7 +36,7 @@ class TopApp(App[None]):
     """The picture is the last one known; is_paused: nothing is asked by itself."""
 
     ENABLE_COMMAND_PALETTE = False
-    CSS = "Screen { layout: vertical; }"
+    CSS = "Screen { layout: vertical; overflow: hidden; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c,ctrl+q", "quit", priority=True, show=False),
         Binding("p", "pause", show=False),

@@ -16,6 +16,7 @@ from rmqlite.levels import parse_delay
 
 CALL_MS_MAX: Final = 5_000
 _INTERVAL_MS_MAX: Final = 3_600_000
+_TROUBLES_MAX: Final = 100
 _TEXTUAL_MIN: Final = 6
 _REMEDY: Final = 'pip install "rmqlite[top]"'
 
@@ -112,7 +113,7 @@ def _print_once(endpoint: str) -> None:
         tables.append(overview.jobs_table(picture))
     lines: list[Line] = [
         overview.header(picture, endpoint, now_s, width),
-        overview.verdict(picture, now_s, 0.0, is_paused=False, width=width),
+        *overview.verdict(picture, now_s, 0.0, is_paused=False, width=width, lines=_TROUBLES_MAX),
         overview.totals_line(picture, width),
         *[line for table in tables for line in lines_of(table, width)],
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -16,6 +16,10 @@ from rmqlite.letter_requests import Letter
 
 if TYPE_CHECKING:
     from rmqlite.cli.top.app import TopApp
+
+TALL: Final = 40
+"""A terminal of so many lines has room for more than a word of everything."""
+_TROUBLES_TALL: Final = 4
 
 
 class Frame(Screen[None]):
@@ -65,12 +69,13 @@ class Frame(Screen[None]):
         now_s = self.shown_s
         self._header.show(
             overview.header(top.picture, top.endpoint, now_s, width),
-            overview.verdict(
+            *overview.verdict(
                 top.picture,
                 top.elapsed(),
                 top.asked_since_s,
                 is_paused=top.is_paused,
                 width=width,
+                lines=_TROUBLES_TALL if self.app.size.height >= TALL else 1,
             ),
         )
         self._bottom.show(self._keys(width))

@@ -151,15 +151,15 @@ def spread(left: Line, right: Line, width: int) -> Line:
 
 
 def cut(line: Line, width: int) -> Line:
-    """As much of a line as fits."""
+    """As much of a line as fits, with an ellipsis where more than blanks is missing."""
     kept: list[Part] = []
     left = width
-    for part in line:
+    for n, part in enumerate(line):
         size = cell_len(part.text)
         if size > left:
-            if left > 0:
-                kept.append(Part(shortened(part.text, left), part.tone))
-            break
+            rest = "".join([each.text for each in line[n:]]).rstrip()
+            text = part.text if cell_len(rest) > left else rest
+            return (*kept, Part(shortened(text, left), part.tone)) if left > 0 else tuple(kept)
         kept.append(part)
         left -= size
     return tuple(kept)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import Final
 
-from rmqlite.cli.message_text import where_text
+from rmqlite.cli.message_text import times_text, where_text
 from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
 from rmqlite.cli.schedule.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
@@ -74,7 +74,7 @@ def message_lines(message: StoredMessage, form: str) -> list[Line]:
         ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
         ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
         ("record", f"{message.store_size:,} bytes at {message.physical_offset}"),
-        ("failed", f"{message.reconsume_times} times"),
+        ("failed", times_text(message.reconsume_times)),
     ]
     shown, *rest = body_lines(body_of(message), form)
     return [

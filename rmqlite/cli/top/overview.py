@@ -75,23 +75,29 @@ def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
 
 
 def verdict(
-    picture: Picture, now_s: float, waiting_since_s: float, *, is_paused: bool, width: int
-) -> Line:
-    """In one line: is it well?  The worst is said first."""
+    picture: Picture,
+    now_s: float,
+    waiting_since_s: float,
+    *,
+    is_paused: bool,
+    width: int,
+    lines: int = 1,
+) -> list[Line]:
+    """Is it well?  In at most so many lines, the worst said first, on the last one all the rest."""
     end: Line = ()
     if is_paused:
         end = (Part(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
     connection = connection_trouble(picture, now_s, waiting_since_s)
     found = [connection] if connection else []
     found += troubles(picture)
-    if not found:
-        text = "● well" if picture.status else "… asking"
-        return spread((Part(text, "good" if picture.status else "dim"),), end, width)
-    parts: list[Part] = []
-    for each in found:
-        parts.append(Part("  " if parts else "", ""))
-        parts.append(Part(f"{_mark(each)} {each.sentence}", each.tone))
-    return spread(tuple(parts), end, width)
+    said = [Part(f"{_mark(each)} {each.sentence}", each.tone) for each in found]
+    if not said:
+        is_known = picture.status is not None
+        said = [Part("● well", "good") if is_known else Part("… asking", "dim")]
+    first = [(each,) for each in said[: lines - 1]]
+    rest = tuple([part for each in said[lines - 1 :] for part in (each, Part("  "))])
+    shown = [*first, rest] if rest else first
+    return [spread(shown[0], end, width), *[cut(line, width) for line in shown[1:]]]
 
 
 def _mark(trouble: Trouble) -> str:

@@ -9,12 +9,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from rmqlite.cli.top import overview
-from rmqlite.cli.top.frames import Frame
+from rmqlite.cli.top.frames import TALL, Frame
 from rmqlite.cli.top.prompt import Prompt
 from rmqlite.cli.top.widgets import Lines, Rows
 
-_TALL = 40
-"""A terminal of so many lines has room for every level, and for charts."""
 _CHART_LINES = 5
 _WIDE = 150
 """One of so many columns has room for levels and groups side by side."""
@@ -73,7 +71,7 @@ class Overview(Frame):
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
         self.set_class(width >= _WIDE, "-wide")
-        is_tall = self.app.size.height >= _TALL
+        is_tall = self.app.size.height >= TALL
         height = _CHART_LINES if is_tall else 1
         self._rates.show(*overview.rate_lines(picture, width, height))
         all_levels = is_tall if self._all_levels is None else self._all_levels
@@ -100,7 +98,7 @@ class Overview(Frame):
         self.draw()
 
     def action_levels(self) -> None:
-        is_tall = self.app.size.height >= _TALL
+        is_tall = self.app.size.height >= TALL
         self._all_levels = not (is_tall if self._all_levels is None else self._all_levels)
         self.draw()
 

@@ -115,3 +115,9 @@ def test_the_right_end_of_a_line_stays() -> None:
     line = spread((Part("a" * 50),), (Part("END"),), 20)
     assert text_of(line) == "a" * 15 + "… END"
     assert length(cut(line, 5)) == 5
+
+
+def test_a_line_whose_end_is_blank_is_not_said_to_be_cut() -> None:
+    """Nothing is missing."""
+    assert text_of(cut((Part("abc  "), Part("  ")), 3)) == "abc"
+    assert text_of(cut((Part("abc  "), Part(" d")), 4)) == "abc…"
