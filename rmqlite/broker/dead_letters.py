@@ -72,6 +72,7 @@ class DeadLetters:
         self._redriven = redriven
         self._readable_end = readable_end
         self._reasons: dict[QueueKey, FailureReasons] = {}
+        self._counted: dict[QueueKey, tuple[tuple[int, int, int], Counter[str]]] = {}
 
     # ---- groups
 
@@ -110,16 +111,18 @@ class DeadLetters:
             if known is None:
                 known = self._reasons[topic, queue_id] = FailureReasons(self._store, queue)
             _, begin, end = self._range(group, queue_id, queue)
-            yield from known.look(max(begin, end - window), end)
-            # Meanwhile letters may have been purged, or have gone.
-            begin = min(self._markers.begin(group, queue_id), end)
+            looked_from = max(begin, end - window)
+            yield from known.look(looked_from, end)
+            # Meanwhile letters may have been purged, or have gone; what has come back, or
+            # died since, the next call tells.
+            begin = max(begin, min(self._markers.begin(group, queue_id), end))
             letters += end - begin
             redriven += self._count_redriven(group, queue_id, Range(queue, begin, end))
             purged += begin - queue.min_offset
             if begin < end:
-                first = max(begin, end - window)
+                first = max(begin, looked_from)
                 reasons_of += end - first
-                reasons += known.counts(first, end, self._redriven.of(topic, queue_id))
+                reasons += self._counts((topic, queue_id), known, first, end)
                 times += [self._stored_ms(queue, begin), self._stored_ms(queue, end - 1)]
         most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
         return DeadLetterGroup(
@@ -132,6 +135,15 @@ class DeadLetters:
             tuple(ReasonCount(*each) for each in most),
             reasons_of,
         )
+
+    def _counts(self, key: QueueKey, reasons: FailureReasons, first: int, end: int) -> Counter[str]:
+        """The reasons of a queue's open letters; while nothing changes they are counted once."""
+        state = (first, end, self._redriven.version)
+        known = self._counted.get(key)
+        if known is None or known[0] != state:
+            counts = reasons.counts(first, end, self._redriven.of(*key))
+            known = self._counted[key] = state, counts
+        return known[1]
 
     def _stored_ms(self, queue: ConsumeQueue, queue_offset: int) -> int:
         entry = queue.entry(queue_offset)

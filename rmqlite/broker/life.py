@@ -18,7 +18,7 @@ from rmqlite.broker.finding import offset_in
 from rmqlite.broker.hops import hop_of, redriven_from
 from rmqlite.broker.matching import has_key, has_offset_id, unique_key_of
 from rmqlite.broker.offsets import ConsumerOffsets
-from rmqlite.broker.redriven import Redriven
+from rmqlite.broker.redriven import EARLIER, Redriven
 from rmqlite.errors import InvalidValue
 from rmqlite.letter_requests import HOPS_MAX, Hop, Life, LifeQuery
 from rmqlite.message import (
@@ -153,7 +153,8 @@ class _Search:
             self._ids.setdefault(own)
             for job_id in self._redriven.jobs_of(*place):
                 # Sent again, knowingly: then the job is in the id.
-                self._ids.setdefault(f"{own}:{job_id}")
+                if job_id != EARLIER:
+                    self._ids.setdefault(f"{own}:{job_id}")
         origin = redriven_from(head)
         if origin:
             self._meet(self._letter_at(origin))

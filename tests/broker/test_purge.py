@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.broker import letter_reading
 from rmqlite.broker.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
 from rmqlite.letter_requests import LetterFilter, LettersQuery, Purged
@@ -237,3 +238,22 @@ def test_a_purge_between_two_pages_is_seen(under_test: BrokerUnderTest, newest_f
     query = LettersQuery(GROUP, newest_first=newest_first, cursor=first.cursor)
     rest = [each.message_id for each in done(pages(query)).letters]
     assert rest == ([ids[3]] if newest_first else ids[3:])
+
+
+@pytest.mark.parametrize("is_restore", [False, True])
+def test_a_purge_between_two_steps_of_a_count_is_no_mistake(
+    under_test: BrokerUnderTest, is_restore: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That count, and the next one, are each of one moment."""
+    monkeypatch.setattr(letter_reading, "SLICE_MAX", 1)
+    five(under_test)
+    if is_restore:
+        purge_to(under_test, 3)
+    steps = under_test.broker.letters.dead.groups()
+    next(steps)
+    purge_to(under_test, 0 if is_restore else 3)
+    (mine,) = done(steps)
+    assert (mine.letters, mine.reasons_of, sum(each.count for each in mine.reasons)) == (2, 2, 2)
+    again = groups(under_test)[GROUP]
+    count = 5 if is_restore else 2
+    assert (again.letters, sum(each.count for each in again.reasons)) == (count, count)
