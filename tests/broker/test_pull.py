@@ -188,7 +188,7 @@ def test_who_may_not_read_is_told_why(make: Make) -> None:
     save_group(broker, group="readers", can_consume=False)
     with pytest.raises(PermissionMissing, match="readers"):
         pull(broker)
-    save_group(broker, group="readers")
+    save_group(broker, group="readers", can_consume=True)
     with pytest.raises(TopicUnknown):
         pull(broker)
     create_topic(broker, TOPIC, 2, perm=2)
