@@ -267,6 +267,36 @@ def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest
     under_test.store.append = append  # type: ignore[method-assign]
 
 
+def test_a_slow_disk_is_waited_for(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has not failed: what was appended is there, and the job goes on behind it."""
+    bury_many(under_test, 250)
+    durable = GroupCommit.durable
+    late = 3
+
+    async def slow(commit: GroupCommit, log_end: int) -> None:
+        nonlocal late
+        late -= 1
+        if late == 1:
+            raise FlushFailed("the disk took longer than syncFlushTimeout=5000 ms")
+        await durable(commit, log_end)
+
+    monkeypatch.setattr(GroupCommit, "durable", slow)
+
+    async def scenario(service: RedriveService) -> None:
+        job = await service.start_redrive(request(), CONTEXT)
+        await asyncio.sleep(0.5)
+        told = await service.get_redrive_job(job.job_id, CONTEXT)
+        assert (told.state, "took longer" in told.note) == (JobState.RUNNING, True)
+        await until_over(service, job.job_id)
+        told = await service.get_redrive_job(job.job_id, CONTEXT)
+        assert (told.sent, told.note) == (250, "")
+
+    run(under_test, scenario)
+    assert len(list(redriven_messages(under_test))) == 250
+
+
 def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> None:
     """An hour without jobs costs nothing, ten minutes at a low rate a few looks a second."""
     bury_many(under_test, 1_000)
