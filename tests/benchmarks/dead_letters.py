@@ -91,7 +91,9 @@ def look(admin: AdminClient, count: int) -> None:
         "one message id": [count // 2],
     }
     for name, wanted in filters.items():
-        found = measured(f"all with {name}", partial(every, admin, wanted), count)
+        # A key and an id are found by the index; the rest is looked for in every letter.
+        looked_at = count if len(expected[name]) > 1 else 0
+        found = measured(f"all with {name}", partial(every, admin, wanted), looked_at)
         assert [each.message_id for each in found] == [message_id_of(n) for n in expected[name]]
     oldest = measured("all pages", partial(every, admin), count)
     assert len(oldest) == count
