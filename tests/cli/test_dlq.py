@@ -7,6 +7,7 @@ import os
 import pty
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -103,7 +104,11 @@ def test_no_dead_letters_are_said_beside_the_output(run: Run, broker: FakeBroker
 
 def test_letters_are_shown_with_id_place_and_reason(run: Run, broker: FakeBroker) -> None:
     """The id is whole, the reason is its first line, and nothing reaches the terminal raw."""
-    odd = {"KEYS": f"k{HOSTILE}", "TAGS": f"t{HOSTILE}", "FAILURE_REASON": f"{HOSTILE}\nat line 7"}
+    odd: dict[str, Any] = {
+        "KEYS": f"k{HOSTILE}",
+        "TAGS": f"t{HOSTILE}",
+        "FAILURE_REASON": f"{HOSTILE}\nat line 7",
+    }
     has_letters(broker, record(0, b"x"), record(1, b"y", **odd))
     result = run("dlq", "show", "billing")
     lines = result.stdout.splitlines()
@@ -219,7 +224,12 @@ def test_a_letter_is_found_by_any_of_its_names(run: Run, broker: FakeBroker, nam
 
 def test_everything_of_a_hostile_letter_is_escaped(run: Run, broker: FakeBroker) -> None:
     """Reason, keys, tags, property names and values, and the body."""
-    odd = {"KEYS": HOSTILE, "TAGS": HOSTILE, "FAILURE_REASON": f"{HOSTILE}\n  at x", HOSTILE: "v"}
+    odd: dict[str, Any] = {
+        "KEYS": HOSTILE,
+        "TAGS": HOSTILE,
+        "FAILURE_REASON": f"{HOSTILE}\n  at x",
+        HOSTILE: "v",
+    }
     has_letters(broker, record(0, f"{HOSTILE}\r\n{HOSTILE * 20}".encode(), **odd))
     result = run("dlq", "peek", "billing:0:0", "--full")
     assert result.stdout.replace("\n", "").isprintable()
