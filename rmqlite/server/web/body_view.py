@@ -10,7 +10,7 @@ from typing import Final
 
 from rmqlite.message import StoredMessage
 
-SHOWN_BYTES_MAX: Final = 32 << 10
+SHOWN_BYTES_MAX: Final = 24 << 10
 HEX_BYTES_MAX: Final = 16 << 10
 VIEWS: Final = ("text", "json", "hex")
 COMPRESSED: Final = 0x1

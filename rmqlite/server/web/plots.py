@@ -13,7 +13,6 @@ from typing import Final
 
 from rmqlite.requests import LevelStatus
 from rmqlite.schedule_requests import LevelTimeline
-from rmqlite.server.web.text import span
 
 SERIES_MAX: Final = 6
 """Colours that can be told apart; further levels are drawn as one."""
@@ -145,4 +144,5 @@ def lateness(levels: Sequence[LevelStatus]) -> LatenessPlot:
 
 
 def _tick(length_ms: int) -> str:
-    return f"{length_ms // 1000}s" if 1_000 <= length_ms < 60_000 else span(length_ms)
+    # Not in minutes: each tick is to be seen as ten times the last.
+    return f"{length_ms} ms" if length_ms < 1_000 else f"{length_ms // 1000:,}s"

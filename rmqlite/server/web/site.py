@@ -20,7 +20,7 @@ from rmqlite.errors import NotSupported
 from rmqlite.server.calls import Method
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
-from rmqlite.server.web.static import Static
+from rmqlite.server.web.static_files import Static
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
 from rmqlite.wire.rpcs import A, Q, Rpc
 
