@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.matching import (
     INT64_MAX,
     NUMBER_DIGITS_MAX,
+    check_reason,
     has_all,
     has_offset_id,
     has_unique_key,
@@ -158,6 +159,7 @@ def check_filter(wanted: LetterFilter) -> None:
     """Raises InvalidValue for what no letter can fit."""
     if KEY_SEPARATOR in wanted.key:
         raise InvalidValue("key", wanted.key, "one key, without blanks")
+    check_reason(wanted.reason)
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
         raise InvalidValue("until_ms", wanted.until_ms, rule)

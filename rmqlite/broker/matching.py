@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.errors import InvalidValue
 from rmqlite.message import (
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
@@ -35,6 +36,14 @@ _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 INT64_MAX: Final = 2**63 - 1
 NUMBER_DIGITS_MAX: Final = 19
+REASON_CHARS_MAX: Final = 1_024
+"""How long the part of a reason may be that is asked for; none of ours is longer."""
+
+
+def check_reason(part: str) -> None:
+    """Raises InvalidValue for what is longer than a reason: it is looked for in very many."""
+    if len(part) > REASON_CHARS_MAX:
+        raise InvalidValue("reason", f"{len(part)} characters", f"at most {REASON_CHARS_MAX}")
 
 
 def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:

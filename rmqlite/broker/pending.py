@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.ending import outlines
 from rmqlite.broker.letter_reading import read_heads
 from rmqlite.broker.level_queue import LevelQueue, Place
-from rmqlite.broker.matching import has_all, has_unique_key
+from rmqlite.broker.matching import check_reason, has_all, has_unique_key
 from rmqlite.broker.schedule import Schedule
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
@@ -260,6 +260,7 @@ def check_filter(wanted: PendingFilter) -> None:
             raise InvalidValue("levels", level, "1 or more")
     if KEY_SEPARATOR in wanted.key:
         raise InvalidValue("key", wanted.key, "one key, without blanks")
+    check_reason(wanted.reason)
     until_ms = wanted.due_until_ms
     if until_ms is not None and until_ms <= wanted.due_from_ms:
         raise InvalidValue("due_until_ms", until_ms, f"later than due_from_ms={wanted.due_from_ms}")

@@ -218,6 +218,7 @@ def broker_has(broker: BrokerUnderTest, offset_message_id: str) -> bool:
     [
         ("key", LetterFilter(key="a b")),
         ("until_ms", LetterFilter(since_ms=5, until_ms=5)),
+        ("reason", LetterFilter(reason="x" * 1_025)),
     ],
 )
 def test_a_filter_that_nothing_can_fit_is_refused(field: str, wanted: LetterFilter) -> None:
