@@ -96,46 +96,15 @@ class Judge:
 
     def judged(self, kept: Kept, queue_id: int, letters: Sequence[SeenWhole]) -> list[Judged]:
         """Those of some letters of a queue that fit, in their order.  Raises StoreUnavailable."""
-        spec = kept.job.spec
-        sent = self._redriven.of(kept.topic, queue_id)
         refusals: dict[str, str] = {}
         found: list[Judged] = []
         for queue_offset, walked in letters:
-            if walked is None:
-                if spec.filter == EVERY_LETTER:
-                    found.append(_refused(queue_offset, _UNREADABLE))
-                continue
-            if not fits(walked.head, spec.filter):
-                continue
-            topic = spec.to_topic or origin_of(walked.head)
-            message_id = message_id_of(kept, queue_id, queue_offset)
-            if not spec.again and sent.count_between(queue_offset, queue_offset + 1):
-                by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
-                found.append(Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by))
-                continue
-            if topic not in refusals:
-                refusals[topic] = self.why_not_to(topic)
-            why = _why_not(walked, self._config) or refusals[topic]
-            properties = b""
-            if not why:
-                place = f"{kept.topic}:{queue_id}:{queue_offset}"
-                properties = new_properties(walked, place, kept.job.job_id, message_id)
-                why = self._why_too_long(properties, topic, spec.delay_level)
-            if why:
-                found.append(_refused(queue_offset, why))
-            else:
-                found.append(
-                    Judged(
-                        queue_offset,
-                        RedriveOutcome.SENT,
-                        topic,
-                        message_id,
-                        "",
-                        walked,
-                        properties,
-                    )
-                )
-        return found if spec.again else self._without_sent(found)
+            if walked is not None:
+                if fits(walked.head, kept.job.spec.filter):
+                    found.append(self._judged(kept, queue_id, queue_offset, walked, refusals))
+            elif kept.job.spec.filter == EVERY_LETTER:
+                found.append(_refused(queue_offset, _UNREADABLE))
+        return found if kept.job.spec.again else self._without_sent(found)
 
     def why_not_to(self, topic: str) -> str:
         """Why nothing may be redriven to a topic; empty if it may."""
@@ -183,6 +152,35 @@ class Judge:
         )
 
     # ---- inside
+
+    def _judged(
+        self,
+        kept: Kept,
+        queue_id: int,
+        queue_offset: int,
+        walked: Walked,
+        refusals: dict[str, str],
+    ) -> Judged:
+        """refusals: why nothing may be sent to a topic, as far as that is known."""
+        spec = kept.job.spec
+        topic = spec.to_topic or origin_of(walked.head)
+        message_id = message_id_of(kept, queue_id, queue_offset)
+        if not spec.again:
+            by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
+            if by:
+                return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
+        if topic not in refusals:
+            refusals[topic] = self.why_not_to(topic)
+        why = _why_not(walked, self._config) or refusals[topic]
+        if why:
+            return _refused(queue_offset, why)
+        place = f"{kept.topic}:{queue_id}:{queue_offset}"
+        properties = new_properties(walked, place, kept.job.job_id, message_id)
+        why = self._why_too_long(properties, topic, spec.delay_level)
+        if why:
+            return _refused(queue_offset, why)
+        sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
+        return Judged(*sent, walked, properties)
 
     def _without_sent(self, found: list[Judged]) -> list[Judged]:
         """What is in the log already was sent, though no job knows of it."""
