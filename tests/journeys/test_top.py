@@ -109,6 +109,16 @@ def test_top_ends_at_once_while_the_broker_hangs(start_broker: StartBroker) -> N
             os.kill(broker.pid, signal.SIGCONT)
 
 
+def test_top_gives_the_terminal_back_when_it_is_terminated(start_broker: StartBroker) -> None:
+    """A shell behind it would be unreadable."""
+    broker = start_broker()
+    with top(broker.endpoint) as terminal:
+        terminal.until("● well")
+        terminal.process.terminate()
+        assert terminal.end() == 0
+        assert b"\x1b[?1049l" in terminal.drawn
+
+
 def test_top_says_what_is_wrong_before_it_draws_a_screen(start_broker: StartBroker) -> None:
     """No broker: exit code 3.  A terminal that cannot move its cursor: 2."""
     broker = start_broker()

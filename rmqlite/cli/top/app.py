@@ -173,6 +173,7 @@ class TopApp(App[None]):
 
         def confirmed(is_yes: bool | None) -> None:
             if is_yes:
+                self.say("asked for it")
                 self.call(repair.do, answered_by_broker)
 
         self.push_screen(Confirm(repair.question), confirmed)

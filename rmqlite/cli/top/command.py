@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Final
@@ -50,6 +51,8 @@ def top(
         # A wrong endpoint is better said on the command line than on a screen.
         admin.broker_status()
         app = TopApp(admin, endpoint, interval_s=interval_s, is_light=light)
+        # An orderly end gives the terminal back as it was.
+        signal.signal(signal.SIGTERM, lambda *_: app.exit())
         # Without a mouse text can be selected as in any terminal.
         app.run(mouse=False)
     if app.return_code:

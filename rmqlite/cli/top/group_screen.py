@@ -97,7 +97,7 @@ class GroupScreen(Frame):
         if picture.status is not None:
             self._rows.show(self._table(picture.now_ms(now_s)))
         loaded = self._loaded.get(self._shown)
-        if loaded and loaded.pages <= 1 and not self.top.is_paused:
+        if loaded and loaded.pages <= 1 and not self._asking and not self.top.is_paused:
             # A list of one page is kept fresh; a longer one would move under its reader.
             age_s = self.top.elapsed() - loaded.at_s
             if loaded.at_s and age_s >= max(_RELOAD_EVERY_S, self.top.interval_s):
@@ -134,6 +134,8 @@ class GroupScreen(Frame):
         """The next page of a list; what is shown stays until it is there."""
         if loaded.query is None or loaded.is_full or (self._asking and not is_first):
             return
+        if not self.is_attached:
+            return  # Nobody looks at it any more.
         name = self._shown
         self._asking = loaded
 

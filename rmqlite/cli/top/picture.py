@@ -73,6 +73,7 @@ class Picture:
         self._waiting: dict[str, int] | None = None
         self._died_before: dict[str, int] | None = None
         self._asked_s: dict[Asked | str, float] = {}
+        self._told_s: dict[Asked, float] = {}
 
     # ---- what to ask
 
@@ -146,6 +147,7 @@ class Picture:
             self.errors[part] = answer
             return None
         self.errors.pop(part, None)
+        self._told_s[part] = asked_at_s
         return answer
 
     # ---- what is known
@@ -153,6 +155,11 @@ class Picture:
     def age_s(self, now_s: float) -> float:
         """How long ago the broker said what is shown."""
         return max(0.0, now_s - self.answered_at_s)
+
+    def part_age_s(self, part: Asked) -> float | None:
+        """How old a part was at the last answer; None: it was never told."""
+        told_s = self._told_s.get(part)
+        return None if told_s is None else self.answered_at_s - told_s
 
     def now_ms(self, now_s: float) -> int:
         """The broker's clock; while it does not answer, when it last did."""

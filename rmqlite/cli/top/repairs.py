@@ -31,7 +31,7 @@ def redrive(letter: Letter) -> Repair:
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
 
-    return Repair(f"Send message {letter.message_id} to {where} again?{before}", do)
+    return Repair(f"Send {_named(letter)} to {where} again?{before}", do)
 
 
 def retry_now(letter: Letter) -> Repair:
@@ -41,7 +41,7 @@ def retry_now(letter: Letter) -> Repair:
         topic = retry_topic(letter.group)
         return _outcome(admin.schedule.fire(letter.message_id, topic=topic), "given now")
 
-    return Repair(f"Give message {letter.message_id} to {letter.group} now?", do)
+    return Repair(f"Give {_named(letter)} to {letter.group} now?", do)
 
 
 def cancel(letter: Letter) -> Repair:
@@ -51,8 +51,14 @@ def cancel(letter: Letter) -> Repair:
         topic = retry_topic(letter.group)
         return _outcome(admin.schedule.cancel(letter.message_id, topic=topic), "cancelled")
 
-    question = f"Cancel the retry of message {letter.message_id}? {letter.group} never gets it."
+    question = f"Cancel the retry of {_named(letter)}? {letter.group} never gets it."
     return Repair(question, do)
+
+
+def _named(letter: Letter) -> str:
+    """By its id, and by the keys, which tell a person more."""
+    keys = f" ({' '.join(letter.keys)})" if letter.keys else ""
+    return f"message {letter.message_id}{keys}"
 
 
 def _outcome(changed: tuple[ChangedId, ...], done: str) -> str:

@@ -73,11 +73,10 @@ def _not_told(picture: Picture) -> list[Trouble]:
     """What the broker did not answer, all that for one reason together."""
     reasons: dict[str, list[str]] = {}
     for asked, error in picture.errors.items():
-        reasons.setdefault(why(error), []).append(asked.value)
-    return [
-        Trouble(f"not known: {', '.join(asked)}: {reason}", WARN)
-        for reason, asked in reasons.items()
-    ]
+        age_s = picture.part_age_s(asked)
+        age = "not known" if age_s is None else f"{span_text(int(age_s) * 1000)} old"
+        reasons.setdefault(why(error), []).append(f"{asked.value} {age}")
+    return [Trouble(f"{', '.join(asked)}: {reason}", WARN) for reason, asked in reasons.items()]
 
 
 def _late_levels(status: BrokerStatus) -> list[Trouble]:

@@ -31,6 +31,10 @@ class Shown:
         await self._pilot.press(*keys)
         await self.settle()
 
+    async def press_only(self, *keys: str) -> None:
+        """Press keys, whatever is still under way."""
+        await self._pilot.press(*keys)
+
     async def resize(self, width: int, height: int) -> None:
         await self._pilot.resize_terminal(width, height)
         await self.settle()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
-from rmqlite.letter_requests import LifeQuery
+from rmqlite.letter_requests import LetterPage, LettersQuery, LifeQuery
 from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
 from rmqlite.schedule_requests import ChangedId, ChangeOutcome, ScheduleAction
-from tests.cli.top.screens import Shown, drive
-from tests.cli.top.words import HOSTILE, NOW_MS, dead, status
+from tests.cli.top.screens import CALL_MS_MAX, Shown, drive
+from tests.cli.top.words import HOSTILE, NOW_MS, dead, letter, status
 from tests.client.fake_broker import FakeBroker
 
 
@@ -174,6 +176,29 @@ def test_a_broker_that_goes_away_is_shown_so_and_found_again(broker: FakeBroker)
     drive(broker, look)
 
 
+def test_a_list_that_is_asked_for_is_not_asked_for_again(broker: FakeBroker) -> None:
+    """A broker that is slow already must not have a call for every blink of the screen."""
+    let_go = threading.Event()
+
+    def slow(query: LettersQuery) -> LetterPage:
+        assert let_go.wait(CALL_MS_MAX / 1000)
+        return LetterPage((letter(1),), looked_at=query.max_letters)
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter")
+        asked = len(broker.asked["ListDeadLetters"])
+        broker.answers["ListDeadLetters"] = slow
+        shown.seconds.now_s += 6
+        for _ in range(20):
+            shown.app.tick()
+        await shown.press_only("escape")
+        let_go.set()
+        await shown.settle()
+        assert len(broker.asked["ListDeadLetters"]) == asked + 1
+
+    drive(broker, look)
+
+
 def test_while_it_is_paused_nothing_is_asked(broker: FakeBroker) -> None:
     """What is shown is as old as it says."""
 
@@ -209,7 +234,7 @@ def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) ->
 
     async def look(shown: Shown) -> None:
         await shown.press("enter", "R")
-        assert "Send message ID0 to orders again?" in shown.text
+        assert "Send message ID0 (order-0) to orders again?" in shown.text
         await shown.press("enter")
         assert not broker.asked["StartRedrive"]
         await shown.press("R", "y")
@@ -243,7 +268,7 @@ def test_a_retry_that_waits_is_given_now_or_cancelled(broker: FakeBroker) -> Non
         await shown.press("enter", "2", "n")
         assert shown.lines[-1] == "it is due already, the group has it next"
         await shown.press("j", "n")
-        assert "Give message ID3 to workers now?" in shown.text
+        assert "Give message ID3 (order-3) to workers now?" in shown.text
         await shown.press("y")
         assert shown.lines[-1] == "ID3: given now"
         await shown.press("c", "y")
@@ -306,7 +331,9 @@ def test_an_older_broker_is_shown_as_far_as_it_answers(broker: FakeBroker) -> No
         broker.answers[name] = _not_known
 
     async def look(shown: Shown) -> None:
-        assert "▲ not known: dead letters, redrive jobs: nobody knows that here" in shown.text
+        assert (
+            "▲ dead letters not known, redrive jobs not known: nobody knows that here" in shown.text
+        )
         await shown.press("enter", "1")
         assert "not known: nobody knows that here" in shown.text
 

@@ -90,8 +90,15 @@ def test_what_an_older_broker_does_not_know_is_said_once() -> None:
     """gRPC's own word for it helps nobody."""
     unknown = RmqliteError("UNIMPLEMENTED: unix:x: Method not found!")
     assert said(seen(dead=unknown, jobs=unknown)) == [
-        ("warn", "not known: dead letters, redrive jobs: the broker is too old to tell")
+        ("warn", "dead letters not known, redrive jobs not known: the broker is too old to tell")
     ]
+
+
+def test_a_part_that_fails_is_said_with_its_age() -> None:
+    """The rest is fresh, and looks alike."""
+    picture = seen(dead=(dead("a", 0),))
+    picture.take(told(13.0, status(12_000), dead=BrokerUnreachable("too slow")))
+    assert said(picture) == [("warn", "dead letters 12.0s old: too slow")]
 
 
 def test_a_broker_that_does_not_answer_is_said_with_the_time_since() -> None:
