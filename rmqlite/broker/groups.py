@@ -148,17 +148,18 @@ class GroupTable:
         self._policies[info.group] = policy
 
     def _load(self, tree: Tree) -> None:
-        path = self._config.store_path / "config" / _TABLE
-        self._version = int(tree.get("dataVersion", {}).get("counter", 0))
-        for name, row in tree.get("subscriptionGroupTable", {}).items():
-            try:
+        expected = "a table of consumer groups"
+        try:
+            self._version = int(tree.get("dataVersion", {}).get("counter", 0))
+            for name, row in tree.get("subscriptionGroupTable", {}).items():
+                expected = f"the settings of group {name!r}"
                 info = _info(row)
                 self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
-            except (InvalidValue, AttributeError, KeyError, TypeError, ValueError) as error:
-                expected = f"the settings of group {name!r}"
-                raise StoreDamaged(str(path), 0, expected, _said(error)) from error
-            self._rows[info.group] = row
-            self._infos[info.group] = info
+                self._rows[info.group] = row
+                self._infos[info.group] = info
+        except (InvalidValue, AttributeError, KeyError, TypeError, ValueError) as error:
+            path = str(self._config.store_path / "config" / _TABLE)
+            raise StoreDamaged(path, 0, expected, _said(error)) from error
 
 
 @dataclass(slots=True)

@@ -175,6 +175,22 @@ def test_a_row_that_nobody_can_read_is_said_at_once(
     broker.open()
 
 
+@pytest.mark.parametrize("tree", [{"subscriptionGroupTable": []}, {"dataVersion": 7}])
+def test_what_is_no_table_of_groups_is_said_at_once(make: Make, tree: dict[str, object]) -> None:
+    """With the file's name, as a damaged store."""
+    broker = make()
+    broker.close()
+    path = broker.config.store_path / "config" / "subscriptionGroup.json"
+    path.write_text(json.dumps(tree))
+    with pytest.raises(
+        StoreDamaged, match=r"subscriptionGroup\.json .* a table of consumer groups"
+    ):
+        broker.open()
+    broker.store.release()
+    path.write_text("{}")
+    broker.open()
+
+
 # ---- changing a group
 
 
