@@ -7,6 +7,7 @@ letter sent that the job does not know of.  Whoever calls step() decides when.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -61,6 +62,8 @@ _STATES: Final = {
     JobAction.RESUME: JobState.RUNNING,
     JobAction.CANCEL: JobState.CANCELLED,
 }
+
+log = logging.getLogger(__name__)
 
 
 class Stepped(NamedTuple):
@@ -131,6 +134,7 @@ class Redrive:
         job_id = request.job_id or self._new_id(now_ms)
         kept = _begun(job_id, spec, parts, now_ms)
         self._put(Step(kept.at, kept))
+        log.info("redrive started job=%s group=%s letters=%d", job_id, spec.group, kept.job.letters)
         return self._told(kept)
 
     def preview(self, request: RedrivePreviewRequest) -> Generator[None, None, RedrivePreview]:
@@ -177,6 +181,10 @@ class Redrive:
             kept = kept.moved(kept.at, changed_at_ms=now_ms, **changes)
             self.note(job.job_id, "")
             self._put(Step(kept.at, kept))
+            log.info(
+                "redrive changed job=%s state=%s max_per_second=%d",
+                *(job.job_id, kept.job.state.name, kept.job.spec.max_per_second),
+            )
         return self._told(kept)
 
     def outcomes(self, query: OutcomesQuery) -> Generator[None, None, OutcomesPage]:
@@ -322,6 +330,12 @@ class Redrive:
         self.jobs.keep(step, written[0].queue_offset)
         if not messages:
             self.on_change()
+        job = step.kept.job
+        if job.is_over:
+            log.info(
+                "redrive over job=%s state=%s sent=%d already=%d refused=%d",
+                *(job.job_id, job.state.name, job.sent, job.already, job.refused),
+            )
 
     def _told(self, kept: Kept) -> RedriveJob:
         return replace(kept.job, note=self._notes.get(kept.job.job_id, ""))
