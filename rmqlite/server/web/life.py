@@ -15,6 +15,7 @@ from rmqlite.message import (
     RETRY_TOPIC,
 )
 from rmqlite.names import group_of, is_dlq
+from rmqlite.requests import MessageQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.wire import rpcs
@@ -34,10 +35,10 @@ class Step:
 
 
 async def life(visit: Visit) -> Response:
-    """The life of a message; without an id, the form to ask for one."""
+    """The life of a message; without an id, the forms to find one."""
     message_id = visit.args.text("id")
     if not message_id:
-        return visit.page("life_form.html")
+        return await _search(visit)
     found = await visit.ask(rpcs.GET_LIFE, LifeQuery(message_id))
     begin = visit.args.number("begin")
     steps = [
@@ -52,6 +53,18 @@ async def life(visit: Visit) -> Response:
         after=begin + ROWS if begin + ROWS < len(steps) else 0,
         kinds=HopKind,
     )
+
+
+async def _search(visit: Visit) -> Response:
+    """The messages of a topic with a key, the newest last."""
+    kept = visit.args.kept("topic", "key")
+    found = None
+    if kept:
+        query = MessageQuery(
+            visit.args.required("topic"), visit.args.required("key"), max_messages=ROWS
+        )
+        found = await visit.ask(rpcs.QUERY_MESSAGES, query)
+    return visit.page("life_form.html", kept=kept, found=found)
 
 
 async def record(visit: Visit) -> Response:

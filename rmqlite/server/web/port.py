@@ -29,6 +29,7 @@ CONNECTION_S_MAX: Final = 75.0
 REQUEST_BYTES_MAX: Final = 64 << 10
 """Of a request's first line and headers; a link can name many ids."""
 KEEP_ALIVE_S: Final = 15
+_OWN: Final = ("127.0.0.1", "::1")
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +81,8 @@ class WebPort:
             port,
             self._config.web_access,
         )
+        if self._config.web_access == "write" and host not in _OWN:
+            log.warning("whoever reaches the web page can cancel, redrive and purge")
         try:
             await self._server.serve([self._socket])
         finally:

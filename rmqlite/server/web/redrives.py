@@ -26,7 +26,6 @@ from rmqlite.redrive_requests import (
 )
 from rmqlite.server.web.args import LETTER_FIELDS, Args
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.server.web.text import url
 from rmqlite.wire import rpcs
 
 SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to_topic", "level", "rate", "again")
@@ -69,7 +68,7 @@ async def preview(visit: Visit) -> Response:
 async def start(visit: Visit) -> Response:
     spec = _spec(visit.form, visit.now_ms)
     job = await visit.ask(rpcs.START_REDRIVE, RedriveRequest(spec, visit.form.required("job_id")))
-    return visit.go_to(url("/job", id=job.job_id))
+    return visit.go_to("/job", id=job.job_id)
 
 
 async def jobs(visit: Visit) -> Response:
@@ -104,7 +103,7 @@ async def change(visit: Visit) -> Response:
         fields.required("id"), fields.member("action", JobAction), fields.number("rate")
     )
     changed = await visit.ask(rpcs.CHANGE_REDRIVE_JOB, wanted)
-    return visit.go_to(url("/job", id=changed.job_id))
+    return visit.go_to("/job", id=changed.job_id)
 
 
 async def outcomes(visit: Visit) -> Response:

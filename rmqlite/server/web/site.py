@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
@@ -122,9 +123,9 @@ class Visit:
             response.set_cookie(COOKIE, self._session, httponly=True, samesite="strict")
         return response
 
-    def go_to(self, address: str) -> Response:
+    def go_to(self, path: str, **values: str) -> Response:
         """The answer: have that page instead, with a GET."""
-        return RedirectResponse(address, 303)
+        return RedirectResponse(f"{path}?{urlencode(values)}", 303)
 
 
 PageMethod = Callable[[Visit], Awaitable[Response]]

@@ -161,6 +161,23 @@ def test_retries_are_listed_with_when_and_why(under_test: BrokerUnderTest) -> No
     browse(under_test, scenario)
 
 
+def test_a_message_is_found_by_its_key_and_its_life_is_told(under_test: BrokerUnderTest) -> None:
+    """From what a customer knows to what became of it."""
+    dead_letters(under_test, 3)
+
+    async def scenario(browser: Browser) -> None:
+        found = await browser.get("/message?topic=orders&key=order-1")
+        life = await browser.get(found.link("/message?id="))
+        assert "Sent" in life.text
+        assert f"Dead after failure 1 in {GROUP}" in life.text
+        assert "KeyError: 'address'" in life.text
+        none = await browser.get("/message?topic=orders&key=order-9")
+        assert "No message of that topic has that key" in none.text
+        assert (await browser.get("/message?topic=orders")).status == 400
+
+    browse(under_test, scenario)
+
+
 def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
     """When each retry comes, as the policy in force says."""
     dead_letters(under_test, 1)
