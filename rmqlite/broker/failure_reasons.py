@@ -15,7 +15,7 @@ from collections.abc import Generator
 from itertools import compress, repeat
 from typing import Final
 
-from rmqlite.broker.letter_reading import slices
+from rmqlite.broker.letter_reading import property_slices
 from rmqlite.message import FAILURE_REASON, find_property, property_marker
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
@@ -63,12 +63,13 @@ class FailureReasons:
             self._first = begin
             self._numbers = array("H")
         # Each slice anew: another call may go on with the same between two steps.
-        while part := next(slices(self._store, self._queue, self._end, end), None):
+        while part := next(property_slices(self._store, self._queue, self._end, end), None):
+            first, several = part
             # What retention has taken meanwhile.
-            self._numbers.extend(repeat(_OTHER, part[0].queue_offset - self._end))
-            for _, head in part:
+            self._numbers.extend(repeat(_OTHER, first - self._end))
+            for properties in several:
                 # First the number: for a new one all of them may be numbered anew.
-                number = self._number(head.properties) if head else _OTHER
+                number = _OTHER if properties is None else self._number(properties)
                 self._numbers.append(number)
             yield
         forgotten = begin - self._first

@@ -49,6 +49,7 @@ from rmqlite.store.commit_log import Walked
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.property_strings import property_strings
 from rmqlite.store.record import Head, read_outline
 from rmqlite.store.repaired_place import is_repaired
 
@@ -106,6 +107,17 @@ def whole_slices(
     for first, entries in _entries(queue, begin, end, False, SLICE_BYTES_MAX):
         records = store.read_records(entries, check_bodies=False)
         yield [SeenWhole(*each) for each in enumerate(records, first)]
+
+
+def property_slices(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int
+) -> Iterator[tuple[int, list[bytes | None]]]:
+    """As slices(), of each slice the first queue offset, and of its records the properties.
+
+    For who looks for one property in very many: half the cost.
+    """
+    for first, entries in _entries(queue, begin, end, False, WHOLE_BYTES_MAX):
+        yield first, list(_properties(store, entries))
 
 
 class Range(NamedTuple):
@@ -280,6 +292,18 @@ def _entries(
             entries = entries[:count]
             begin = first + count
         yield first, entries
+
+
+def _properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
+    if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
+        for head in read_heads(store, entries):
+            yield head.properties if head else None
+        return
+    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
+        if properties is None:
+            (head,) = read_heads(store, [entry])
+            properties = head.properties if head else None
+        yield properties
 
 
 def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import dead_letters, failure_reasons
+from rmqlite.broker import dead_letters, failure_reasons, letter_reading
 from rmqlite.broker.failure_reasons import ALIKE_MAX, REASON_CHARS_MAX, kind_of, short_reason
 from rmqlite.names import dlq_topic
-from rmqlite.store.message_store import MessageStore
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
 from tests.broker.words import GROUP
 from tests.support.brokers import BrokerUnderTest
@@ -105,22 +104,22 @@ def test_reasons_are_those_of_the_newest_letters(
 
 
 class Reads:
-    """Counts what is read of a store."""
+    """Counts how many letters' properties are read."""
 
-    def __init__(self, store: MessageStore, monkeypatch: Any) -> None:
+    def __init__(self, monkeypatch: Any) -> None:
         self.count = 0
-        read_records = store.read_records
+        read = letter_reading.property_strings
 
-        def counted(entries: Any, **more: Any) -> Any:
+        def counted(entries: Any, *rest: Any) -> Any:
             self.count += len(entries)
-            return read_records(entries, **more)
+            return read(entries, *rest)
 
-        monkeypatch.setattr(store, "read_records", counted)
+        monkeypatch.setattr(letter_reading, "property_strings", counted)
 
 
 def test_a_letter_is_read_once(under_test: BrokerUnderTest, monkeypatch: Any) -> None:
     """A second look costs what is new since; what is purged unseen costs nothing."""
-    reads = Reads(under_test.store, monkeypatch)
+    reads = Reads(monkeypatch)
     die(under_test, *"aabb")
     reasons(under_test)
     assert reads.count == 4
