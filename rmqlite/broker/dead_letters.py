@@ -79,7 +79,7 @@ class DeadLetters:
     def groups(self) -> Steps[tuple[DeadLetterGroup, ...]]:
         """Every group that has dead letters, purged ones included; sorted by name.
 
-        The first call reads up to REASONS_OF_MAX letters of each, 0.6 s of them; a later one
+        The first call reads up to REASONS_OF_MAX letters of each, 0.3 s of them; a later one
         only what is new.  Raises StoreUnavailable.
         """
         found = []

@@ -9,6 +9,7 @@ import pytest
 from rmqlite.broker import dead_letters, failure_reasons, letter_reading
 from rmqlite.broker.failure_reasons import ALIKE_MAX, REASON_CHARS_MAX, kind_of, short_reason
 from rmqlite.names import dlq_topic
+from rmqlite.store.property_strings import property_strings
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
 from tests.broker.words import GROUP
 from tests.support.brokers import BrokerUnderTest
@@ -108,11 +109,10 @@ class Reads:
 
     def __init__(self, monkeypatch: Any) -> None:
         self.count = 0
-        read = letter_reading.property_strings
 
         def counted(entries: Any, *rest: Any) -> Any:
             self.count += len(entries)
-            return read(entries, *rest)
+            return property_strings(entries, *rest)
 
         monkeypatch.setattr(letter_reading, "property_strings", counted)
 
