@@ -72,6 +72,7 @@ class Picture:
         self._infos: dict[str, GroupInfo] | None = None
         self._waiting: dict[str, int] | None = None
         self._died_before: dict[str, int] | None = None
+        self._groups: tuple[GroupFigures, ...] | None = None
         self._asked_s: dict[Asked | str, float] = {}
         self._told_s: dict[Asked, float] = {}
 
@@ -118,6 +119,7 @@ class Picture:
             self.rates.gap()
             return
         self.unreachable = None
+        self._groups = None
         self.status = answers.status
         self.answered_at_s = answers.answered_at_s
         self.rates.take(answers.status)
@@ -170,8 +172,10 @@ class Picture:
 
     def groups(self) -> tuple[GroupFigures, ...]:
         """Every group that is known, sorted by name."""
-        names = {*(self._infos or ()), *(self.dead or ())}
-        return tuple([self.figures(name) for name in sorted(names)])
+        if self._groups is None:
+            names = {*(self._infos or ()), *(self.dead or ())}
+            self._groups = tuple([self.figures(name) for name in sorted(names)])
+        return self._groups
 
     def figures(self, group: str) -> GroupFigures:
         """Of one group, as far as they are known."""
