@@ -129,7 +129,7 @@ class Redrive:
         most = min(JOBS_NOT_OVER_MAX, self._config.redrive_jobs_max)
         if len(self.jobs.not_over()) >= most:
             raise Overloaded("redrive jobs that are not over", most)
-        self._retention.check_room()
+        self._retention.check_room(is_send=False)
         now_ms = self._clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
         kept = _begun(job_id, spec, parts, now_ms)
@@ -214,7 +214,7 @@ class Redrive:
         kept = self.jobs.find(job_id)
         if kept is None or kept.job.state is not JobState.RUNNING:
             return Stepped(0, 0)
-        self._retention.check_room()
+        self._retention.check_room(is_send=False)
         at, letters = self._look(kept, min(max(sent_max, STEP_LETTERS_MIN), STEP_LETTERS_MAX))
         sent = [each for each in letters if each.outcome is RedriveOutcome.SENT]
         if len(sent) > sent_max:

@@ -64,14 +64,14 @@ class Retention:
         elif percent < self._config.disk_clean_forcibly_ratio:
             self.is_disk_full = False
 
-    def check_room(self) -> None:
-        """Raises DiskFull while sends are refused."""
+    def check_room(self, *, is_send: bool = True) -> None:
+        """Raises DiskFull while sends are refused; is_send: count it as one of them."""
         if self._store.end - self._measured_end >= MEASURE_BYTES:
             # A small disk is full before the next second.
             with suppress(StoreUnavailable):
                 self.measure()
         if self.is_disk_full:
-            self.sends_refused += 1
+            self.sends_refused += is_send
             config = self._config
             raise DiskFull(
                 self.used_ratio, config.disk_warning_ratio, config.disk_clean_forcibly_ratio

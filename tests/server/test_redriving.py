@@ -213,7 +213,7 @@ def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
         job = await service.get_redrive_job(job_id, CONTEXT)
         assert "sends are refused" in job.note
         assert (await service.list_redrive_jobs(None, CONTEXT))[0].note == job.note
-        assert under_test.broker.retention.sends_refused <= 62
+        assert under_test.broker.retention.sends_refused == 0
         under_test.broker.retention.is_disk_full = False
         await asyncio.sleep(1)
         job = await service.get_redrive_job(job_id, CONTEXT)
