@@ -130,9 +130,9 @@ class TopApp(App[None]):
         self.redraw()
 
     def redraw(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, Frame) and screen.is_mounted:
-                screen.draw()
+        frame = self._frame()
+        if frame is not None and frame.is_mounted:
+            frame.draw()
 
     def _frame(self) -> Frame | None:
         """The uppermost screen that shows something of the broker."""

@@ -107,6 +107,9 @@ class Frame(Screen[None]):
     def on_mount(self) -> None:
         self.draw()
 
+    def on_screen_resume(self) -> None:
+        self.draw()
+
     def on_resize(self) -> None:
         self.draw()
 

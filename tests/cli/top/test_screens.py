@@ -309,18 +309,23 @@ def test_it_works_at_any_size(broker: FakeBroker) -> None:
 
 
 def test_what_is_not_shown_is_not_asked(broker: FakeBroker) -> None:
-    """Inside a message only whether the broker is there."""
+    """Inside a group only what is about it, inside a message only whether the broker is there."""
 
     async def look(shown: Shown) -> None:
-        await shown.press("enter")
-        await shown.pass_seconds(3)
-        before = {name: len(asked) for name, asked in broker.asked.items()}
-        await shown.press("3")
-        await shown.pass_seconds(3)
-        after = {name: len(asked) for name, asked in broker.asked.items()}
-        grown = {name for name, count in after.items() if count > before.get(name, 0)}
-        assert grown == {"GetBrokerStatus", "DescribeGroup", "CountPending", "ListDeadLetterGroups"}
+        async def asked_in_ten_seconds() -> set[str]:
+            before = {name: len(asked) for name, asked in broker.asked.items()}
+            await shown.pass_seconds(10)
+            after = {name: len(asked) for name, asked in broker.asked.items()}
+            return {name for name, count in after.items() if count > before.get(name, 0)}
+
+        of_group = {"GetBrokerStatus", "DescribeGroup", "CountPending", "ListDeadLetterGroups"}
+        await shown.press("enter", "3")
+        assert await asked_in_ten_seconds() == of_group
         assert broker.asked["DescribeGroup"][-1] == "workers"
+        await shown.press("1")
+        assert await asked_in_ten_seconds() == of_group | {"ListDeadLetters"}
+        await shown.press("enter")
+        assert await asked_in_ten_seconds() == {"GetBrokerStatus"}
 
     drive(broker, look)
 
