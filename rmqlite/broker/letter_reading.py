@@ -22,6 +22,7 @@ from rmqlite.broker.matching import (
     has_unique_key,
     number_of,
     origin_of,
+    tells_last_failure,
 )
 from rmqlite.errors import InvalidValue
 from rmqlite.letter_requests import Letter, LetterFilter
@@ -204,7 +205,9 @@ def last_failure_ms(head: Head) -> int:
     """
     failed_ms = number_of(head.properties, _LAST_FAILURE)
     stored_ms = head.store_timestamp_ms
-    return stored_ms if failed_ms is None else min(failed_ms, stored_ms)
+    if failed_ms is None or not tells_last_failure(head):
+        return stored_ms
+    return min(failed_ms, stored_ms)
 
 
 def described(

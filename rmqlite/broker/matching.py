@@ -11,6 +11,7 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     KEYS,
@@ -30,6 +31,7 @@ _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _FAILURE_REASON: Final = property_marker(FAILURE_REASON)
+_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
@@ -87,8 +89,21 @@ def has_reason(head: Head, part: str) -> bool:
     return reason is not None and part.casefold() in reason.decode("utf-8", "replace").casefold()
 
 
+def tells_last_failure(head: Head) -> bool:
+    """Is what its properties say of a failure said of the last one?
+
+    RocketMQ counts a failure and says nothing of it, but takes along what we said of one before.
+    """
+    if head.topic == UNDELIVERABLE_TOPIC:
+        return True
+    attempts = number_of(head.properties, _ATTEMPTS)
+    return attempts is None or attempts >= head.reconsume_times
+
+
 def reason_of(head: Head) -> str:
     """Why it failed last; empty if nobody said."""
+    if not tells_last_failure(head):
+        return ""
     return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.broker import letter_reading
 from rmqlite.broker.letter_reading import check_filter, described, fits, slices, whole_slices
+from rmqlite.broker.matching import reason_of
 from rmqlite.errors import InvalidValue
 from rmqlite.letter_requests import LetterFilter
 from rmqlite.names import dlq_topic
@@ -42,9 +43,12 @@ def heads(broker: BrokerUnderTest, topic: str = DLQ) -> list[Head]:
     return found
 
 
-def put(broker: BrokerUnderTest, properties: dict[str, str], topic: str = DLQ) -> Head:
+def put(
+    broker: BrokerUnderTest, properties: dict[str, str], topic: str = DLQ, reconsume_times: int = 0
+) -> Head:
     """A record put into a dead-letter topic by hand, as any writer could."""
-    broker.store.append([new_record("letter", topic, properties=properties)])
+    record = new_record("letter", topic, properties=properties, reconsume_times=reconsume_times)
+    broker.store.append([record])
     broker.sync()
     return heads(broker, topic)[-1]
 
@@ -148,6 +152,28 @@ def test_the_time_is_that_of_the_last_failure(under_test: BrokerUnderTest) -> No
     assert not fits(said, LetterFilter(since_ms=failed_ms + 1))
     assert fits(silent, LetterFilter(since_ms=silent.store_timestamp_ms))
     assert not fits(silent, LetterFilter(until_ms=silent.store_timestamp_ms))
+
+
+def test_rocketmq_takes_along_when_a_message_failed_here(under_test: BrokerUnderTest) -> None:
+    """A failure that it counted was later; the reason is the last one that anybody gave."""
+    failed_ms = under_test.clock.now_ms() - 5_000
+    told = {
+        "DELIVERY_ATTEMPTS": "3",
+        "FIRST_FAILURE_TIMESTAMP": str(failed_ms - 1),
+        "LAST_FAILURE_TIMESTAMP": str(failed_ms),
+        "FAILURE_REASON": "timeout",
+    }
+    ours, its = [put(under_test, told, reconsume_times=failures) for failures in (3, 5)]
+    assert described(ours).last_failure_ms == failed_ms
+    letter = described(its)
+    assert letter.last_failure_ms == its.store_timestamp_ms
+    assert (letter.first_failure_ms, letter.delivery_attempts) == (failed_ms - 1, 5)
+    assert letter.reason == "timeout"
+    assert fits(its, LetterFilter(since_ms=its.store_timestamp_ms, reason="time"))
+    assert (reason_of(ours), reason_of(its)) == ("timeout", "")
+    undelivered = put(under_test, told, UNDELIVERABLE_TOPIC, 5)
+    assert described(undelivered).last_failure_ms == failed_ms
+    assert reason_of(undelivered) == "timeout"
 
 
 @pytest.mark.parametrize("text", ["-1", "1e3", "9" * 19, "9" * 400, "\u0661", "abc"])

@@ -222,6 +222,16 @@ def test_a_letter_is_found_by_any_of_its_names(run: Run, broker: FakeBroker, nam
     assert not broker.asked["CommitOffsets"]
 
 
+@pytest.mark.parametrize(("topic", "text"), [("orders", "orders"), ("", "-")])
+def test_of_a_letter_of_rocketmq_only_the_topic_is_known(
+    run: Run, broker: FakeBroker, topic: str, text: str
+) -> None:
+    """It does not say at which place of the topic a message was; -1 is none."""
+    nowhere = {"origin_queue_id": -1, "origin_queue_offset": -1}
+    has_letters(broker, record(0, b"x"), origin_topic=topic, **nowhere)
+    assert f"came from     {text}" in run("dlq", "peek", "billing:0:0").stdout.splitlines()
+
+
 def test_everything_of_a_hostile_letter_is_escaped(run: Run, broker: FakeBroker) -> None:
     """Reason, keys, tags, property names and values, and the body."""
     odd: dict[str, Any] = {

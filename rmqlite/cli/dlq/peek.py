@@ -166,7 +166,10 @@ def _page(
 
 
 def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
-    at = f"{letter.origin_topic}/{letter.origin_queue_id}@{letter.origin_queue_offset}"
+    at = letter.origin_topic or "-"
+    if letter.origin_queue_id >= 0 and letter.origin_queue_offset >= 0:
+        # RocketMQ does not say where in its topic a letter was.
+        at += f"/{letter.origin_queue_id}@{letter.origin_queue_offset}"
     return [
         ("state", redriven_text(letter) or "open"),
         ("came from", at),
