@@ -22,7 +22,25 @@ from rmqlite.client.pull_consumer import PullConsumer
 from rmqlite.client.push_consumer import PushConsumer
 from rmqlite.client.queue_reader import ConsumeFrom
 from rmqlite.client.raw import RawReader
+from rmqlite.letter_requests import (
+    DeadLetterGroup,
+    Hop,
+    HopKind,
+    Letter,
+    LetterFilter,
+    LettersQuery,
+    Life,
+    PurgeRequest,
+)
 from rmqlite.message import Message, StoredMessage
+from rmqlite.redrive_requests import (
+    JobState,
+    OutcomesQuery,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedriveSpec,
+)
 from rmqlite.requests import PullResult, PullStatus, Queue, SendResult
 from rmqlite.schedule_requests import (
     ChangedId,
@@ -49,8 +67,17 @@ __all__ = [
     "ChangedId",
     "ConsumeFrom",
     "ConsumeResult",
+    "DeadLetterGroup",
+    "Hop",
+    "HopKind",
+    "JobState",
+    "Letter",
+    "LetterFilter",
+    "LettersQuery",
+    "Life",
     "Listener",
     "Message",
+    "OutcomesQuery",
     "PendingFilter",
     "PendingMessage",
     "PendingQuery",
@@ -58,9 +85,14 @@ __all__ = [
     "PullConsumer",
     "PullResult",
     "PullStatus",
+    "PurgeRequest",
     "PushConsumer",
     "Queue",
     "RawReader",
+    "RedriveJob",
+    "RedriveOutcome",
+    "RedriveSpec",
+    "RedrivenLetter",
     "ScheduleAction",
     "SendResult",
     "StoredMessage",

@@ -1,0 +1,36 @@
+"""examples/dead_letters.py as its docstring says it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmqlite.clock import wall_ms
+from tests.journeys.conftest import StartBroker
+from tests.support.dead_letters import dead_letter_store
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "dead_letters.py"
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_what_died_of_one_reason_is_sent_again_once(
+    tmp_path: Path, start_broker: StartBroker
+) -> None:
+    """Of ten letters two died of it; the second time there is nothing left to send."""
+    dead_letter_store(tmp_path / "broker" / "store", 300, begins_ms=wall_ms() - 60_000, every_ms=1)
+    endpoint = start_broker().endpoint
+    assert run(endpoint).startswith("shop: 300 open\n  150 'ConnectionError: payment service")
+    sent = run(endpoint, "no such article", "1000")
+    assert sent.startswith("shop: sending 20 to orders, 20 to payments, 20 to parcels as job r-")
+    assert sent.endswith("shop: 60 sent, 0 sent before, 0 refused\n")
+    assert run(endpoint, "no such article") == ""
+    assert run(endpoint).startswith("shop: 240 open\n")
+
+
+def run(*words: str) -> str:
+    """What the script prints."""
+    command = [sys.executable, str(SCRIPT), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
