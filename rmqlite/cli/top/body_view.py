@@ -8,10 +8,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from rmqlite.cli.dlq.bodies import dump, shown
+from rmqlite.cli.dlq.bodies import shown
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import printable
 from rmqlite.message import StoredMessage
+from rmqlite.visible import dump
 
 FORMS: Final = ("set out", "as text", "in hex")
 SHOWN_BYTES_MAX: Final = 64 * 1024

@@ -12,7 +12,6 @@ from textual.screen import ModalScreen
 
 from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.grid import Line, Part
-from rmqlite.cli.top.letters_view import FILTER_HELP
 from rmqlite.cli.top.widgets import Lines
 
 _TEXT_COLUMNS: Final = 60
@@ -31,7 +30,7 @@ _HELP: Final = (
     ("  l", "all levels, or those in use"),
     ("group", ""),
     ("  1 2 3 4", "dead letters, retries, queues, members"),
-    ("  /", f"filter: {FILTER_HELP}"),
+    ("  /", "filter: topic= tag= key= id=, other words: the reason"),
     ("  s", "dead letters: the oldest or the newest first"),
     ("  R", "redrive the dead letter"),
     ("  n c", "give the retry now, cancel it"),

@@ -76,8 +76,8 @@ class GroupScreen(Frame):
 
     def on_mount(self) -> None:
         figures = self.top.picture.figures(self.group)
-        if not figures.dead and figures.waiting:
-            self._tab = 1
+        if not figures.dead:
+            self._tab = 1 if figures.waiting or figures.due else 2
         self.reload()
 
     # ---- what is shown
@@ -92,7 +92,8 @@ class GroupScreen(Frame):
         ]
         lines = [group_line(picture, self.group, width), tuple(tabs)]
         if self._shown == TABS[0]:
-            lines.append(reasons_line((picture.dead or {}).get(self.group), width))
+            reasons = reasons_line((picture.dead or {}).get(self.group), width)
+            lines += [reasons] if reasons else []
         self._about.show(*lines)
         if picture.status is not None:
             self._rows.show(self._table(picture.now_ms(now_s)))

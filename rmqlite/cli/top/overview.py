@@ -143,17 +143,18 @@ def levels_table(picture: Picture, now_s: float, *, all_levels: bool) -> Table:
 
 
 def _level_row(level: LevelStatus, picture: Picture, now_s: float) -> Row:
-    lateness = cell(level.lateness_p99_ms, "warn" if level.lateness_p99_ms >= _LATE_MS else "")
+    tone = "" if level.delivered else "dim"
+    is_late = level.lateness_p99_ms >= _LATE_MS
     return row(
         str(level.level),
         level.level,
         level.delay or "(old)",
         cell(level.pending, "" if level.pending else "dim"),
         _due(level, picture, now_s),
-        cell(level.delivered, "" if level.delivered else "dim"),
-        level.lateness_p50_ms,
-        lateness,
-        level.lateness_max_ms,
+        cell(level.delivered, tone),
+        cell(level.lateness_p50_ms, tone),
+        cell(level.lateness_p99_ms, "warn" if is_late else tone),
+        cell(level.lateness_max_ms, tone),
     )
 
 

@@ -79,6 +79,22 @@ def test_one_drills_down_to_a_message_and_back(broker: FakeBroker) -> None:
     drive(broker, look)
 
 
+def test_a_group_opens_with_what_is_wrong_with_it(broker: FakeBroker) -> None:
+    """Dead letters, else retries, else how far it is."""
+
+    async def look(shown: Shown) -> None:
+        await shown.press("j", "enter")
+        assert shown.app.screen_stack[-1].group == "mails"  # type: ignore[attr-defined]
+        assert "[3 queues]" in shown.text
+        await shown.press("escape")
+        broker.answers["ListDeadLetterGroups"] = lambda _: ()
+        await shown.pass_seconds(6)
+        await shown.press("g", "enter")
+        assert "[2 retries]" in shown.text
+
+    drive(broker, look)
+
+
 def test_a_body_is_shown_as_json_as_text_and_in_hex(broker: FakeBroker) -> None:
     """Whoever looks for a broken byte needs the bytes."""
 
