@@ -1,32 +1,23 @@
 """A body for a person to read: text, JSON set out in lines, or a hex dump.
 
-Nothing of it is interpreted.  JSON is not decoded: its own tokens are set out anew, so that
-every number, every escape and the order of the keys stay as they were sent.
+Nothing of it is interpreted, and of a long one the beginning is shown.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 from rmqlite.cli.terminal import printable
+from rmqlite.visible import dump, is_json, json_lines
 
 SHOWN_LINES_MAX: Final = 60
 SHOWN_CHARS_MAX: Final = 4_000
 """What of a body is shown, unless all of it is asked for: some screens."""
 _INVISIBLE_SHARE: Final = 0.2
 """A text with more of them is none: a binary format that happens to be UTF-8."""
-_DUMPED_BYTES: Final = 16
-# Possessive: a string of four megabytes leaves no trail to go back on.
-_TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++')
-_OPENING: Final = frozenset("{[")
-_CLOSING: Final = frozenset("}]")
-_INDENT: Final = "  "
-_DEPTH_MAX: Final = 100
-"""How deep lines are indented; one line per bracket of a deeper one would be no help."""
 
 
 def shown(body: bytes, *, as_hex: bool = False, full: bool = False) -> tuple[str, list[str]]:
@@ -80,51 +71,6 @@ def _text(body: bytes) -> str | None:
     return text if invisible <= len(text) * _INVISIBLE_SHARE else None
 
 
-def is_json(text: str) -> bool:
-    """Is it a JSON object or array?  A bare number or word is text."""
-    if text.lstrip()[:1] not in _OPENING:
-        return False
-    try:
-        # The numbers stay text: of a huge one Python would refuse to make a number.
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _refused(constant: str) -> None:
-    raise ValueError(f"{constant} is Python's, not JSON's")
-
-
-def json_lines(text: str) -> Iterator[str]:
-    """The tokens of a JSON text, a line for each value."""
-    depth = 0
-    line = ""
-    before = ""
-    for found in _TOKEN.finditer(text):
-        token = found[0]
-        if token in _CLOSING:
-            depth -= 1
-            if before not in _OPENING:
-                yield line
-                line = _indented(depth)
-        elif before in _OPENING:
-            yield line
-            line = _indented(depth)
-        line += f"{token} " if token == ":" else token
-        if token in _OPENING:
-            depth += 1
-        elif token == ",":
-            yield line
-            line = _indented(depth)
-        before = token
-    yield line
-
-
-def _indented(depth: int) -> str:
-    return _INDENT * min(depth, _DEPTH_MAX)
-
-
 def _escaped(line: str) -> str:
     """Invisible characters as JSON itself writes them, so that the line stays JSON."""
     if line.isprintable():
@@ -135,12 +81,3 @@ def _escaped(line: str) -> str:
 def _json_escape(character: str) -> str:
     # json.dumps() leaves DEL as it is.
     return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]
-
-
-def dump(body: bytes) -> Iterator[str]:
-    """Offset, bytes in hex, and the ASCII among them, a line for sixteen bytes."""
-    for at in range(0, len(body), _DUMPED_BYTES):
-        part = body[at : at + _DUMPED_BYTES]
-        left, right = part[:8].hex(" "), part[8:].hex(" ")
-        plain = "".join([chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part])
-        yield f"{at:08x}  {left:<23}  {right:<23}  |{plain}|"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import re
 import zlib
 from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.message import StoredMessage
+from rmqlite.visible import dump, is_json, json_lines
 
 SHOWN_BYTES_MAX: Final = 24 << 10
 HEX_BYTES_MAX: Final = 16 << 10
@@ -16,9 +15,6 @@ VIEWS: Final = ("text", "json", "hex")
 COMPRESSED: Final = 0x1
 _CODEC: Final = 0x700
 _ZLIB: Final = (0x000, 0x300)
-_ROW: Final = 16
-_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-_DEPTH_MAX: Final = 100
 _LOOK_CHARS: Final = 1_000
 
 
@@ -42,7 +38,7 @@ def body_view(message: StoredMessage, wanted: str) -> BodyView:
     """The body in the view that is wanted; "" is the one that fits it best."""
     body, is_whole, note = _inflated(message)
     text = _as_text(body[:SHOWN_BYTES_MAX], is_whole and len(body) <= SHOWN_BYTES_MAX)
-    pretty = None if text is None or len(body) > SHOWN_BYTES_MAX else indented(text)
+    pretty = None if text is None or len(body) > SHOWN_BYTES_MAX else _set_out(text)
     can_be = tuple([*["text"] * (text is not None), *["json"] * (pretty is not None), "hex"])
     view = wanted if wanted in can_be else _fitting(text, pretty)
     limit = HEX_BYTES_MAX if view == "hex" else SHOWN_BYTES_MAX
@@ -52,49 +48,14 @@ def body_view(message: StoredMessage, wanted: str) -> BodyView:
     elif view == "text":
         content = text or ""
     else:
-        content = hexdump(body[:limit])
+        content = "\n".join(dump(body[:limit]))
     is_cut = not is_whole or len(body) > limit
     return BodyView(view, can_be, content, len(message.body), shown, is_cut, note)
 
 
-def indented(text: str) -> str | None:
-    """JSON with a line for each value; None when it is no JSON object or list.
-
-    Only blanks are changed: a reader that kept values would lose keys that come twice, and
-    the way a number was written.
-    """
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    depth, parts, tokens = 0, [], _TOKEN.findall(text)
-    for number, token in enumerate(tokens):
-        if token in "}]":
-            depth -= 1
-            is_empty = number > 0 and tokens[number - 1] in "{["
-            parts.append(token if is_empty else _line(depth) + token)
-        elif token in "{[":
-            depth += 1
-            is_empty = tokens[number + 1] in "}]"
-            parts.append(token if is_empty else token + _line(depth))
-        elif token == ",":
-            parts.append("," + _line(depth))
-        else:
-            parts.append(": " if token == ":" else token)
-    return "".join(parts)
-
-
-def hexdump(data: bytes) -> str:
-    """Sixteen bytes a line: where, in hex, and as ASCII."""
-    lines = []
-    for begin in range(0, len(data), _ROW):
-        row = data[begin : begin + _ROW]
-        hexed = row[:8].hex(" ") + "  " + row[8:].hex(" ")
-        ascii_text = "".join([chr(byte) if 32 <= byte < 127 else "." for byte in row])
-        lines.append(f"{begin:08x}  {hexed:<48}  {ascii_text}")
-    return "\n".join(lines)
+def _set_out(text: str) -> str | None:
+    """JSON with a line for each value; None when it is no JSON object or list."""
+    return "\n".join(json_lines(text)) if is_json(text) else None
 
 
 def _fitting(text: str | None, pretty: str | None) -> str:
@@ -104,10 +65,6 @@ def _fitting(text: str | None, pretty: str | None) -> str:
     look = (text or "")[:_LOOK_CHARS]
     unseen = sum([not each.isprintable() and not each.isspace() for each in look])
     return "hex" if text is None or unseen * 10 > len(look) else "text"
-
-
-def _line(depth: int) -> str:
-    return "\n" + "  " * min(depth, _DEPTH_MAX)
 
 
 def _as_text(body: bytes, is_whole: bool) -> str | None:

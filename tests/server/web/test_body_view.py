@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from rmqlite.message import Message, StoredMessage
 from rmqlite.server.web.body_view import (
@@ -17,8 +14,6 @@ from rmqlite.server.web.body_view import (
     SHOWN_BYTES_MAX,
     BodyView,
     body_view,
-    hexdump,
-    indented,
 )
 from tests.support.brokers import BrokerUnderTest
 
@@ -57,42 +52,6 @@ def test_a_body_is_shown_as_what_it_is(
         assert view(stored, body, wanted).view == wanted
 
 
-def test_json_is_indented_and_otherwise_left_alone() -> None:
-    """Keys that come twice and the way a number is written may be what went wrong."""
-    text = '{"a":1.0,"a":1e999,"b":[],"c":{},"d":[1,{"e":"x, {y}: \\"z\\""}]}'
-    assert indented(text) == "\n".join(
-        [
-            "{",
-            '  "a": 1.0,',
-            '  "a": 1e999,',
-            '  "b": [],',
-            '  "c": {},',
-            '  "d": [',
-            "    1,",
-            "    {",
-            '      "e": "x, {y}: \\"z\\""',
-            "    }",
-            "  ]",
-            "}",
-        ]
-    )
-
-
-_JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-)
-
-
-@given(st.lists(_JSON) | st.dictionaries(st.text(), _JSON))
-def test_indenting_changes_no_value(value: object) -> None:
-    """Whatever the text is, spelled either way."""
-    for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
-        pretty = indented(text)
-        assert pretty is not None
-        assert json.loads(pretty) == value
-
-
 def test_a_compressed_body_is_inflated_no_further_than_it_is_shown(stored: StoredMessage) -> None:
     """A kilobyte can be made to inflate to a megabyte."""
     small = view(stored, zlib.compress(b"hello"), sys_flag=COMPRESSED)
@@ -112,11 +71,3 @@ def test_a_long_body_is_cut_between_characters(stored: StoredMessage) -> None:
         assert shown.is_cut
     assert view(stored, bytes(HEX_BYTES_MAX + 1), "hex").is_cut
     assert not view(stored, bytes(HEX_BYTES_MAX), "hex").is_cut
-
-
-def test_bytes_are_shown_as_everybody_knows_it() -> None:
-    """Where, in hex, and what of it is ASCII."""
-    assert hexdump(b"hello, <world>\x00\xff!").splitlines() == [
-        "00000000  68 65 6c 6c 6f 2c 20 3c  77 6f 72 6c 64 3e 00 ff  hello, <world>..",
-        "00000010  21                                                !",
-    ]
