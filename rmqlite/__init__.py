@@ -4,7 +4,7 @@ The map, from the ground up; each room imports only what stands above it in this
 
     hall      errors, message, names, levels, config, clock, requests, schedule_requests,
               log_requests, bulk_requests, letter_requests, redrive_requests, retry_policy,
-              visible: words every room uses
+              retry_ladder, visible: words every room uses
     store/    bytes on disk: commit log, consume queues, key index, recovery; and without a
               broker: reader (reading/), check (checking/), repair (repairing/)
     broker/   decisions: where a message is stored, when it is due, what waits and what becomes
@@ -19,4 +19,4 @@ The map, from the ground up; each room imports only what stands above it in this
 Importing this package imports nothing else.
 """
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
