@@ -23,7 +23,7 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.letter_requests import LetterFilter
-from rmqlite.message import Message
+from rmqlite.message import RETRY_TOPIC, Message
 from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP
 from rmqlite.redrive_requests import (
     JobAction,
@@ -439,6 +439,36 @@ def test_a_record_of_somebody_elses_is_passed_over(
     under_test.open()
     assert under_test.broker.redrive.get(job_id).sent == 2
     assert caplog.text.count("no record of a redrive job") == len(bodies_of_others)
+
+
+@pytest.mark.parametrize("sent_max", [1, 3, 200])
+def test_all_queues_of_dead_letters_are_redriven(make: Make, sent_max: int) -> None:
+    """RocketMQ makes one for a group, but who sets it up may have made more."""
+    under_test = make()
+    under_test.broker.topics.ensure(DLQ, 3)
+    properties = {RETRY_TOPIC: "orders"}
+    for queue_id, count in ((0, 4), (1, 0), (2, 5)):
+        for n in range(count):
+            record = new_record(f"{queue_id}.{n}", DLQ, queue_id, properties=properties)
+            under_test.store.append([record])
+    under_test.store.append([new_record("whose?", DLQ, 2)])
+    under_test.sync()
+    assert (preview(under_test).sent, preview(under_test).refused) == (9, 1)
+    assert preview(under_test, "1.2_0.0.4_2.0.6").looked_at == 4
+    job_id = start(under_test).job_id
+    while not under_test.broker.redrive.get(job_id).is_over:
+        under_test.broker.redrive.step(job_id, sent_max)
+        under_test.sync()
+        under_test.crash()
+        under_test.open()
+    job = under_test.broker.redrive.get(job_id)
+    assert (job.looked_at, job.sent, job.refused) == (10, 9, 1)
+    places = [(each.queue_id, each.queue_offset) for each in outcomes(under_test, job_id)]
+    assert places == [*[(0, n) for n in range(4)], *[(2, n) for n in range(6)]]
+    assert [under_test.broker.redriven.of(DLQ, n).ranges() for n in range(3)] == [
+        *([(0, 4)], [], [(0, 5)])
+    ]
+    assert len(everything(under_test, "orders")) == 9
 
 
 def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
