@@ -191,9 +191,10 @@ class _Server:
         self._health.drain()
         self._pulls.close()
         self._heartbeats.close()
+        stops = [server.stop(self._config.drain_ms_max / 1000)]
         if self._web:
-            self._web.close()
-        await server.stop(self._config.drain_ms_max / 1000)
+            stops.append(self._web.drain())
+        await asyncio.gather(*stops)
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:

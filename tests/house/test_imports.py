@@ -59,6 +59,7 @@ ALONE = {
     "starlette": {"rmqlite.server.web"},
     "uvicorn": {"rmqlite.server.web"},
     "jinja2": {"rmqlite.server.web"},
+    "markupsafe": {"rmqlite.server.web"},
 }
 """Outside module -> the room, or the one module, that may import it."""
 

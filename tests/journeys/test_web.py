@@ -13,8 +13,8 @@ import pytest
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import BrokerUnreachable
-from rmqlite.server.web import PACKAGES
+from rmqlite.errors import BrokerUnreachable, InvalidValue
+from rmqlite.server.web import PACKAGES, bound_port
 from tests.journeys.conftest import StartBroker, free_port
 
 
@@ -119,6 +119,13 @@ def test_a_port_that_is_taken_stops_the_start(start_broker: StartBroker, tmp_pat
     with pytest.raises(BrokerUnreachable, match=f"webPort='{port}'.* a port that is free"):
         second.start()
     assert not second.store.exists()
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "no.such.name.invalid"])
+def test_an_address_of_another_machine_stops_the_start(address: str) -> None:
+    """It is the address that is wrong then, not the port."""
+    with pytest.raises(InvalidValue, match=f"webAddress='{address}'.* an address of this machine"):
+        bound_port(BrokerConfig(web_port=free_port(), web_address=address))
 
 
 def test_a_broker_that_is_asked_much_by_browsers_serves_its_clients(

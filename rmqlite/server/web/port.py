@@ -8,6 +8,7 @@ taken is told to come again.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 from collections.abc import Iterator
@@ -35,19 +36,22 @@ log = logging.getLogger(__name__)
 
 
 class WebPort:
-    """Has the port from the first moment, and answers from open() to close()."""
+    """Has the port from the first moment, and answers from open() to drain()."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Raises InvalidValue when the port is taken."""
+        """Raises InvalidValue when the port is taken, or the address not this machine's."""
         self._config = config
         address, port = config.web_address, config.web_port
         try:
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
             self._socket = socket.create_server((address, port), family=family)
         except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+                raise InvalidValue("webAddress", address, "an address of this machine") from error
             rule = f"a port that is free on webAddress={address}"
             raise InvalidValue("webPort", port, rule) from error
         self._server: _Server | None = None
+        self._ended = asyncio.Event()
 
     def open(self, methods: Methods, clock: Clock) -> None:
         """What run() will serve."""
@@ -72,7 +76,7 @@ class WebPort:
         self._server = _Server(settings)
 
     async def run(self) -> None:
-        """Answer until close()."""
+        """Answer until drain()."""
         assert self._server is not None
         host, port = self._socket.getsockname()[:2]
         log.info(
@@ -86,6 +90,7 @@ class WebPort:
         try:
             await self._server.serve([self._socket])
         finally:
+            self._ended.set()
             # Also when the broker has failed: then nobody is answered any more.
             for connection in list(self._server.server_state.connections):
                 connection.transport.abort()
@@ -93,12 +98,11 @@ class WebPort:
                 task.cancel()
             self._socket.close()
 
-    def close(self) -> None:
-        """Take no more requests, finish those that run."""
-        if self._server is None:
-            self._socket.close()
-        else:
-            self._server.should_exit = True
+    async def drain(self) -> None:
+        """Take no more requests; returns when those that run are answered, or late."""
+        assert self._server is not None
+        self._server.should_exit = True
+        await self._ended.wait()
 
 
 class _Server(uvicorn.Server):
