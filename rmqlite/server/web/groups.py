@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
-
 from starlette.responses import Response
 
 from rmqlite.letter_requests import GroupChange
-from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests import GroupInfo
+from rmqlite.levels import parse_levels
+from rmqlite.retry_ladder import ladder
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.wire import rpcs
-
-RUNGS_SHOWN: Final = 40
-
-
-@dataclass(frozen=True, slots=True)
-class Rung:
-    """The n-th retry: its level, how long that waits, and how long after the first failure."""
-
-    number: int
-    level: int
-    delay: str
-    after_ms: int
 
 
 async def groups(visit: Visit) -> Response:
@@ -60,6 +45,7 @@ async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Respons
     in_force = await visit.ask(rpcs.GET_LEVELS, None)
     (line,) = await group_lines(visit, (status.info,))
     table = parse_levels(in_force.message_delay_level)
+    policy = RetryPolicy.parse(status.info.retry_policy)
     begin = visit.args.number("begin")
     queues = status.progress
     return visit.page(
@@ -68,18 +54,7 @@ async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Respons
         status=status,
         queues=queues[begin : begin + ROWS],
         after=begin + ROWS if begin + ROWS < len(queues) else 0,
-        rungs=ladder(status.info, table),
+        rungs=ladder(policy, table, status.info.max_reconsume_times),
         table=table,
         is_changed=is_changed,
     )
-
-
-def ladder(info: GroupInfo, table: LevelTable) -> list[Rung]:
-    """When each retry comes, as long as all of them fail at once."""
-    policy = RetryPolicy.parse(info.retry_policy)
-    rungs, after_ms = [], 0
-    for failed_before in range(min(max(0, info.max_reconsume_times), RUNGS_SHOWN)):
-        level = policy.level(failed_before, table)
-        after_ms += table.delay_ms(level)
-        rungs.append(Rung(failed_before + 1, level, table.name(level), after_ms))
-    return rungs

@@ -184,10 +184,10 @@ def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
 
     async def scenario(browser: Browser) -> None:
         page = await browser.get(f"/group?name={GROUP}")
-        assert "1 3 10s 10s 2 4 30s 40s 3 5 1m 1m 40s" in page.text
+        assert "2 3 10s 10s 3 4 30s 40s 4 5 1m 1m 40s" in page.text
         fields = [*page.fields(), ("max", "3"), ("policy", "1m 10m"), ("can_consume", "1")]
         changed = await browser.send("/group", fields)
-        assert "1 5 1m 1m 2 14 10m 11m 3 14 10m 21m" in changed.text
+        assert "2 5 1m 1m 3 to 4 14 10m 21m" in changed.text
 
     browse(under_test, scenario)
     info = under_test.broker.group_status(GROUP).info
