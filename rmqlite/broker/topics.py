@@ -158,13 +158,15 @@ class TopicTable:
 
     def _put(self, info: TopicInfo) -> None:
         self._infos[info.topic] = info
-        self._rows[info.topic] = {
+        row = {
             **(self._rows.get(info.topic) or _NOT_OURS),
             "perm": info.perm,
             "readQueueNums": info.read_queues,
             "topicName": info.topic,
             "writeQueueNums": info.write_queues,
         }
+        # In the order in which RocketMQ writes them.
+        self._rows[info.topic] = dict(sorted(row.items()))
 
     def _built_in(self) -> list[TopicInfo]:
         queues = self._config.default_topic_queues

@@ -52,6 +52,7 @@ from tests.support.redrives import (
     sent_by_job,
     start,
 )
+from tests.support.rocketmq_rules import violations
 from tests.support.stores import new_record
 
 SENT, ALREADY, REFUSED = RedriveOutcome.SENT, RedriveOutcome.ALREADY, RedriveOutcome.REFUSED
@@ -469,6 +470,32 @@ def test_all_queues_of_dead_letters_are_redriven(make: Make, sent_max: int) -> N
         *([(0, 4)], [], [(0, 5)])
     ]
     assert len(everything(under_test, "orders")) == 9
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_rocketmq_finds_nothing_wrong_with_a_store_that_was_redriven(
+    make: Make, is_closed: bool
+) -> None:
+    """A job's records are an ordinary topic's."""
+    under_test = make()
+    bury_many(under_test, 20)
+    job_id = start(under_test, delay_level=2).job_id
+    under_test.broker.redrive.step(job_id, 7)
+    redrive(under_test)
+    if is_closed:
+        under_test.close()
+    else:
+        under_test.crash()
+    config = under_test.config
+    wrong = violations(
+        config.store_path,
+        log_file_bytes=config.mapped_file_size_commit_log,
+        queue_file_bytes=config.mapped_file_size_consume_queue,
+        index_slots=config.max_hash_slots,
+        index_entries=config.max_index_entries,
+        is_closed=is_closed,
+    )
+    assert wrong == []
 
 
 def test_what_was_purged_is_left_out(under_test: BrokerUnderTest) -> None:
