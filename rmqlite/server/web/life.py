@@ -11,6 +11,7 @@ from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    REAL_TOPIC,
     REDRIVEN_FROM,
     RETRY_TOPIC,
 )
@@ -81,6 +82,7 @@ async def record(visit: Visit) -> Response:
         state=found.state.name.lower(),
         body=body_view(message, wanted),
         properties=properties,
-        group=group_of(message.topic),
+        destination=message.properties.get(REAL_TOPIC, ""),
+        group=group_of(message.properties.get(REAL_TOPIC, message.topic)),
         is_dead=is_dlq(message.topic),
     )

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from rmqlite.letter_requests import DeadLetterGroup
 from rmqlite.names import retry_topic
 from rmqlite.requests import BrokerStatus, GroupInfo
+from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.wire import rpcs
@@ -69,7 +70,9 @@ async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupL
     for count in await visit.ask(rpcs.COUNT_PENDING, None):
         waiting[count.topic] = waiting.get(count.topic, 0) + count.pending
     lines = []
-    for info in infos:
+    for number, info in enumerate(infos):
+        if number % ROWS == ROWS - 1:
+            await let_others()
         status = await visit.ask(rpcs.DESCRIBE_GROUP, info.group)
         lag = sum([queue.lag for queue in status.progress])
         again = retry_topic(info.group)

@@ -88,6 +88,30 @@ def test_a_change_of_many_goes_on_where_there_was_no_more_time(
     browse(under_test, scenario)
 
 
+@pytest.mark.parametrize(("action", "word"), [("Deliver now", "fire"), ("Cancel", "cancel")])
+def test_one_message_is_changed_from_its_own_page(
+    action: str, word: str, under_test: BrokerUnderTest
+) -> None:
+    """Whoever has found it need not look for it again; its id may be any text."""
+    ids = ["a&b=c %2F\u202e'\"<", "another"]
+    under_test.send(*[Message("orders", b"x", delay_level=5, message_id=each) for each in ids])
+
+    async def scenario(browser: Browser) -> None:
+        listed = await browser.get("/schedule")
+        record = await browser.get(listed.link("/record?id="))
+        assert action in record.text
+        (link,) = [each for each in record.attributes("a", "href") if f"action={word}" in each]
+        dry = await browser.get(link)
+        assert "1 message would be" in dry.text
+        await browser.send("/schedule/change", dry.fields())
+        assert pending(under_test) == 1
+        after = await browser.get(listed.link("/record?id="))
+        assert action not in after.text
+        assert "waits" not in after.text
+
+    browse(under_test, scenario)
+
+
 def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest) -> None:
     """Two groups failed the same message; only one of them lets it be."""
     (sent,) = under_test.send(Message("orders", b"x"))
