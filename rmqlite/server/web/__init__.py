@@ -27,5 +27,5 @@ def bound_port(config: BrokerConfig) -> WebPort:
         if missing not in PACKAGES:
             raise
         remedy = 'pip install "rmqlite[web]", or set webPort=0'
-        raise ExtraMissing(" and ".join(PACKAGES), f"no {missing}", remedy) from error
+        raise ExtraMissing("the web page's extra", f"no {missing}", remedy) from error
     return WebPort(config)
