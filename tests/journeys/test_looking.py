@@ -14,10 +14,14 @@ from tests.support.stores import contents
 
 LEVELS = "1s 2s"
 LOOKS = 12
+BATCH_S = 0.01
 
 
 class Sending(threading.Thread):
-    """Sends batches, some of them delayed, until told to stop."""
+    """Sends batches, some of them delayed, until told to stop.
+
+    At a pace: what is looked at must not grow faster than one can look.
+    """
 
     def __init__(self, endpoint: str) -> None:
         super().__init__()
@@ -27,7 +31,7 @@ class Sending(threading.Thread):
 
     def run(self) -> None:
         with Producer(self._endpoint, "senders") as producer:
-            while not self._stopped.is_set():
+            while not self._stopped.wait(BATCH_S):
                 batch = [
                     Message("orders", b"x" * (n * 37), keys=f"m{self.sent + n}", delay_level=n % 3)
                     for n in range(40)
