@@ -207,6 +207,7 @@ class Hop:
     group: of a failure, retry or dead letter.  attempt: how often a consumer had failed it
     by then.  level, due_ms: of what was scheduled, else 0; is_pending: it still waits.
     readers: of a message in a topic, the groups that have committed behind it.
+    max_reconsume_times: its sender's own limit of retries; None without one.
     """
 
     kind: HopKind
@@ -225,6 +226,7 @@ class Hop:
     reason: str = ""
     job_id: str = ""
     readers: tuple[str, ...] = ()
+    max_reconsume_times: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,11 @@ from rmqlite.message import (
     REDRIVE_ID_PREFIX,
     REDRIVEN_BY,
     REDRIVEN_FROM,
+    decode_properties,
     find_property,
     offset_message_id,
     property_marker,
+    senders_limit,
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, group_of, is_dlq, is_retry
@@ -75,6 +77,7 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
         reason=reason_of(head) if kind in _WITH_REASON else "",
         job_id=(job or b"").decode("utf-8", "replace"),
         readers=_readers(committed, head),
+        max_reconsume_times=senders_limit(decode_properties(head.properties)),
     )
 
 

@@ -90,6 +90,14 @@ def test_a_life_is_told_hop_by_hop(under_test: BrokerUnderTest, restart: Restart
         restart(under_test)
 
 
+def test_every_hop_knows_its_senders_limit(under_test: BrokerUnderTest) -> None:
+    """What comes next is counted to it, not to the group's."""
+    send_back(under_test, received(under_test, message_id="m1", max_reconsume_times=4))
+    send_back(under_test, received(under_test, message_id="m2"))
+    assert [hop.max_reconsume_times for hop in life(under_test, "m1").hops] == [4, 4]
+    assert [hop.max_reconsume_times for hop in life(under_test, "m2").hops] == [None, None]
+
+
 def test_a_delayed_message_is_scheduled_then_delivered(under_test: BrokerUnderTest) -> None:
     """What still waits says when it comes; a group that has read it is named."""
     under_test.send(named("m1", 3))

@@ -13,14 +13,11 @@ from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown, MessageNotFound
 from rmqlite.letter_requests import (
     HopKind,
-    LetterFilter,
-    LetterPage,
-    LettersQuery,
     Life,
     LifeQuery,
 )
 from tests.cli.conftest import Run
-from tests.cli.retry_words import ID, RETRY, Record, has_life, retry
+from tests.cli.retry_words import ID, RETRY, Record, has_life
 from tests.cli.schedule_words import HOSTILE, NOW_MS
 from tests.client.fake_broker import FakeBroker
 
@@ -171,7 +168,7 @@ def test_a_group_that_is_gone_does_not_hide_the_life(run: Run, broker: FakeBroke
     def refuse(group: str) -> None:
         raise GroupUnknown(group)
 
-    broker.answers |= {"DescribeGroup": refuse, "ListRetries": lambda _: refuse("billing")}
+    broker.answers |= {"DescribeGroup": refuse}
     assert "It waits for attempt 2 in billing: " in run("retry", "show", ID).stdout
 
 
@@ -179,12 +176,8 @@ def test_the_senders_limit_is_what_the_next_attempt_is_counted_to(
     run: Run, broker: FakeBroker
 ) -> None:
     """It goes before the group's."""
-    has_life(broker, Record().failed(1, MINUTE, is_pending=True))
-    waits = retry(1, MINUTE, message_id=ID, max_reconsume_times=4)
-    broker.answers["ListRetries"] = lambda _: LetterPage((waits,))
+    has_life(broker, Record().failed(1, MINUTE, is_pending=True, max_reconsume_times=4))
     assert "It waits for attempt 2 of 5 in billing: " in run("retry", "show", ID).stdout
-    wanted = LetterFilter(message_id=ID)
-    assert broker.asked["ListRetries"] == [LettersQuery("billing", wanted, max_letters=1)]
 
 
 def test_another_day_has_its_date(run: Run, broker: FakeBroker) -> None:

@@ -41,20 +41,16 @@ _INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a life does not say itself: the broker's time, and the groups it is about.
-
-    limits: the sender's own limit of retries, by the group that it waits for.
-    """
+    """What a life does not say itself: the broker's time, and the groups it is about."""
 
     now_ms: int
     groups: Mapping[str, GroupStatus] = field(default_factory=dict)
-    limits: Mapping[str, int] = field(default_factory=dict)
 
-    def attempts_max(self, group: str) -> int:
-        """How often the group is given a message; 0 if it is not known."""
-        if group in self.limits:
-            return self.limits[group] + 1
-        status = self.groups.get(group)
+    def attempts_max(self, hop: Hop) -> int:
+        """How often its group is given a message: the sender's word goes first; 0: not known."""
+        if hop.max_reconsume_times is not None:
+            return hop.max_reconsume_times + 1
+        status = self.groups.get(hop.group)
         return status.info.max_reconsume_times + 1 if status else 0
 
 
@@ -225,7 +221,7 @@ def _waits(hop: Hop, around: Around) -> str:
     when = f"{instant_text(hop.due_ms, around.now_ms)}, {wait}"
     if not hop.group:
         return f"waits for its delivery: {when}."
-    most = around.attempts_max(hop.group)
+    most = around.attempts_max(hop)
     attempt = f"attempt {hop.attempt + 1}" + (f" of {most}" if most else "")
     return f"waits for {attempt} in {hop.group}: {when}.{_nobody(hop.group, around)}"
 

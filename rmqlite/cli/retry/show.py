@@ -12,7 +12,7 @@ from rmqlite.cli.retry.life_text import Around, print_life
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX
 from rmqlite.cli.terminal import note, print_json
 from rmqlite.errors import GroupUnknown
-from rmqlite.letter_requests import Hop, HopKind, LetterFilter, LettersQuery, Life
+from rmqlite.letter_requests import Hop, HopKind, Life
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -60,19 +60,7 @@ def _around(admin: AdminClient, life: Life) -> Around:
             groups[name] = admin.group(name)
         except GroupUnknown:
             continue
-    limits = {}
-    for hop in life.hops:
-        limit = _senders_limit(admin, hop) if hop.is_pending and hop.group in groups else None
-        if limit is not None:
-            limits[hop.group] = limit
-    return Around(admin.broker_status().now_ms, groups, limits)
-
-
-def _senders_limit(admin: AdminClient, hop: Hop) -> int | None:
-    """How often the message may be retried, by its sender's word, which goes before the group's."""
-    query = LettersQuery(hop.group, LetterFilter(message_id=hop.message_id), max_letters=1)
-    found = admin.letters.list_retries(query).letters
-    return found[0].max_reconsume_times if found else None
+    return Around(admin.broker_status().now_ms, groups)
 
 
 def _tree(hop: Hop) -> dict[str, Any]:

@@ -1053,7 +1053,7 @@ class PurgeDeadLettersResponse(_message.Message):
     def __init__(self, letters: _Optional[int] = ..., open: _Optional[int] = ...) -> None: ...
 
 class Hop(_message.Message):
-    __slots__ = ("kind", "at_ms", "topic", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "message_id", "group", "attempt", "level", "due_ms", "is_pending", "reason", "job_id", "readers")
+    __slots__ = ("kind", "at_ms", "topic", "queue_id", "queue_offset", "physical_offset", "offset_message_id", "message_id", "group", "attempt", "level", "due_ms", "is_pending", "reason", "job_id", "readers", "max_reconsume_times")
     KIND_FIELD_NUMBER: _ClassVar[int]
     AT_MS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
@@ -1070,6 +1070,7 @@ class Hop(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     READERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
     kind: HopKind
     at_ms: int
     topic: str
@@ -1086,7 +1087,8 @@ class Hop(_message.Message):
     reason: str
     job_id: str
     readers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, kind: _Optional[_Union[HopKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ...) -> None: ...
+    max_reconsume_times: int
+    def __init__(self, kind: _Optional[_Union[HopKind, str]] = ..., at_ms: _Optional[int] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., offset_message_id: _Optional[str] = ..., message_id: _Optional[str] = ..., group: _Optional[str] = ..., attempt: _Optional[int] = ..., level: _Optional[int] = ..., due_ms: _Optional[int] = ..., is_pending: bool = ..., reason: _Optional[str] = ..., job_id: _Optional[str] = ..., readers: _Optional[_Iterable[str]] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
 
 class GetLifeRequest(_message.Message):
     __slots__ = ("message_id",)
