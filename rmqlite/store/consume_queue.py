@@ -8,7 +8,7 @@ made from the log and can be made again; it decides nothing.
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -67,6 +67,15 @@ class ConsumeQueue:
     def bytes_at(self, queue_offset: int, count: int) -> bytes:
         """The raw entries at a place, also past max_offset; for who checks them."""
         return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
+
+    def data_blocks(self, begin: int, end: int, count: int) -> Iterator[tuple[int, bytes]]:
+        """(queue offset, raw entries) of begin <= n < end, holes left out, count at a time."""
+        while begin < end:
+            begin = max(begin, self._segments.next_data(begin * ENTRY_BYTES) // ENTRY_BYTES)
+            size = min(count, end - begin)
+            if size > 0:
+                yield begin, self.bytes_at(begin, size)
+            begin += size
 
     def place_of(self, queue_offset: int) -> tuple[Path, int]:
         """The file that holds, or would hold, an entry, and its position there; for messages."""

@@ -161,7 +161,7 @@ class SystemFiles:
                 hole = min(end, self._system.lseek(fd, at, os.SEEK_HOLE))
                 data = self._system.pread(fd, min(CUT_BYTES, hole - at), at)
                 # The first ones always: after a failed sync only the cache has zeros.
-                if any(data) or at < position + CUT_BYTES:
+                if data != bytes(len(data)) or at < position + CUT_BYTES:
                     self._write_all(fd, bytes(len(data)), at)
                 at = self._next_data(fd, at + len(data))
         self.sync(path)

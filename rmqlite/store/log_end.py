@@ -16,7 +16,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.store import record
 from rmqlite.store.checksums import MARK_BYTES, SECTOR_BYTES, Mark, decode_mark, mark_position
 from rmqlite.store.record import BLANK_BYTES, Head
-from rmqlite.store.segments import Segments
+from rmqlite.store.segments import Segments, is_zeros
 
 SCAN_BYTES: Final = 1 << 20
 """How much is read at a time where nothing is known to begin."""
@@ -85,7 +85,7 @@ class LogEnd:
         if place < position < place + MARK_BYTES:
             # RocketMQ has filled the file up to there: what is left is the mark's end.
             position = place + MARK_BYTES
-        return any(any(data) for _, data in self._data_from(position))
+        return any(not is_zeros(data) for _, data in self._data_from(position))
 
     def is_torn(self, head: Head) -> bool:
         """Was a record's property string, which no CRC covers, written only in part?"""
@@ -135,7 +135,7 @@ class LogEnd:
         """Is there at most the beginning of a record or a blank, and then only zeros?"""
         last = position - 1
         for start, data in self._data_from(position):
-            if any(data):
+            if not is_zeros(data):
                 last = start + len(data.rstrip(b"\0")) - 1
         begun = self._segments.read(position, min(BLANK_BYTES, last - position + 1))
         blank = record.encode_blank(self._segment_bytes - position % self._segment_bytes)

@@ -16,6 +16,11 @@ from rmqlite.store.files import Files
 _NAME_DIGITS = 20
 
 
+def is_zeros(data: bytes) -> bool:
+    """Is there no other byte?  A hundred times faster than any() over much data."""
+    return data == bytes(len(data))
+
+
 class Segments:
     """The files of one folder.  A file is made when a write first reaches it."""
 
@@ -129,16 +134,20 @@ class Segments:
 
     def data_ranges(self, position: int, step: int) -> Iterator[tuple[int, bytes]]:
         """(position, bytes) of everything from a position on that is not in a hole."""
+        while (position := self.next_data(position)) < self.end_position:
+            size = min(step, self.segment_bytes - position % self.segment_bytes)
+            yield position, self.read(position, size)
+            position += size
+
+    def next_data(self, position: int) -> int:
+        """The first position at or after this one that is not in a hole; end_position if none."""
         while position < self.end_position:
             start = position - position % self.segment_bytes
-            found = start + self._files.next_data(self._paths[start], position - start)
-            end = start + self.segment_bytes
-            if found >= end:
-                position = end
-                continue
-            size = min(step, end - found)
-            yield found, self.read(found, size)
-            position = found + size
+            found = self._files.next_data(self._paths[start], position - start)
+            if found < self.segment_bytes:
+                return start + found
+            position = start + self.segment_bytes
+        return self.end_position
 
     def _make(self, start: int) -> Path:
         if not self._starts:

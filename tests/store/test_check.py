@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from rmqlite.store.check import StoreCheck, check
+from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
@@ -469,3 +470,46 @@ def test_progress_is_told_in_bytes(blocks: StoreUnderTest) -> None:
     assert told == sorted(told)
     assert all(done <= total for done, total in told)
     assert told[-1][0] == told[-1][1] > 3 * BLOCK_BYTES
+
+
+class CountedFiles(FileLayer):
+    """Counts what is read of a store's files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_read = 0
+
+    def read(self, path: Path, position: int, size: int) -> bytes:
+        data = super().read(path, position, size)
+        self.bytes_read += len(data)
+        return data
+
+
+def test_a_check_costs_what_the_data_is_not_what_the_files_could_hold(tmp_path: Path) -> None:
+    """A queue's file has its full length from the first entry on: 6 MB for each topic."""
+    costs = []
+    for queue_file_bytes in (2_000_000, 20_000_000):
+        store = StoreUnderTest(tmp_path / str(queue_file_bytes), queue_file_bytes=queue_file_bytes)
+        for number in range(20):
+            store.send("one", topic=f"topic-{number}")
+        store.close()
+        files = CountedFiles()
+        checking = StoreCheck(store.root, files=files, queue_file_bytes=queue_file_bytes)
+        assert list(checking.run()) == []
+        checking.close()
+        costs.append(files.bytes_read)
+    assert costs[0] == costs[1]
+
+
+def test_a_stray_entry_is_found_behind_any_hole(tmp_path: Path) -> None:
+    """Holes are passed over, and what lies between them is not; a hole ends within an entry."""
+    queue_file_bytes = 2_000_000
+    store = StoreUnderTest(tmp_path / "store", queue_file_bytes=queue_file_bytes)
+    store.send("one")
+    store.close()
+    for queue_offset in (1, 30_001, queue_file_bytes // ENTRY_BYTES - 1):
+        path = store.root / "consumequeue" / "orders" / "0" / QUEUE_FILE
+        overwrite(path, queue_offset * ENTRY_BYTES, ENTRY.pack(1 << 40, 100, 7))
+        (found,) = check(store.root)
+        assert (found.position, found.what) == (queue_offset * ENTRY_BYTES, "entry-without-record")
+        overwrite(path, queue_offset * ENTRY_BYTES, bytes(ENTRY_BYTES))

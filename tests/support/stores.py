@@ -67,12 +67,14 @@ class StoreUnderTest:
         files: Files | None = None,
         clock: FakeClock | None = None,
         log_file_bytes: int = LOG_FILE_BYTES,
+        queue_file_bytes: int = QUEUE_FILE_BYTES,
         levels: str = "1s 5s 10s",
     ) -> None:
         self.root = folder
         self.files = files or QuickFiles()
         self.clock = clock or FakeClock()
         self.log_file_bytes = log_file_bytes
+        self.queue_file_bytes = queue_file_bytes
         self.open(levels)
 
     def open(self, levels: str = "") -> None:
@@ -80,7 +82,7 @@ class StoreUnderTest:
             self.config = small_config(self.root, message_delay_level=levels).model_copy(
                 update={
                     "mapped_file_size_commit_log": self.log_file_bytes,
-                    "mapped_file_size_consume_queue": QUEUE_FILE_BYTES,
+                    "mapped_file_size_consume_queue": self.queue_file_bytes,
                     "max_hash_slots": 7,
                     "max_index_entries": 9,
                 }

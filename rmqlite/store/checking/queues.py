@@ -21,6 +21,7 @@ from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_n
 from rmqlite.store.checking.key_hashes import topic_prefix
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.segments import is_zeros
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128
@@ -235,9 +236,8 @@ class QueueCheck:
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Entries without a record: only what points before the log, and zeros at the end."""
         begin, end = max(begin, self.files.files_begin), min(end, self.files.files_end)
-        for offset in range(begin, end, BLOCK_ENTRIES):
-            data = self.files.bytes_at(offset, min(BLOCK_ENTRIES, end - offset))
-            if not any(data):
+        for offset, data in self.files.data_blocks(begin, end, BLOCK_ENTRIES):
+            if is_zeros(data):
                 continue
             log_begin = self._log_begin()
             for at, raw in enumerate(ENTRY.iter_unpack(data[: len(data) // 20 * 20]), offset):
