@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +50,17 @@ def tagged(body: bytes | str, tags: str, topic: str = "orders", queue_id: int = 
     return new_record(body, topic, queue_id, properties={TAGS: tags, KEYS: tags})
 
 
-def contents(folder: Path) -> dict[str, bytes | None]:
+class Content(bytes):
+    """What is in a file.  A comparison that fails prints length and digest, not the bytes."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} bytes, SHA-256 {sha256(self).hexdigest()[:16]}>"
+
+
+def contents(folder: Path) -> dict[str, Content | None]:
     """Every name below a folder with its content; None for a folder."""
     return {
-        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        str(path.relative_to(folder)): None if path.is_dir() else Content(path.read_bytes())
         for path in sorted(folder.rglob("*"))
     }
 
