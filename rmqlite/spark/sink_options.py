@@ -220,6 +220,11 @@ _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 assert {field for field, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
 
 
+def option_names() -> tuple[str, ...]:
+    """Every option of a writer, as it is spelled."""
+    return tuple(_OPTIONS)
+
+
 def _hint(name: str, known: Mapping[str, object]) -> str:
     by_lower = {each.lower(): each for each in known}
     near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
