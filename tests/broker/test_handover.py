@@ -85,7 +85,7 @@ def test_rocketmq_delivers_again_what_was_changed_behind_a_pending_one(
 def test_a_change_of_all_that_waits_leaves_rocketmq_nothing_to_do_again(
     under_test: BrokerUnderTest, action: ScheduleAction
 ) -> None:
-    """Level by level, each to itself: what the README says to do before a store is moved."""
+    """Level by level, each to itself: what the store's page says to do before it is moved."""
     changed_behind_pending(under_test)
     for level in LEVELS:
         more = {"delay_level": level} if action is RESCHEDULE else {}
