@@ -15,12 +15,14 @@ from rmqlite.broker.bulk_rows import Sender
 from rmqlite.broker.changing import Changes
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding import find_messages, message_at
-from rmqlite.broker.groups import GroupTable, Membership
+from rmqlite.broker.groups import GroupTable
 from rmqlite.broker.letters import Letters
 from rmqlite.broker.level_changes import LevelChanges
 from rmqlite.broker.listener import Listener
+from rmqlite.broker.membership import Membership
 from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
+from rmqlite.broker.on_demand import OnDemand
 from rmqlite.broker.pending import Pending
 from rmqlite.broker.pulling import offset_at, pull, queue_range
 from rmqlite.broker.purge_markers import PurgeMarkers
@@ -37,7 +39,7 @@ from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing
 from rmqlite.message import pack_host
-from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of, is_retry, retry_topic
+from rmqlite.names import SCHEDULE_TOPIC, check_sendable, retry_topic
 from rmqlite.requests import (
     Assignment,
     BrokerStatus,
@@ -122,10 +124,13 @@ class Broker:
         """
         check_batch(request.messages, self._config)
         self.retention.check_room()
-        self._turn += 1
+        names = {message.topic for message in request.messages}
+        needed = self._needed()
+        queues = {name: needed.queue_for(name, request.queue_id) for name in names}
+        needed.make()
         records, addressed = new_records(
             request,
-            self._queues_for(request),
+            queues,
             self.store.levels.current,
             cluster=self._config.cluster_name,
             now_ms=self._clock.now_ms(),
@@ -159,11 +164,12 @@ class Broker:
         StoreUnavailable: then nothing of it was stored.
         """
         self.retention.check_room()
-        self._turn += 1
+        needed = self._needed()
         now_ms = self._clock.now_ms()
         born_at_ms = request.born_at_ms or now_ms
         sender = Sender(self._config.cluster_name, born_at_ms, born_host, self._store_host)
-        call = self.bulk.begin(request, self._sendable_queue, sender, now_ms)
+        call = self.bulk.begin(request, needed.sendable_queue, sender, now_ms)
+        needed.make()
         if call.records:
             self._log.append(call.records)
         self.counts.sent += call.answer.accepted
@@ -176,9 +182,8 @@ class Broker:
         Raises GroupUnknown, InvalidName, InvalidValue, MessageNotFound, PermissionMissing,
         StoreUnavailable.
         """
-        group = self.groups.for_use(request.group)
-        self.topics.ensure(retry_topic(group.group), group.retry_queues)
-        retries = self.topics.for_send(retry_topic(group.group))
+        group = self._with_retry_topic(request.group)
+        retries = self.topics.wanted(retry_topic(group.group))
         message = self.store.read_message(request.physical_offset)
         if message.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
@@ -289,7 +294,8 @@ class Broker:
         """What a client must know about a topic.  Raises InvalidName, TopicUnknown."""
         if request.create:
             check_sendable(request.topic)
-            info = self.topics.for_send(request.topic)
+            info = self.topics.wanted(request.topic)
+            self.topics.make([info])
         else:
             info = self.topics.existing(request.topic)
         return Route(
@@ -304,8 +310,7 @@ class Broker:
 
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
-        group = self.groups.for_use(request.group)
-        self.topics.ensure(retry_topic(request.group), group.retry_queues)
+        self._with_retry_topic(request.group)
         return self.membership.heartbeat(request)
 
     def all_groups(self) -> tuple[GroupInfo, ...]:
@@ -360,25 +365,20 @@ class Broker:
             return 0
         return self.store.levels.deliver_at_ms(record.queue_id + 1, at.store_timestamp_ms)
 
-    def _queues_for(self, request: SendRequest) -> dict[str, int]:
-        """Per topic the queue asked for, or its next one in turn, the same for a whole call."""
-        names = {message.topic for message in request.messages}
-        return {name: self._queue_for(name, request.queue_id) for name in names}
+    def _needed(self) -> OnDemand:
+        """For one call to send; the next call has the next turn."""
+        self._turn += 1
+        return OnDemand(self.topics, self.groups, self._turn)
 
-    def _queue_for(self, name: str, queue_id: int = -1) -> int:
-        """The queue asked for, or with -1 the topic's next one in turn.  Raises as send()."""
-        if is_retry(name):
-            group = self.groups.for_use(group_of(name) or "")
-            self.topics.ensure(name, group.retry_queues)
-        topic = self.topics.for_send(name)
-        if queue_id < 0:
-            queue_id = self._turn % max(1, topic.write_queues)
-        check_queue(topic, queue_id, topic.write_queues)
-        return queue_id
+    def _with_retry_topic(self, group: str) -> GroupInfo:
+        """The group, both made on demand.
 
-    def _sendable_queue(self, name: str) -> int:
-        check_sendable(name)
-        return self._queue_for(name)
+        Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
+        """
+        needed = OnDemand(self.topics, self.groups)
+        info = needed.retry_topic(group)
+        needed.make()
+        return info
 
     def _read_queues(self, topic: str) -> int:
         info = self.topics.get(topic)

@@ -308,10 +308,9 @@ class Redrive:
         """What is sent, to the queues of each topic by turns; topics are made on demand."""
         now_ms = self._clock.now_ms()
         level = self._store.levels.current.clamp(delay_level)
-        queues = {
-            topic: max(1, self._topics.for_send(topic).write_queues)
-            for topic in {each.topic for each in sent}
-        }
+        topics = {each.topic: self._topics.wanted(each.topic) for each in sent}
+        self._topics.make(topics.values())
+        queues = {name: max(1, info.write_queues) for name, info in topics.items()}
         records = []
         for each in sent:
             self._turn += 1

@@ -1,18 +1,19 @@
 """Which topics exist, with how many queues: RocketMQ's config/topics.json.
 
 Rows that RocketMQ wrote keep the fields that mean nothing here.  Every change is on disk
-before it is answered.
+before it is answered; a call that needs several new topics makes them in one write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
     InvalidValue,
+    Overloaded,
     PermissionMissing,
     QueueUnknown,
     TopicExists,
@@ -27,6 +28,7 @@ from rmqlite.names import (
     is_system,
 )
 from rmqlite.requests import TopicInfo
+from rmqlite.store import tables
 from rmqlite.store.message_store import MessageStore
 
 READ: Final = 4
@@ -34,6 +36,7 @@ WRITE: Final = 2
 INHERIT: Final = 1
 _TABLE: Final = "topics.json"
 _SCHEDULE_QUEUES: Final = 18
+_ROW_DEPTH: Final = 2
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 """What RocketMQ keeps beside our settings, with its defaults."""
@@ -46,16 +49,17 @@ class TopicTable:
         self._store = store
         self._config = config
         self._rows: dict[str, Row] = {}
+        self._texts: dict[str, tables.Encoded] = {}
+        """Each row as it stands in the file."""
         self._infos: dict[str, TopicInfo] = {}
         self._version = 0
         self.on_change: Callable[[str], None] = lambda _topic: None
         for info in self._built_in():
-            self._put(info)
+            self._put(info, self._row(info))
         tree = store.load_table(_TABLE) or {}
         self._version = int(tree.get("dataVersion", {}).get("counter", 0))
         for row in tree.get("topicConfigTable", {}).values():
-            self._rows[row["topicName"]] = row
-            self._infos[row["topicName"]] = _info(row)
+            self._put(_info(row), row)
 
     def all(self) -> tuple[TopicInfo, ...]:
         """Sorted by name, the system's included."""
@@ -71,27 +75,39 @@ class TopicTable:
             raise TopicUnknown(topic)
         return info
 
-    def for_send(self, topic: str) -> TopicInfo:
-        """The topic, created on demand (reference §8.3).  Raises TopicUnknown.
+    def wanted(self, topic: str) -> TopicInfo:
+        """The topic for a send, or as make() would make it on demand (reference §8.3).
 
-        A retry topic is not made here but with its group.
+        A retry topic is not made on demand but with its group.  Raises TopicUnknown,
+        PermissionMissing.
         """
         info = self._infos.get(topic)
         if info is None:
             if not self._config.auto_create_topic or is_retry(topic) or is_dlq(topic):
                 raise TopicUnknown(topic)
-            info = TopicInfo(
-                topic, self._config.default_topic_queues, self._config.default_topic_queues
-            )
-            self._save(info)
+            queues = self._config.default_topic_queues
+            return TopicInfo(topic, queues, queues)
         if not info.perm & WRITE:
             raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
         return info
 
+    def make(self, infos: Iterable[TopicInfo]) -> None:
+        """Make those of these topics that are missing, all of them in one write, or none.
+
+        Raises Overloaded, which retry topics do not: their number is that of the groups.
+        Raises StoreUnavailable.
+        """
+        missing = [info for info in infos if info.topic not in self._infos]
+        added = sum(not is_retry(info.topic) for info in missing)
+        if added and len(self._infos) + added > self._config.topics_max:
+            raise Overloaded("maxTopics", self._config.topics_max)
+        if missing:
+            self._save(missing)
+
     def create(self, info: TopicInfo) -> TopicInfo:
         """Create a topic; the same again is no error.
 
-        Raises InvalidName, InvalidValue, PermissionMissing, TopicExists.
+        Raises InvalidName, InvalidValue, PermissionMissing, TopicExists, Overloaded.
         """
         check_topic(info.topic)
         if is_system(info.topic):
@@ -107,16 +123,15 @@ class TopicTable:
         existing = self._infos.get(info.topic)
         if existing is not None and existing != info:
             raise TopicExists(info.topic)
-        if existing is None:
-            self._save(info)
+        self.make([info])
         return info
 
     def ensure(self, topic: str, queues: int) -> TopicInfo:
-        """A retry or dead-letter topic, created when missing."""
+        """A topic of the broker's own, created when missing, however many topics there are."""
         info = self._infos.get(topic)
         if info is None:
             info = TopicInfo(topic, queues, queues)
-            self._save(info)
+            self._save([info])
         return info
 
     def widen(self, topic: str, queues: int) -> None:
@@ -134,30 +149,28 @@ class TopicTable:
             write_queues=max(info.write_queues, queues),
         )
         if wider != info:
-            self._save(wider)
+            self._save([wider])
 
-    def _save(self, info: TopicInfo) -> None:
-        info_before, row_before = self._infos.get(info.topic), self._rows.get(info.topic)
-        self._put(info)
-        self._version += 1
+    def _save(self, infos: Sequence[TopicInfo]) -> None:
+        """Put these topics into the table; on StoreUnavailable nothing has changed."""
+        rows = {info.topic: self._row(info) for info in infos}
+        texts = {topic: _encoded(row) for topic, row in rows.items()}
         tree = {
             "dataVersion": {
-                "counter": self._version,
+                "counter": self._version + 1,
                 "timestamp": self._store.newest_timestamp_ms,
             },
-            "topicConfigTable": self._rows,
+            "topicConfigTable": self._texts | texts,
         }
-        try:
-            self._store.save_table(_TABLE, tree)
-        except Exception:
-            del self._rows[info.topic], self._infos[info.topic]
-            if info_before and row_before:
-                self._infos[info.topic], self._rows[info.topic] = info_before, row_before
-            raise
-        self.on_change(info.topic)
+        self._store.save_table(_TABLE, tree)
+        self._version += 1
+        self._rows |= rows
+        self._texts |= texts
+        self._infos |= {info.topic: info for info in infos}
+        for info in infos:
+            self.on_change(info.topic)
 
-    def _put(self, info: TopicInfo) -> None:
-        self._infos[info.topic] = info
+    def _row(self, info: TopicInfo) -> Row:
         row = {
             **(self._rows.get(info.topic) or _NOT_OURS),
             "perm": info.perm,
@@ -166,7 +179,12 @@ class TopicTable:
             "writeQueueNums": info.write_queues,
         }
         # In the order in which RocketMQ writes them.
-        self._rows[info.topic] = dict(sorted(row.items()))
+        return dict(sorted(row.items()))
+
+    def _put(self, info: TopicInfo, row: Row) -> None:
+        self._infos[info.topic] = info
+        self._rows[info.topic] = row
+        self._texts[info.topic] = _encoded(row)
 
     def _built_in(self) -> list[TopicInfo]:
         queues = self._config.default_topic_queues
@@ -180,6 +198,10 @@ def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
     """Raises QueueUnknown."""
     if not 0 <= queue_id < queues:
         raise QueueUnknown(topic.topic, queue_id, queues)
+
+
+def _encoded(row: Row) -> tables.Encoded:
+    return tables.encode_part(row, _ROW_DEPTH)
 
 
 def _info(row: Row) -> TopicInfo:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.groups import BETWEEN_POLLS_MS_MAX, allocate
+from rmqlite.broker.membership import BETWEEN_POLLS_MS_MAX, allocate
 from rmqlite.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
 from rmqlite.requests import (
     Assignment,
@@ -248,6 +248,20 @@ def test_a_group_has_a_limit_of_members(make: Make) -> None:
     with pytest.raises(Overloaded, match="maxGroupMembers"):
         beat(broker, "c")
     assert beat(broker, "a").members == ("a", "b")
+
+
+def test_the_number_of_groups_has_a_limit(make: Make) -> None:
+    """Any consumer can name another group; those that are there go on."""
+    broker = make(groups_max=2)
+    beat(broker, "a")
+    save_group(broker, group="second")
+    with pytest.raises(Overloaded, match="maxGroups=2"):
+        beat(broker, "a", group="third")
+    with pytest.raises(Overloaded, match="maxGroups=2"):
+        save_group(broker, group="third", retry_queues=3)
+    assert [info.group for info in broker.broker.all_groups()] == ["second", GROUP]
+    save_group(broker, group="second", max_reconsume_times=3)
+    beat(broker, "b")
 
 
 @pytest.mark.parametrize(

@@ -228,7 +228,7 @@ def test_a_letter_whose_topic_takes_nothing_is_refused(under_test: BrokerUnderTe
     """Its perm says so."""
     bury_many(under_test, 1)
     topics = under_test.broker.topics
-    topics._put(replace(topics.existing("orders"), perm=4))
+    topics._save([replace(topics.existing("orders"), perm=4)])
     (told,) = refused(under_test)
     assert "perm is 4" in told
 

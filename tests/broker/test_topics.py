@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,18 +12,20 @@ import pytest
 from rmqlite.errors import (
     InvalidName,
     InvalidValue,
+    Overloaded,
     PermissionMissing,
     QueueUnknown,
     StoreUnavailable,
     TopicExists,
     TopicUnknown,
 )
-from rmqlite.requests import RouteRequest, TopicInfo
+from rmqlite.requests import RouteRequest, SendRequest, TopicInfo
 from rmqlite.store import tables
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.words import TOPIC, create_topic, plain
-from tests.support.brokers import BrokerUnderTest
+from tests.broker.words import TOPIC, create_topic, plain, received, send_back
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.bulk import request
 
 
 def on_disk(broker: BrokerUnderTest) -> Any:
@@ -184,3 +188,109 @@ def test_a_topic_that_could_not_be_written_is_not_there(make: Make) -> None:
     broker.send(plain("a"))
     broker.restart()
     assert broker.broker.topics.get(TOPIC)
+
+
+class CountedTables(NoTables):
+    """A disk that counts how often each small file is replaced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.replaced: Counter[str] = Counter()
+
+    def replace(self, path: Any, data: bytes, *, keep_previous: bool = False) -> None:
+        super().replace(path, data, keep_previous=keep_previous)
+        self.replaced[path.name] += 1
+
+
+def send_many(broker: BrokerUnderTest, topics: list[str]) -> None:
+    broker.broker.send(SendRequest(tuple(plain("a", topic) for topic in topics)), BORN_HOST)
+
+
+def schedule_many(broker: BrokerUnderTest, topics: list[str]) -> None:
+    ids = [f"id-{number}" for number in range(len(topics))]
+    broker.broker.schedule_bulk(request(ids, topics=tuple(topics), job_id=""), BORN_HOST)
+
+
+Sending = Callable[[BrokerUnderTest, list[str]], None]
+
+
+@pytest.mark.parametrize("send", [send_many, schedule_many])
+def test_a_call_writes_each_table_once_however_many_topics_it_makes(
+    make: Make, send: Sending
+) -> None:
+    """A write and a sync for each topic of a batch would hold up everybody for seconds."""
+    files = CountedTables()
+    broker = make(files=files)
+    files.replaced.clear()
+    names = [f"topic-{number}" for number in range(20)] + ["%RETRY%shop", "%RETRY%bank"]
+    send(broker, names)
+    assert files.replaced == {"topics.json": 1, "subscriptionGroup.json": 1}
+    broker.crash()
+    broker.open()
+    assert {info.topic for info in broker.broker.topics.all()} >= set(names)
+    send(broker, names)
+    assert files.replaced["topics.json"] == 1
+
+
+@pytest.mark.parametrize("send", [send_many, schedule_many])
+def test_of_the_topics_of_a_call_all_are_made_or_none(make: Make, send: Sending) -> None:
+    """A message without its topic could not be read."""
+    files = CountedTables()
+    broker = make(files=files)
+    files.broken = True
+    names = ["a", "b", "c"]
+    with pytest.raises(StoreUnavailable):
+        send(broker, names)
+    assert [broker.broker.topics.get(name) for name in names] == [None] * 3
+    assert broker.store.end == 0
+    files.broken = False
+    send(broker, names)
+    broker.restart()
+    assert [len(broker.messages(name)) + len(broker.messages(name, 2)) for name in names] == [1] * 3
+
+
+def test_a_call_that_is_refused_makes_none_of_its_topics(under_test: BrokerUnderTest) -> None:
+    """What it needs is looked for first, and made when all of it can be had."""
+    with pytest.raises(TopicUnknown):
+        send_many(under_test, ["new", "%DLQ%nobody"])
+    with pytest.raises(QueueUnknown):
+        under_test.send(plain("a", "new"), queue_id=9)
+    assert under_test.broker.topics.get("new") is None
+
+
+@pytest.mark.parametrize("send", [send_many, schedule_many])
+def test_the_number_of_topics_has_a_limit(make: Make, send: Sending) -> None:
+    """Any sender can name another topic; those that are there go on."""
+    broker = make(topics_max=4)
+    send(broker, ["a", "b"])
+    with pytest.raises(Overloaded, match="maxTopics=4"):
+        send(broker, ["a", "c"])
+    with pytest.raises(Overloaded, match="maxTopics=4"):
+        create_topic(broker, "c")
+    assert broker.broker.topics.get("c") is None
+    send(broker, ["a", "b"])
+
+
+def test_a_failed_message_finds_its_topics_however_many_there_are(make: Make) -> None:
+    """Retries and dead letters are not refused because somebody made very many topics."""
+    broker = make(topics_max=3)
+    message = received(broker)
+    assert send_back(broker, message).topic == "%RETRY%shop"
+    assert send_back(broker, message, delay_level=-1).topic == "%DLQ%shop"
+
+
+def test_a_long_table_is_encoded_row_by_row_once(under_test: BrokerUnderTest) -> None:
+    """The text of a row is kept: else each new topic would cost as much as all of them."""
+    send_many(under_test, [f"topic-{number}" for number in range(50)])
+    encoded: list[object] = []
+
+    def counting(value: object, depth: int) -> tables.Encoded:
+        encoded.append(value)
+        return encode_part(value, depth)
+
+    encode_part = tables.encode_part
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "encode_part", counting)
+        create_topic(under_test, "one-more")
+    assert len(encoded) == 1
+    assert len(on_disk(under_test)["topicConfigTable"]) == 53

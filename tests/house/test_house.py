@@ -127,6 +127,8 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "deliverBatchMessages",
         "scheduleDeliverRateMax",
         "maxTopicQueues",
+        "maxTopics",
+        "maxGroups",
         "maxSendMessages",
         "maxSendBytes",
         "maxBulkMessages",

@@ -47,6 +47,14 @@ def test_consumer_offsets_have_rocketmqs_shape() -> None:
     )
 
 
+@given(some.dictionaries(TEXT, VALUES, max_size=3), TEXT)
+def test_a_part_that_is_encoded_before_stands_as_it_would_anyway(part: object, name: str) -> None:
+    """A table of very many rows keeps their texts."""
+    tree: tables.Tree = {"rows": {name: part}}
+    ready: tables.Tree = {"rows": {name: tables.encode_part(part, 2)}}
+    assert tables.encode(ready) == tables.encode(tree)
+
+
 def test_an_empty_table_is_an_empty_object() -> None:
     """Nothing was delivered yet."""
     assert tables.encode({"offsetTable": {}}) == b'{\n\t"offsetTable":{}\n}'
