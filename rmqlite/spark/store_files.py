@@ -17,6 +17,7 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.spark.partitions import Place
 from rmqlite.spark.records import Bytes, Longs, Records, UnsoundRecord
+from rmqlite.store.reader import LiveFiles
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize
@@ -126,9 +127,15 @@ class StoreFiles:
 
 
 def mapped(path: Path) -> Bytes | None:
-    """A file's bytes, which are read when they are looked at; None if it is not there."""
+    """A file's bytes, which are read when they are looked at; None if it is not there.
+
+    Raises StoreDamaged for what is no regular file.
+    """
+    files = LiveFiles()
+    if not files.kind(path):
+        return None
     try:
-        if not path.stat().st_size:
+        if not files.size(path):
             return _NOTHING
         with pa.memory_map(str(path)) as file:
             return np.frombuffer(file.read_buffer(), np.uint8)

@@ -35,6 +35,7 @@ from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 
@@ -74,7 +75,8 @@ def check(
 
 def is_store(root: Path) -> bool:
     """Is there a store to check, or what is left of one?"""
-    return any((root / name).exists() for name in ("commitlog", "consumequeue", "checkpoint"))
+    kind = ReadOnlyFiles().kind
+    return any(kind(root / name) for name in ("commitlog", "consumequeue", "checkpoint"))
 
 
 class StoreCheck:
@@ -171,7 +173,7 @@ class StoreCheck:
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
             self.levels = LevelHistory.from_json(tree)
-        begin = _LogBegin(log)
+        begin = _LogBegin(self.files, log)
         queues = QueueChecks(
             *(self.files, self._root, self.queue_file_bytes, self.levels),
             log_begin=begin,
@@ -288,14 +290,15 @@ class StoreCheck:
 class _LogBegin:
     """Where the oldest file begins that is still there."""
 
-    def __init__(self, log: CommitLog) -> None:
+    def __init__(self, files: Files, log: CommitLog) -> None:
+        self._files = files
         self._log = log
         self._first = 0
 
     def __call__(self) -> int:
         starts = self._log.segment_starts
         while self._first < len(starts) - 1:
-            if self._log.path_at(starts[self._first]).exists():
+            if self._files.kind(self._log.path_at(starts[self._first])):
                 break
             self._first += 1
         return starts[self._first] if starts else 0

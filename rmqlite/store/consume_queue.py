@@ -82,6 +82,10 @@ class ConsumeQueue:
         position = queue_offset * ENTRY_BYTES
         return self._segments.path_at(position), position % self._segments.segment_bytes
 
+    def is_there(self, queue_offset: int) -> bool:
+        """Is there still the file that holds an entry?"""
+        return self._segments.is_there(queue_offset * ENTRY_BYTES)
+
     @property
     def files_begin(self) -> int:
         """The first entry that the files have room for."""

@@ -3,7 +3,8 @@
 All of the store runs on the Files protocol, and that on a System, the module os or a test's
 disk that tears writes and forgets what was not synced.  Reading is pread, not a memory map:
 an I/O error or a file cut short is then an exception and never a signal that kills the
-broker, and a scanned backlog does not count as its memory.  OSError ends here.
+broker, and a scanned backlog does not count as its memory.  OSError ends here.  Whatever is
+no regular file is refused (regular_file.py).
 """
 
 from __future__ import annotations
@@ -13,16 +14,30 @@ import os
 import stat
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
-from rmqlite.store.system import System
+from rmqlite.errors import StoreUnavailable
+from rmqlite.store.regular_file import (
+    FOLDER_MODE,
+    SIGNATURE,
+    SMALL_FILE_BYTES_MAX,
+    Descriptor,
+    FileLock,
+    check_regular,
+    kind_of,
+    made_anew,
+    open_regular,
+    opened,
+    read_small,
+    translated,
+    unavailable,
+)
+from rmqlite.store.system import Status, System
 
-SIGNATURE: Final = b"rmql"
-"""In the lock's file: no RocketMQ has started on this store since."""
+__all__ = ["SIGNATURE", "Files", "Lock", "ReadOnlyFiles", "SystemFiles"]
+
 OPEN_FILES_MAX: Final = 512
 """How many data files are kept open; the least recently used is closed first."""
 CUT_BYTES: Final = 1 << 20
@@ -39,7 +54,10 @@ class Lock(Protocol):
 
 
 class Files(Protocol):
-    """The file operations of the store.  All raise StoreUnavailable, a sync FlushFailed."""
+    """The file operations of the store.  All raise StoreUnavailable, a sync FlushFailed.
+
+    What is no regular file, where there should be one, is StoreDamaged.
+    """
 
     def create(self, path: Path, size: int) -> None:
         """Make a file of zeros at its full length, its folder durable; sparse."""
@@ -66,20 +84,30 @@ class Files(Protocol):
         """Replace a small file atomically and durably; its last content may stay as `.bak`."""
 
     def read_all(self, path: Path) -> bytes | None:
-        """A small file's content; None when there is no such file."""
+        """A small file's content; None when there is no such file.
+
+        Raises StoreDamaged for one of more than SMALL_FILE_BYTES_MAX.
+        """
 
     def size(self, path: Path) -> int: ...
 
     def names(self, folder: Path) -> list[str]:
         """Sorted names in a folder; empty when there is none."""
 
-    def is_folder(self, path: Path) -> bool: ...
+    def kind(self, path: Path) -> str:
+        """REGULAR, FOLDER or what else a path is, in words; empty when nothing is there.
+
+        A symbolic link is not followed.
+        """
+
+    def is_folder(self, path: Path) -> bool:
+        """Is it a folder, or a link to one?"""
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and its parents, durably."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or an empty folder; nothing happens when there is none."""
+        """Remove a file, a link, or an empty folder; nothing happens when there is none."""
 
     def modified_ms(self, path: Path) -> int:
         """When the file was last written, milliseconds since 1970."""
@@ -103,7 +131,7 @@ class Files(Protocol):
 class SystemFiles:
     """The real disk, or whatever stands for it."""
 
-    _open_flags = os.O_RDWR | os.O_CLOEXEC
+    _open_flags = os.O_RDWR
 
     def __init__(self, system: System = os) -> None:
         self._system = system
@@ -115,8 +143,8 @@ class SystemFiles:
         self._of_thread = threading.local()
 
     def create(self, path: Path, size: int) -> None:
-        with _translated("create", path):
-            with self._opened(path, os.O_RDWR | os.O_CREAT) as fd:
+        with translated("create", path):
+            with opened(self._system, path, os.O_RDWR | os.O_CREAT) as fd:
                 self._system.ftruncate(fd, size)
             self._sync_folder(path.parent)
 
@@ -127,7 +155,7 @@ class SystemFiles:
                 rest = data[written:]
                 written += self._system.pwrite(self._fd(path), rest, position + written)
         except OSError as error:
-            raise _unavailable("write to", path, error) from error
+            raise unavailable("write to", path, error) from error
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         try:
@@ -139,21 +167,21 @@ class SystemFiles:
                     break
                 data += more
         except OSError as error:
-            raise _unavailable("read", path, error) from error
+            raise unavailable("read", path, error) from error
         return data
 
     def sync(self, path: Path) -> None:
-        with _translated("sync", path):
+        with translated("sync", path):
             self._system.fdatasync(self._own_fd(path))
 
     def sync_folder(self, folder: Path) -> None:
-        with _translated("sync", folder):
+        with translated("sync", folder):
             self._sync_folder(folder)
 
     def cut(self, path: Path, position: int, end: int | None = None) -> None:
         # Not by ftruncate, shorter and longer: a crash in between leaves a file of a wrong
         # length, which nobody opens.
-        with _translated("cut", path):
+        with translated("cut", path):
             fd = self._fd(path)
             end = self._system.fstat(fd).st_size if end is None else end
             at = self._next_data(fd, position)
@@ -167,15 +195,18 @@ class SystemFiles:
         self.sync(path)
 
     def next_data(self, path: Path, position: int) -> int:
-        with _translated("read", path):
+        with translated("read", path):
             fd = self._fd(path)
             found = self._next_data(fd, position)
             return self._system.fstat(fd).st_size if found is None else found
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
         temporary = path.with_name(path.name + ".tmp")
-        with _translated("replace", path):
-            with self._opened(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+        if len(data) > SMALL_FILE_BYTES_MAX:
+            reason = f"{len(data)} bytes are more than {SMALL_FILE_BYTES_MAX}"
+            raise StoreUnavailable("replace", str(path), reason)
+        with translated("replace", path):
+            with made_anew(self._system, temporary) as fd:
                 self._write_all(fd, data, 0)
                 self._system.fsync(fd)
             if keep_previous:
@@ -184,28 +215,25 @@ class SystemFiles:
             self._sync_folder(path.parent)
 
     def read_all(self, path: Path) -> bytes | None:
-        data = None
-        with (
-            _translated("read", path),
-            suppress(FileNotFoundError),
-            self._opened(path, os.O_RDONLY) as fd,
-        ):
-            data = self._system.pread(fd, self._system.fstat(fd).st_size, 0)
-            while more := self._system.pread(fd, CUT_BYTES, len(data)):
-                data += more
-        return data
+        with translated("read", path), suppress(FileNotFoundError):
+            return read_small(self._system, path)
+        return None
 
     def size(self, path: Path) -> int:
-        with _translated("read", path):
-            return self._system.stat(path).st_size
+        return self._status(path).st_size
 
     def names(self, folder: Path) -> list[str]:
-        with _translated("list", folder), suppress(FileNotFoundError):
+        with translated("list", folder), suppress(FileNotFoundError):
             return sorted(self._system.listdir(folder))
         return []
 
+    def kind(self, path: Path) -> str:
+        with translated("read", path), suppress(FileNotFoundError, NotADirectoryError):
+            return kind_of(self._system.lstat(path).st_mode)
+        return ""
+
     def is_folder(self, path: Path) -> bool:
-        with _translated("read", path), suppress(FileNotFoundError, NotADirectoryError):
+        with translated("read", path), suppress(FileNotFoundError, NotADirectoryError):
             return stat.S_ISDIR(self._system.stat(path).st_mode)
         return False
 
@@ -213,13 +241,13 @@ class SystemFiles:
         if self.is_folder(path) and path not in self._half_made:
             return
         self.make_folder(path.parent)
-        with _translated("create", path):
+        with translated("create", path):
             if path in self._half_made:
                 # A name whose sync has failed may look clean and not be on disk: a new one.
                 with suppress(OSError):
                     self._system.rmdir(path)
             with suppress(FileExistsError):
-                self._system.mkdir(path)
+                self._system.mkdir(path, FOLDER_MODE)
             self._half_made.add(path)
             self._sync_folder(path.parent)
             self._half_made.remove(path)
@@ -227,33 +255,33 @@ class SystemFiles:
     def remove(self, path: Path) -> None:
         fd = self._open.pop(path, None)
         self._removals += 1
-        with _translated("remove", path):
+        with translated("remove", path):
             if fd is not None:
                 self._system.close(fd)
             with suppress(FileNotFoundError):
-                (self._system.rmdir if self.is_folder(path) else self._system.unlink)(path)
+                is_folder = stat.S_ISDIR(self._system.lstat(path).st_mode)
+                (self._system.rmdir if is_folder else self._system.unlink)(path)
             self._sync_folder(path.parent)
 
     def modified_ms(self, path: Path) -> int:
-        with _translated("read", path):
-            return self._system.stat(path).st_mtime_ns // 1_000_000
+        return self._status(path).st_mtime_ns // 1_000_000
 
     def used_ratio(self, folder: Path) -> float:
-        with _translated("measure", folder):
+        with translated("measure", folder):
             usage = self._system.statvfs(folder)
         # As df counts: what only root may use, or a quota withholds, is neither used nor free.
         used = usage.f_blocks - usage.f_bfree
         return used / max(1, used + usage.f_bavail)
 
     def lock(self, path: Path) -> Lock:
-        return _FileLock(self._system, path)
+        return FileLock(self._system, path)
 
     def is_locked(self, path: Path) -> bool:
         is_locked = False
         with (
-            _translated("read", path),
+            translated("read", path),
             suppress(FileNotFoundError),
-            self._opened(path, os.O_RDONLY) as fd,
+            opened(self._system, path, os.O_RDONLY) as fd,
         ):
             try:
                 self._system.lockf(fd, os.F_TEST, 1)
@@ -274,9 +302,9 @@ class SystemFiles:
         """
         key = (path, self._removals)
         if getattr(self._of_thread, "key", None) != key:
-            self._of_thread.descriptor = _Descriptor(self._system, path)
+            self._of_thread.descriptor = Descriptor(self._system, path)
             self._of_thread.key = key
-        descriptor: _Descriptor = self._of_thread.descriptor
+        descriptor: Descriptor = self._of_thread.descriptor
         return descriptor.fd
 
     def _fd(self, path: Path) -> int:
@@ -290,8 +318,8 @@ class SystemFiles:
         while len(self._open) >= OPEN_FILES_MAX:
             _, oldest = self._open.popitem(last=False)
             self._system.close(oldest)
-        with _translated("open", path):
-            fd = self._system.open(path, self._open_flags)
+        with translated("open", path):
+            fd = open_regular(self._system, path, self._open_flags)
         self._open[path] = fd
         return fd
 
@@ -316,26 +344,30 @@ class SystemFiles:
         with suppress(FileNotFoundError):
             self._system.unlink(link)
         with suppress(FileNotFoundError):
-            self._system.link(path, link)
-            self._system.replace(link, backup)
+            # What is no regular file is replaced, and is no table to go back to.
+            if stat.S_ISREG(self._system.lstat(path).st_mode):
+                self._system.link(path, link)
+                self._system.replace(link, backup)
 
     def _sync_folder(self, folder: Path) -> None:
-        with self._opened(folder, os.O_RDONLY | os.O_DIRECTORY) as fd:
-            self._system.fsync(fd)
-
-    @contextmanager
-    def _opened(self, path: Path, flags: int) -> Iterator[int]:
-        fd = self._system.open(path, flags | os.O_CLOEXEC, 0o644)
+        fd = self._system.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            yield fd
+            self._system.fsync(fd)
         finally:
             self._system.close(fd)
+
+    def _status(self, path: Path) -> Status:
+        """Of a regular file."""
+        with translated("read", path):
+            status = self._system.lstat(path)
+        check_regular(path, status.st_mode)
+        return status
 
 
 class ReadOnlyFiles(SystemFiles):
     """The real disk, for looking: no call changes a byte, a name or a time."""
 
-    _open_flags = os.O_RDONLY | os.O_CLOEXEC
+    _open_flags = os.O_RDONLY
 
     def create(self, path: Path, size: int) -> None:
         """Nothing: a file that never got its length stays empty and reads as such."""
@@ -344,56 +376,3 @@ class ReadOnlyFiles(SystemFiles):
         raise AssertionError("who only looks does not write")
 
     write = sync = sync_folder = cut = replace = make_folder = remove = lock = _refuse
-
-
-class _Descriptor:
-    """Closed when nobody refers to it any more, at the latest with its thread."""
-
-    def __init__(self, system: System, path: Path) -> None:
-        self._system = system
-        self.fd = system.open(path, os.O_RDWR | os.O_CLOEXEC)
-
-    def __del__(self) -> None:
-        if hasattr(self, "fd"):
-            self._system.close(self.fd)
-
-
-class _FileLock:
-    """RocketMQ's lock (reference §3): byte 0 of a small file is locked."""
-
-    def __init__(self, system: System, path: Path) -> None:
-        self._system = system
-        self._path = path
-        with _translated("lock", path):
-            self._fd = system.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                system.lockf(self._fd, os.F_TLOCK, 1)
-            except OSError as error:
-                self.release()
-                if isinstance(error, PermissionError | BlockingIOError):
-                    raise StoreLocked(str(path.parent)) from error
-                raise
-
-    def sign(self) -> None:
-        with _translated("write to", self._path):
-            self._system.pwrite(self._fd, SIGNATURE, 0)
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            self._system.close(self._fd)
-        self._fd = -1
-
-
-@contextmanager
-def _translated(operation: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if operation == "sync":
-            sentence = f"cannot sync {path}: {error.strerror}"
-            raise FlushFailed(sentence, field="store", value=path) from error
-        raise _unavailable(operation, path, error) from error
-
-
-def _unavailable(operation: str, path: Path, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(operation, str(path), error.strerror or str(error))

@@ -19,6 +19,7 @@ from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
 from rmqlite.store.files import Files
 from rmqlite.store.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
 from rmqlite.store.key_hash import key_hash, positive, text_hash, token_hash
+from rmqlite.store.regular_file import REGULAR
 
 KEY_SEPARATOR: Final = " "
 """Between the tokens of KEYS; no other blank is one to RocketMQ."""
@@ -280,7 +281,9 @@ class KeyIndex:
         newest = max(headers, default=None)
         there = self._paths_there()
         for path, header in headers.items():
-            if path not in there or self._files.size(path) != self._shape.file_bytes:
+            # A link or a pipe in its place is no reason to stop: clear() takes it away.
+            is_file = path in there and self._files.kind(path) == REGULAR
+            if not is_file or self._files.size(path) != self._shape.file_bytes:
                 return None
             found[path] = read_header(self._files, path)
             if found[path] != header and (path != newest or not header.can_become(found[path])):

@@ -128,7 +128,7 @@ class MessageStore:
             """How many records the recovery walk dispatched."""
             newest_ms = self._log.newest_timestamp_ms
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
-            if files.read_all(self._root / "abort") is None:
+            if not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
             self.durable_end = self._log.end
             """Physical offset up to which everything is known to be on disk."""

@@ -45,6 +45,7 @@ __all__ = [
     "DiskUse",
     "GroupLag",
     "LevelInfo",
+    "LiveFiles",
     "MessageFilter",
     "Overview",
     "Pin",
@@ -160,7 +161,7 @@ class StoreReader:
     def _find_state(self) -> StoreState:
         if self._files.is_locked(self.root / "lock"):
             return StoreState.LIVE
-        is_aborted = self._files.read_all(self.root / "abort") is not None
+        is_aborted = self._files.kind(self.root / "abort")
         return StoreState.CRASHED if is_aborted else StoreState.CLOSED
 
 
@@ -169,8 +170,7 @@ def _check_store(files: Files, root: Path) -> None:
         raise InvalidValue("store", root, "a folder that exists")
     has_log = files.is_folder(root / "commitlog")
     has_table = any(
-        files.read_all(path) is not None
-        for path in (root / "checkpoint", root / "config" / PROGRESS_TABLE)
+        files.kind(path) for path in (root / "checkpoint", root / "config" / PROGRESS_TABLE)
     )
     if not has_log and not has_table:
         raise InvalidValue("store", root, _STORE_RULE)

@@ -62,6 +62,10 @@ class Segments:
         """The file that holds, or would hold, a position; for messages."""
         return self._path(position - position % self.segment_bytes)
 
+    def is_there(self, position: int) -> bool:
+        """Has nobody removed the file of a position, whether or not it was listed?"""
+        return bool(self._files.kind(self.path_at(position)))
+
     def write(self, position: int, data: bytes) -> None:
         """Write all of data, making files as needed.  Raises StoreUnavailable."""
         while data:

@@ -36,7 +36,10 @@ ONLY_THESE_OF = {
 }
 INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "spark")}
 ALONE = {
-    "os": {"rmqlite.store.files", "rmqlite.spark.session", "rmqlite.cli.completion"},
+    "os": {
+        *("rmqlite.store.files", "rmqlite.store.regular_file"),
+        *("rmqlite.spark.session", "rmqlite.cli.completion"),
+    },
     "mmap": {"rmqlite.store.files"},
     "fcntl": {"rmqlite.store.files"},
     "time": {"rmqlite.clock"},

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from rmqlite.errors import FlushFailed, StoreLocked, StoreUnavailable
+from rmqlite.errors import FlushFailed, StoreDamaged, StoreLocked, StoreUnavailable
 from rmqlite.store.files import SystemFiles
 from tests.support.disk import LOSSES, PAGE_BYTES, ROOT, SECTOR_BYTES, Loss, SimulatedDisk
 from tests.support.stores import contents
@@ -72,6 +72,10 @@ def test_it_does_what_the_system_does(tmp_path: Path, disk: SimulatedDisk) -> No
             lambda: files.is_folder(folder),
             lambda: files.is_folder(path),
             lambda: files.is_folder(path / "below"),
+            lambda: files.kind(folder),
+            lambda: files.kind(path),
+            lambda: files.kind(path / "below"),
+            lambda: files.kind(lost),
             lambda: files.remove(folder),
             lambda: files.remove(path),
             lambda: files.remove(path),
@@ -87,7 +91,7 @@ def test_it_does_what_the_system_does(tmp_path: Path, disk: SimulatedDisk) -> No
         for call in calls:
             try:
                 answers.append(call())
-            except (StoreUnavailable, FlushFailed) as error:
+            except (StoreDamaged, StoreUnavailable, FlushFailed) as error:
                 answers.append(str(error).replace(str(root), ""))
         return answers
 

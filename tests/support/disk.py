@@ -90,6 +90,7 @@ class _Status(NamedTuple):
     st_mode: int
     st_size: int
     st_mtime_ns: int
+    st_blocks: int
 
 
 class _Usage(NamedTuple):
@@ -228,6 +229,8 @@ class SimulatedDisk:
             node = self._new(File(modified_ms=self.now_ms))
             self._rename(number, {**parent.names, name: node})
             self._tell("open", str(path))
+        elif flags & os.O_EXCL:
+            raise _error(errno.EEXIST, path)
         elif isinstance(self._nodes[node], Folder):
             if flags & (os.O_WRONLY | os.O_RDWR):
                 raise _error(errno.EISDIR, path)
@@ -318,6 +321,11 @@ class SimulatedDisk:
         self._meet("stat", path)
         return self._status(self._existing(path))
 
+    def lstat(self, path: Path) -> _Status:
+        """There are no links here."""
+        self._meet("lstat", path)
+        return self._status(self._existing(path))
+
     def statvfs(self, path: Path) -> _Usage:
         self._meet("statvfs", path)
         self._existing(path)
@@ -331,7 +339,8 @@ class SimulatedDisk:
             raise _error(errno.ENOTDIR, path)
         return list(node.names)
 
-    def mkdir(self, path: Path) -> None:
+    def mkdir(self, path: Path, mode: int = 0o777) -> None:
+        assert mode & 0o700 == 0o700
         self._meet("mkdir", path)
         parent, name, number = self._parent(path)
         if not name or name in parent.names:
@@ -437,9 +446,10 @@ class SimulatedDisk:
     def _status(self, number: int) -> _Status:
         node = self._nodes[number]
         if isinstance(node, Folder):
-            return _Status(stat.S_IFDIR | 0o755, PAGE_BYTES, 0)
+            return _Status(stat.S_IFDIR | 0o700, PAGE_BYTES, 0, PAGE_BYTES // 512)
         modified_ns = node.modified_ms * 1_000_000
-        return _Status(stat.S_IFREG | 0o644, node.cached.length, modified_ns)
+        blocks = len(node.cached.pages) * PAGE_BYTES // 512
+        return _Status(stat.S_IFREG | 0o600, node.cached.length, modified_ns, blocks)
 
     def _new(self, node: File | Folder) -> int:
         number = self._next_node

@@ -10,6 +10,7 @@ from bisect import insort
 from pathlib import Path
 
 from rmqlite.store.reading.log_view import LiveFiles
+from rmqlite.store.regular_file import REGULAR
 
 
 class FileLayer(LiveFiles):
@@ -86,6 +87,11 @@ class FileLayer(LiveFiles):
     def size_below(self, path: Path) -> int:
         """The length that a file really has; 0 if there is none."""
         return super().size(path)
+
+    def kind(self, path: Path) -> str:
+        if path in self._hidden:
+            return ""
+        return REGULAR if self._is_made(path) else super().kind(path)
 
     def names(self, folder: Path) -> list[str]:
         names = [name for name in super().names(folder) if folder / name not in self._hidden]

@@ -15,6 +15,7 @@ from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
+from rmqlite.store.regular_file import REGULAR
 
 FOREIGN: Final = "foreign-file"
 LENGTH: Final = "file-length"
@@ -52,7 +53,9 @@ def usual_size(files: Files, folders: Iterable[Path]) -> int | None:
     sizes = Counter[int]()
     for folder in folders:
         sizes.update(
-            files.size(folder / name) for name in files.names(folder) if _is_position(name)
+            files.size(folder / name)
+            for name in files.names(folder)
+            if _is_position(name) and files.kind(folder / name) == REGULAR
         )
     del sizes[0]
     return max(sizes, key=lambda size: (sizes[size], size), default=None)
@@ -82,8 +85,11 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
     names = files.names(folder)
     for name in names:
         path = folder / name
-        if not _is_position(name) or int(name) % file_bytes or files.is_folder(path):
+        kind = files.kind(path)
+        if not _is_position(name) or int(name) % file_bytes or kind not in ("", REGULAR):
             rule = f"a name of {_NAME_DIGITS} digits, a multiple of {file_bytes}"
+            if kind not in ("", REGULAR):
+                rule = f"{REGULAR}, this is {kind}"
             found.append(Finding(path, 0, FOREIGN, f"not one of the files here: {rule}", rule))
             continue
         starts.append(int(name))

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.files import Files
 from rmqlite.store.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
+from rmqlite.store.regular_file import REGULAR
 
 CHAIN: Final = "index-chain"
 HEAD: Final = "index-header"
@@ -200,6 +201,11 @@ class ToldIndex:
 
     def _look(self, path: Path, shape: Shape, header: Header, newest: str) -> int:
         """The next entry's number as the file has it; 0 if it cannot be read."""
+        kind = self._files.kind(path)
+        if kind not in ("", REGULAR):
+            said = f"{kind}, not {REGULAR}"
+            self.found.append(_finding(path, 0, UNREADABLE, said, REGULAR, kind))
+            return 0
         size = self._files.size(path)
         if size != shape.file_bytes:
             said = f"{size} bytes long, {shape.file_bytes} bytes are right"

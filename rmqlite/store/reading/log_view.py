@@ -73,12 +73,10 @@ class LiveFiles(ReadOnlyFiles):
     def allocated_bytes(self, path: Path) -> int:
         """What a file takes of the disk, which is less than its size where it has holes."""
         try:
-            return path.stat().st_blocks * 512
-        except FileNotFoundError:
+            return self._status(path).st_blocks * 512
+        except StoreUnavailable as error:
+            _check_gone(error)
             return 0
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise StoreUnavailable("measure", str(path), reason) from error
 
 
 def _check_gone(error: StoreUnavailable) -> None:
@@ -117,7 +115,7 @@ class LogView:
         """The physical offset at which the oldest file begins that is still there."""
         starts = self.segments.starts
         while self._first < len(starts) - 1:
-            if self.segments.path_at(starts[self._first]).exists():
+            if self.segments.is_there(starts[self._first]):
                 break
             self._first += 1
         return starts[self._first] if starts else 0
@@ -149,7 +147,7 @@ class LogView:
 
     def is_gone(self, position: int) -> bool:
         """Is the file that held a position no longer there?"""
-        return not self.segments.path_at(position).exists()
+        return not self.segments.is_there(position)
 
     def damage(self, position: int, expected: str = "a record") -> StoreDamaged:
         return damage_at(self.segments, position, expected)

@@ -276,7 +276,7 @@ class Search:
 
     def _lacks(self, queue: QueueView, queue_offset: int) -> None:
         """There is no such entry: is its file gone, with its record?"""
-        if queue.files.place_of(queue_offset)[0].exists():
+        if queue.files.is_there(queue_offset):
             self._met(queue.damage(queue_offset, "an entry", "none"))
         else:
             self._went(self._log.begin)

@@ -15,6 +15,7 @@ from typing import Final
 
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.files import Files
+from rmqlite.store.regular_file import FOLDER, REGULAR
 
 _COPY_BYTES: Final = 1 << 20
 
@@ -46,7 +47,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A file or folder goes; all of it is kept."""
+    """A file or folder goes; all of it is kept.  Of a link only the link goes."""
 
     path: Path
 
@@ -102,10 +103,12 @@ class Keeper:
         return [self._copied(path, target.with_name(f"{target.name}@{begin}"), begin, end)]
 
     def _keep_all(self, path: Path, target: Path) -> Iterator[Path]:
-        if self._files.is_folder(path):
+        kind = self._files.kind(path)
+        if kind == FOLDER:
             for name in self._files.names(path):
                 yield from self._keep_all(path / name, target / name)
-        else:
+        elif kind == REGULAR:
+            # Nothing else holds bytes of this store: what a link points at is somebody else's.
             yield self._copied(path, target, 0, self._files.size(path))
 
     def _copied(self, path: Path, target: Path, begin: int, end: int) -> Path:
@@ -156,7 +159,7 @@ def _has_bytes(files: Files, path: Path, begin: int, end: int) -> bool:
 
 
 def _remove(files: Files, path: Path) -> None:
-    if files.is_folder(path):
+    if files.kind(path) == FOLDER:
         for name in files.names(path):
             _remove(files, path / name)
     files.remove(path)
