@@ -53,7 +53,14 @@ REDRIVEN_BY: Final = "REDRIVEN_BY"
 REDRIVE_PROPERTIES: Final = frozenset(
     {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 )
-"""Not reserved: the pipeline's redrive sends them as any producer would."""
+"""Not reserved: `rmqlite dlq import` sends them as any producer would."""
+FIRST_ID_PROPERTIES: Final = (
+    REDRIVEN_MESSAGE_ID,
+    UNIQ_KEY,
+    DLQ_ORIGIN_MESSAGE_ID,
+    ORIGIN_MESSAGE_ID,
+)
+"""Where a dead letter has the id that its producer knows: the first of these that it has."""
 REDRIVE_ID_PREFIX: Final = "redrive:"
 """A redriven letter's message id: this and the place it was redriven from."""
 

@@ -22,10 +22,9 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.letter_requests import EVERY_LETTER
 from rmqlite.message import (
-    DLQ_ORIGIN_MESSAGE_ID,
+    FIRST_ID_PROPERTIES,
     KEYS,
     MAX_RECONSUME_TIMES,
-    ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
     RECONSUME_TIME,
     REDRIVE_PROPERTIES,
@@ -47,8 +46,8 @@ from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, has_sound_body, tags_code
 
-PIPELINE: Final = "rmqlite pipeline dlq-redrive, or a job that was forgotten"
-"""Who has sent a letter whose id is in the log and of which no job knows."""
+NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
+"""Who sent a letter whose message id is in the log, if no job knows of it."""
 WHY_CHARS_MAX: Final = 200
 COMPRESSED: Final = 0x1 | 0x700
 """Of the sys flag: is the body compressed, and how (reference §1.2)?"""
@@ -61,10 +60,7 @@ _GONE: Final = frozenset(
 )
 _RECONSUME_TIME: Final = RECONSUME_TIME.encode()
 _LIMIT: Final = MAX_RECONSUME_TIMES.encode()
-_FIRST_IDS: Final = [
-    name.encode()
-    for name in (REDRIVEN_MESSAGE_ID, UNIQ_KEY, DLQ_ORIGIN_MESSAGE_ID, ORIGIN_MESSAGE_ID)
-]
+_FIRST_IDS: Final = [name.encode() for name in FIRST_ID_PROPERTIES]
 _TIMES: Final = property_marker(REDRIVEN_TIMES)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
@@ -193,7 +189,7 @@ class Judge:
         )
         ids = {fresh[at].message_id for at in known}
         return [
-            each._replace(outcome=RedriveOutcome.ALREADY, why=PIPELINE, walked=None, properties=b"")
+            each._replace(outcome=RedriveOutcome.ALREADY, why=NO_JOB, walked=None, properties=b"")
             if each.message_id in ids
             else each
             for each in found

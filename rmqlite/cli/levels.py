@@ -12,7 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
 from rmqlite.cli.terminal import (
     can_ask,
     is_confirmed,
@@ -83,7 +83,7 @@ def set_levels(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

@@ -35,6 +35,8 @@ TopicArgument = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Since = Annotated[
     str,
     typer.Option(

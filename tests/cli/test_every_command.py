@@ -42,6 +42,7 @@ ARGUMENTS = {
     "dlq show": "workers",
     "dlq peek": "A",
     "dlq redrive": "workers --yes",
+    "dlq import": f"{__file__} --yes",
     "dlq purge": "workers --yes",
     "topic show": "orders",
     "topic create": "orders",

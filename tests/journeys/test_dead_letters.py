@@ -23,7 +23,7 @@ from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessage
 from rmqlite.requests import Queue, SendBackRequest
 from rmqlite.store.check import check
 from rmqlite.wire import rpcs
-from tests.journeys.conftest import StartBroker
+from tests.journeys.conftest import OF_ANY_DISK, StartBroker
 from tests.support.dead_letters import (
     GROUP,
     TOPICS,
@@ -223,6 +223,36 @@ BODIES: dict[str, bytes] = {
     "deep": b"[" * 20_000 + b"]" * 20_000,
     "nothing": b"",
 }
+
+
+def test_an_export_is_imported_once_here_and_elsewhere(
+    tmp_path: Path, start_broker: StartBroker
+) -> None:
+    """Repeated, killed in between, and beside the broker's own redrive, which knows the ids."""
+    shell = with_letters(tmp_path, SOME, start_broker)
+    file = tmp_path / "letters.jsonl"
+    shell("dlq", "export", GROUP, "-o", str(file))
+    lines = file.read_bytes().splitlines(keepends=True)
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b"".join(lines[: SOME // 2]))
+    begins = ends(shell.broker)
+    assert shell.tree("dlq", "import", str(half), "--yes")["sent"] == SOME // 2
+    shell.broker.kill()
+    shell.broker.start()
+    done = shell.tree("dlq", "import", str(file), "--yes")
+    assert (done["sent"], done["already"], done["refused"]) == (SOME // 2, SOME // 2, 0)
+    assert_each_once(sent_since(shell.broker, begins), SOME)
+    preview = shell.tree("dlq", "redrive", GROUP, "--dry-run", exit_code=1)
+    assert (preview["sent"], preview["already"]) == (0, SOME)
+
+    with BrokerProcess(tmp_path / "other", OF_ANY_DISK) as broker:
+        other = Shell(broker)
+        for topic in TOPICS:
+            other("topic", "create", topic)
+        begins = ends(broker)
+        assert other.tree("dlq", "import", str(file), "--yes", "--rate", "100000")["sent"] == SOME
+        assert other.tree("dlq", "import", str(file), "--yes", exit_code=1)["already"] == SOME
+        assert_each_once(sent_since(broker, begins), SOME)
 
 
 def die(broker: BrokerProcess, name: str, body: bytes) -> None:

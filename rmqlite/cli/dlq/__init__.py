@@ -6,6 +6,7 @@ import typer
 
 from rmqlite.cli.dlq.export import export
 from rmqlite.cli.dlq.groups import list_groups
+from rmqlite.cli.dlq.importing import import_letters
 from rmqlite.cli.dlq.listing import show
 from rmqlite.cli.dlq.peek import peek
 from rmqlite.cli.dlq.purge import purge
@@ -16,5 +17,6 @@ app.command("list")(list_groups)
 app.command("show")(show)
 app.command("peek")(peek)
 app.command("export")(export)
+app.command("import")(import_letters)
 app.command("redrive")(redrive)
 app.command("purge")(purge)

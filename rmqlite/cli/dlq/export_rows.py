@@ -1,8 +1,9 @@
-"""A dead letter as a row of an export, and rows as lines of JSON or CSV.
+"""A dead letter as a row of an export, rows as lines of JSON or CSV, and a row as a message.
 
-JSON lines have everything as it is, in ASCII.  CSV is for spreadsheets, so what would act up
-there is made harmless: a cell that would be a formula begins with ', one that begins with '
-has two, control characters are written as \\x1b, and a body with some of them is in hex.
+JSON lines have everything as it is, in ASCII; only they are read again.  CSV is for
+spreadsheets, so what would act up there is made harmless: a cell that would be a formula
+begins with ', one that begins with ' has two, control characters are written as
+\\x1b, and a body with some of them is in hex.
 """
 
 from __future__ import annotations
@@ -16,8 +17,20 @@ from typing import Any, Final
 
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import body_text, printable
+from rmqlite.errors import InvalidValue
 from rmqlite.letter_requests import Letter
-from rmqlite.message import StoredMessage
+from rmqlite.message import (
+    FIRST_ID_PROPERTIES,
+    REDRIVE_ID_PREFIX,
+    REDRIVE_PROPERTIES,
+    REDRIVEN_FROM,
+    REDRIVEN_MESSAGE_ID,
+    REDRIVEN_TIMES,
+    RESERVED_PROPERTIES,
+    Message,
+    StoredMessage,
+)
+from rmqlite.names import check_group, check_sendable, dlq_topic, group_of
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (
@@ -28,6 +41,23 @@ COLUMNS: Final = (
     *("properties", "body_size", "body_is_compressed", "body_encoding", "body"),
 )
 _COMPRESSED: Final = 0x1
+_LINE_BYTES_SHOWN: Final = 60
+_NOT_THE_USERS: Final = RESERVED_PROPERTIES | REDRIVE_PROPERTIES
+_READ: Final = {
+    "group": str,
+    "queue_id": int,
+    "queue_offset": int,
+    "origin_topic": str,
+    "tags": str,
+    "keys": list,
+    "redriven_before": int,
+    "redriven_by": str,
+    "properties": dict,
+    "body_is_compressed": bool,
+    "body_encoding": str,
+    "body": str,
+}
+"""The columns that row_in() needs, with their types in JSON."""
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]|\r(?!\n)"
 )
@@ -76,6 +106,59 @@ def json_lines(rows: Sequence[Row]) -> bytes:
         encoding, body = body_text(row["body"])
         lines.append(json.dumps({**row, "body_encoding": encoding, "body": body}))
     return "".join([f"{line}\n" for line in lines]).encode("ascii")
+
+
+def row_in(line: bytes) -> Row:
+    """The row of a line of json_lines().  Raises InvalidValue."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        row = None
+    if not isinstance(row, dict) or not row.keys() >= _READ.keys():
+        raise InvalidValue("line", line[:_LINE_BYTES_SHOWN], "a JSON line as dlq export writes it")
+    for name, kind in _READ.items():
+        if type(row[name]) is not kind:
+            raise InvalidValue(name, row[name], f"{kind.__name__}, as dlq export writes it")
+    if not all(isinstance(key, str) for key in row["keys"]):
+        raise InvalidValue("keys", row["keys"], "a list of texts, as dlq export writes it")
+    return row
+
+
+def message_of(row: Row, to_topic: str = "") -> Message:
+    """The new message that a letter becomes, as a redrive of the broker would send it.
+
+    row: from row_in().  to_topic: instead of the original topic.  Raises Refused.
+    """
+    topic = to_topic or row["origin_topic"]
+    if not topic or group_of(topic) is not None:
+        raise InvalidValue("topic", topic, "a topic that users send to: name one with --to-topic")
+    check_sendable(topic)
+    check_group(row["group"])
+    if row["queue_id"] < 0 or row["queue_offset"] < 0:
+        raise InvalidValue("queue_offset", row["queue_offset"], "0 or more, as is the queue_id")
+    if row["body_is_compressed"]:
+        raise InvalidValue("body_is_compressed", True, "a body that dlq export could inflate")
+    try:
+        text = row["body"]
+        body = bytes.fromhex(text) if row["body_encoding"] == "hex" else text.encode()
+    except ValueError as error:
+        raise InvalidValue("body", text, "text or hex, as body_encoding says") from error
+    place = f"{dlq_topic(row['group'])}:{row['queue_id']}:{row['queue_offset']}"
+    properties = row["properties"]
+    first_id = next((properties[name] for name in FIRST_ID_PROPERTIES if name in properties), "")
+    return Message(
+        topic,
+        body,
+        tags=row["tags"],
+        keys=row["keys"],
+        properties={
+            **{name: value for name, value in properties.items() if name not in _NOT_THE_USERS},
+            REDRIVEN_FROM: place,
+            REDRIVEN_TIMES: str(row["redriven_before"] + 1),
+            **({REDRIVEN_MESSAGE_ID: first_id} if first_id else {}),
+        },
+        message_id=REDRIVE_ID_PREFIX + place,
+    )
 
 
 def csv_head() -> bytes:

@@ -12,7 +12,7 @@ import typer
 
 from rmqlite.cli.dlq.wanted import Group, checked_group, past_ms
 from rmqlite.cli.dlq.words import NOT_ALL, letters_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, time_text
 from rmqlite.letter_requests import Purged, PurgeRequest
@@ -34,7 +34,7 @@ def purge(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say how many it would be.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

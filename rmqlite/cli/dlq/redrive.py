@@ -28,16 +28,25 @@ from rmqlite.cli.dlq.wanted import (
     Group,
     Key,
     MessageId,
+    Rate,
     Reason,
     Since,
     Tag,
     Topic,
+    ToTopic,
     Until,
     Wanted,
     checked_group,
 )
 from rmqlite.cli.dlq.words import NOT_ALL, letters_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    WRONG_COMMAND_LINE,
+    AsJson,
+    DryRun,
+    Endpoint,
+    Yes,
+)
 from rmqlite.cli.schedule.progress import counting
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, level_number
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, print_table, to_tree
@@ -49,15 +58,6 @@ from rmqlite.redrive_requests import (
     RedriveSpec,
 )
 
-ToTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--to-topic",
-        metavar="NAME",
-        help="Not to where each was sent first, but here.",
-        autocompletion=completion.users_topics,
-    ),
-]
 Delay = Annotated[
     str | None,
     typer.Option(
@@ -77,12 +77,7 @@ Level = Annotated[
         autocompletion=completion.level_numbers,
     ),
 ]
-Rate = Annotated[
-    int, typer.Option("--rate", min=0, metavar="N", help="At most so many a second; 0: no limit.")
-]
 Again = Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the job and do not follow it.")]
 JobId = Annotated[
     str,

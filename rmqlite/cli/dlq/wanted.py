@@ -1,4 +1,7 @@
-"""Which dead letters a command is about: the options, and what they mean to this broker."""
+"""Which dead letters a command is about: the options, and what they mean to this broker.
+
+Also the options that say where letters are sent, and how fast.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,18 @@ Until = Annotated[
 MessageId = Annotated[
     str | None,
     typer.Option("--id", metavar="ID", help="Of this message id, or offset message id."),
+]
+ToTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--to-topic",
+        metavar="NAME",
+        help="Send to this topic instead of the original ones.",
+        autocompletion=completion.users_topics,
+    ),
+]
+Rate = Annotated[
+    int, typer.Option("--rate", min=0, metavar="N", help="Messages per second; 0 means unlimited.")
 ]
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 

@@ -6,7 +6,6 @@ import typer
 
 from rmqlite.cli.pipeline.archive import archive
 from rmqlite.cli.pipeline.dlq_export import dlq_export
-from rmqlite.cli.pipeline.dlq_redrive import dlq_redrive
 from rmqlite.cli.pipeline.forecast import forecast
 from rmqlite.cli.pipeline.lateness import lateness
 from rmqlite.cli.pipeline.reconcile import reconcile
@@ -21,5 +20,4 @@ app.command("lateness")(lateness)
 app.command("retries")(retries)
 app.command("forecast")(forecast)
 app.command("dlq-export")(dlq_export)
-app.command("dlq-redrive")(dlq_redrive)
 app.command("archive")(archive)

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, refuse
-from rmqlite.cli.pipeline.dead_letters import Groups, OriginTopic, Reason, Since, Until, wanted
+from rmqlite.cli.options import AsJson, moment_ms, refuse
 from rmqlite.cli.pipeline.options import Archive, Conf, Endpoint, Master, StorePath
 from rmqlite.cli.pipeline.running import note_snapshot, settings, snapshot_tree, source
 from rmqlite.cli.terminal import note, print_json, print_table
+from rmqlite.errors import InvalidName
+from rmqlite.names import check_group
 
 _REASON_CHARS: Final = 36
+
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", "-g", help="Only this consumer group's; may be given several times."),
+]
+OriginTopic = Annotated[
+    str, typer.Option("--topic", "-t", help="Only what was sent to this topic first.")
+]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Only where the reason has this in it.")
+]
+Since = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Died then or later: '2026-11-20 10:00' or epoch ms."
+    ),
+]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Died before then.")]
 
 
 def dlq_export(
@@ -45,7 +64,7 @@ def dlq_export(
     where, told = source(path, endpoint, archive), settings(conf)
     if not output:
         refuse("--output", "", "a folder for the export")
-    asked = wanted(group, topic, reason, since, until)
+    asked = _wanted(group, topic, reason, since, until)
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
@@ -74,6 +93,27 @@ def dlq_export(
     else:
         note("no dead letters")
     note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
+
+
+def _wanted(
+    groups: list[str] | None, topic: str, reason: str, since: str, until: str
+) -> dict[str, Any]:
+    """The options as arguments of Wanted; one that is wrong ends the command."""
+    since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
+    if since_ms is not None and until_ms is not None and since_ms >= until_ms:
+        refuse("--until", until, "a time after --since")
+    for group in groups or ():
+        try:
+            check_group(group)
+        except InvalidName as error:
+            refuse("--group", group, error.rule)
+    return {
+        "groups": tuple(groups or ()),
+        "topic": topic,
+        "reason": reason,
+        "since_ms": since_ms,
+        "until_ms": until_ms,
+    }
 
 
 def _short(text: str) -> str:

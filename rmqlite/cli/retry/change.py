@@ -12,8 +12,15 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli.dlq.wanted import Key, Reason, Tag, Topic, checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
-from rmqlite.cli.schedule.change import DryRun, Ids, Yes, carry_out, check_can_ask, message_ids
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    DryRun,
+    Endpoint,
+    GroupArgument,
+    Yes,
+)
+from rmqlite.cli.schedule.change import Ids, carry_out, check_can_ask, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
 from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Wanted
 from rmqlite.names import RETRY_PREFIX

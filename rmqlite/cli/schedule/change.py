@@ -13,7 +13,14 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    WRONG_COMMAND_LINE,
+    AsJson,
+    DryRun,
+    Endpoint,
+    Yes,
+)
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.wanted import (
     CALL_MS_MAX,
@@ -42,8 +49,6 @@ Ids = Annotated[
     typer.Argument(metavar="ID", help="Message ids; - reads them from standard input."),
 ]
 All = Annotated[bool, typer.Option("--all", help="Everything that waits.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def cancel(

@@ -1,0 +1,183 @@
+"""rmqlite dlq import: send the dead letters of a file that dlq export wrote, each once.
+
+A letter's message id is made of its place, as the broker's redrive makes it.  The broker
+stores a message id once under its topic, so a file may be imported again after a crash.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from rmqlite.cli.dlq.export_rows import message_of, row_in
+from rmqlite.cli.dlq.redriving import counts_text
+from rmqlite.cli.dlq.wanted import Rate, ToTopic
+from rmqlite.cli.dlq.words import NOT_ALL, letters_text
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    WRONG_COMMAND_LINE,
+    AsJson,
+    DryRun,
+    Endpoint,
+    Yes,
+)
+from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.terminal import (
+    can_ask,
+    is_confirmed,
+    note,
+    print_json,
+    print_table,
+    print_two_line_table,
+    printable,
+)
+from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.errors import RmqliteError
+from rmqlite.message import REDRIVE_ID_PREFIX, Message
+
+_REASONS_MAX: Final = 20
+
+
+class _Import:
+    """The letters of a file, and what became of them."""
+
+    def __init__(self, file: Path, to_topic: str) -> None:
+        self.sent = 0
+        self.already = 0
+        self.refused = 0
+        self.topics: Counter[str] = Counter()
+        self._reasons: dict[str, dict[str, Any]] = {}
+        self._file = file
+        self._to_topic = to_topic
+
+    def messages(self) -> Iterator[Message]:
+        """The letters that can be sent; the others are counted."""
+        with self._file.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                try:
+                    row = row_in(line)
+                    message = None if row.get("redriven_by") else message_of(row, self._to_topic)
+                except RmqliteError as error:
+                    self.refuse(f"line {number:,}", str(error))
+                    continue
+                if message is None:
+                    self.already += 1
+                else:
+                    yield message
+
+    def refuse(self, example: str, why: str) -> None:
+        """Count a letter that cannot be sent, under its reason."""
+        self.refused += 1
+        if why not in self._reasons and len(self._reasons) >= _REASONS_MAX:
+            why = "other reasons"
+        row = self._reasons.setdefault(why, {"reason": why, "letters": 0, "example": example})
+        row["letters"] += 1
+
+    def tell(self, *, as_json: bool, dry_run: bool) -> None:
+        """Print the counts, and why letters were or would be refused."""
+        reasons = list(self._reasons.values())
+        if as_json:
+            counts = {"sent": self.sent, "already": self.already, "refused": self.refused}
+            print_json(counts | {"dry_run": dry_run, "topics": self.topics, "reasons": reasons})
+            return
+        if self.topics:
+            print_table(("TO TOPIC", "WOULD BE SENT"), sorted(self.topics.items()))
+        sys.stdout.write(f"{counts_text(self, 'would be sent' if dry_run else 'sent')}\n")
+        if reasons:
+            rows = [
+                ((f"{row['letters']:,}", printable(row["example"])), printable(row["reason"]))
+                for row in reasons
+            ]
+            print_two_line_table(("REFUSED", "SUCH AS"), rows)
+
+
+def import_letters(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="JSON lines of dlq export.", exists=True, dir_okay=False
+        ),
+    ],
+    to_topic: ToTopic = None,
+    rate: Rate = 0,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+    as_json: AsJson = False,
+) -> None:
+    """Send the dead letters of FILE to their original topics, each once.
+
+    For letters that the broker no longer has: for the others use dlq redrive.
+
+    Letters that were redriven before are left out.  Exit code 1: one was refused, or none sent.
+    """
+    if to_topic == "":
+        raise typer.BadParameter("--to-topic is empty")
+    if not (dry_run or yes or can_ask()):
+        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
+        raise typer.Exit(WRONG_COMMAND_LINE)
+    done = _Import(file, to_topic or "")
+    if dry_run or not yes:
+        with counting("looking") as tell:
+            for message in done.messages():
+                done.sent += 1
+                done.topics[message.topic] += 1
+                tell(done.sent)
+        if dry_run or not as_json:
+            done.tell(as_json=as_json, dry_run=True)
+        if dry_run or not _confirmed(done.sent, endpoint):
+            is_all_well = dry_run and done.sent and not done.refused
+            raise typer.Exit(0 if is_all_well else NOT_ALL)
+        done = _Import(file, to_topic or "")
+    _send(done, endpoint, rate)
+    done.tell(as_json=as_json, dry_run=False)
+    if done.refused or not done.sent:
+        raise typer.Exit(NOT_ALL)
+
+
+def _confirmed(letters: int, endpoint: str) -> bool:
+    if letters and is_confirmed(f"send {letters_text(letters)} to the broker at {endpoint}?"):
+        return True
+    note("nothing was sent")
+    return False
+
+
+def _send(done: _Import, endpoint: str, rate: int) -> None:
+    """Send in bulk and count the outcomes.  Raises what the client raises."""
+    from rmqlite.client import AdminClient
+    from rmqlite.client.bulk import BATCH_MESSAGES, BulkMessage, BulkScheduler, BulkStatus
+
+    def bulk_messages() -> Iterator[BulkMessage]:
+        began_s = elapsed_s()
+        for number, each in enumerate(done.messages()):
+            if rate:
+                pause_s(max(0.0, began_s + number / rate - elapsed_s()))
+            yield BulkMessage(
+                each.topic, each.body, each.message_id, each.tags, each.keys, each.properties
+            )
+
+    with AdminClient(endpoint) as admin:
+        # A broker that is away is noticed at once, not after the retries of a bulk call.
+        admin.broker_status()
+    # With a rate, small calls: messages leave evenly, not a full call at a time.
+    batch = min(BATCH_MESSAGES, max(1, rate // 10)) if rate else BATCH_MESSAGES
+    with BulkScheduler(endpoint, batch_messages=batch) as bulk, counting("sent") as tell:
+        try:
+            for outcome in bulk.schedule(bulk_messages()):
+                if outcome.status is BulkStatus.ACCEPTED:
+                    done.sent += 1
+                    tell(done.sent)
+                elif outcome.status is BulkStatus.DUPLICATE:
+                    done.already += 1
+                else:
+                    done.refuse(
+                        outcome.message_id.removeprefix(REDRIVE_ID_PREFIX), str(outcome.error)
+                    )
+        except (RmqliteError, KeyboardInterrupt):
+            note(f"{letters_text(done.sent)} sent; the same command sends the rest")
+            raise
