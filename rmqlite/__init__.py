@@ -15,6 +15,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
               BulkScheduler, RawReader
     cli/      the command rmqlite: a module or a package for each noun
+    arrow/    records as Arrow batches and Parquet files; needs no Spark
     spark/    the store and the broker as Spark sources and sinks, and the jobs over them
 
 README.md beside this file shows the way of a message through these rooms.

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from rmqlite.arrow.columns import COLUMNS, columns_of
+from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.spark.manifest import Archive, First, Segment
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.planning import look
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import look
 from rmqlite.spark.reading import SourceSnapshot, load_texts, read_log
-from rmqlite.spark.schema import COLUMNS, columns_of, spark_schema
+from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -37,7 +39,7 @@ class Live:
         self.spark = spark
         self._path, self._endpoint = path, endpoint
         given = load_texts(path=path, endpoint=endpoint, columns=(), options={})
-        self.look = look(ReadOptions.parse(given))
+        self.look = look(parse_options(given))
         self.place = self.look.place
 
     def read(self, columns: Sequence[str], begin: int, end: int, **options: object) -> DataFrame:
@@ -201,7 +203,7 @@ def _parsed(options: Mapping[str, object]) -> ReadOptions:
     """What the options mean for an archive.  Raises InvalidValue."""
     # A place is needed for the check; the one that is read is told apart.
     texts = load_texts(path=".", endpoint="", columns=(), options=options)
-    wanted = ReadOptions.parse(texts)
+    wanted = parse_options(texts)
     for name, given in (
         ("startingOffsets", wanted.starting_offsets),
         ("endingOffsets", wanted.ending_offsets),

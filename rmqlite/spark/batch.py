@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from rmqlite.arrow.columns import columns_of
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import Partition
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import Partition, read_partition
-from rmqlite.spark.planning import plan
-from rmqlite.spark.schema import columns_of, spark_schema
+from rmqlite.spark.partitions import plan, read_partition
+from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

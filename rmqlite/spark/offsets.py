@@ -7,9 +7,8 @@ that never held a record left out.  Nothing here reads anything.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final
 
 from rmqlite.errors import InvalidValue
 
@@ -17,15 +16,6 @@ Queue = tuple[str, int]
 Offsets = dict[Queue, int]
 """(topic, queue id) -> the next queue offset to read."""
 _RULE: Final = 'offsets of this format, such as {"topic": {"0": 23}}'
-
-
-class QueueSlice(NamedTuple):
-    """The records begin <= queue offset < end of one queue."""
-
-    topic: str
-    queue_id: int
-    begin: int
-    end: int
 
 
 def to_spark(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
@@ -67,29 +57,3 @@ def limited(sizes: Mapping[Queue, int], rows_max: int) -> dict[Queue, int]:
     for queue in longest[: rows_max - sum(shares.values())]:
         shares[queue] += 1
     return shares
-
-
-def packed(
-    slices: Sequence[QueueSlice], *, partitions_max: int, rows: int
-) -> list[tuple[QueueSlice, ...]]:
-    """The slices on as many partitions as rows a partition make, all about as long.
-
-    A partition costs a fixed time however little it reads, and a topic has many queues.
-    """
-    total = sum(each.end - each.begin for each in slices)
-    count = max(1, min(partitions_max, -(-total // rows)))
-    waiting = deque(each for each in slices if each.begin < each.end)
-    made: list[tuple[QueueSlice, ...]] = []
-    for number in range(count):
-        room = total * (number + 1) // count - total * number // count
-        part: list[QueueSlice] = []
-        while room > 0:
-            first = waiting.popleft()
-            cut = min(first.end, first.begin + room)
-            part.append(first._replace(end=cut))
-            room -= cut - first.begin
-            if cut < first.end:
-                waiting.appendleft(first._replace(begin=cut))
-        if part:
-            made.append(tuple(part))
-    return made

@@ -9,20 +9,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from difflib import get_close_matches
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.errors import InvalidValue
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-SLICE_BYTES: Final = 128 << 20
 SLICE_BYTES_MAX: Final = 1 << 30
-BATCH_ROWS: Final = 16_384
-MAX_PARTITIONS: Final = 8
-ROWS_PER_PARTITION: Final = 200_000
 
 _NUMBER_MAX: Final = (1 << 63) - 1
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -33,99 +27,47 @@ _OFFSETS_RULE: Final = (
     'earliest, latest, or JSON such as {"topic": {"0": 23, "1": -1}}; -2 is earliest, -1 latest'
 )
 
-Offsets = tuple[tuple[str, int, int], ...]
-"""(topic, queue id, queue offset), sorted; the offset may be EARLIEST or LATEST."""
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """The options of spark.read or spark.readStream as a value.  Raises InvalidValue."""
+    given: dict[str, Any] = {}
+    for name, text in options.items():
+        known = _BY_LOWER_NAME.get(name.lower())
+        if known is None:
+            raise InvalidValue("option", name, _hint(name))
+        field, read = _OPTIONS[known]
+        if field in given:
+            raise InvalidValue(known, text, "given once: topic or topics, not both")
+        given[field] = read(known, text.strip())
+    parsed = ReadOptions(**given)
+    _check(parsed)
+    return parsed
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """The options of a reader; what is not given does not matter.
+def written(options: ReadOptions) -> dict[str, str]:
+    """The options as somebody would have to write them; the inverse of parse_options."""
+    found = {}
+    for name, (field, _) in _OPTIONS.items():
+        value = getattr(options, field)
+        if name != "topic" and value != _DEFAULTS[field]:
+            found[name] = _as_text(value)
+    return found
 
-    topics, topic_pattern, queue_ids: which records; empty: all.  starting_offsets <= queue
-    offset < ending_offsets; a number stands for all queues, None for what suits (batch:
-    earliest, stream: latest).  starting_timestamp_ms <= store timestamp < ending_timestamp_ms.
-    starting_physical_offset <= a record's begin < ending_physical_offset.  group: to which
-    consumer group a stream publishes how far it is.
-    """
 
-    path: str = ""
-    endpoint: str = ""
-    columns: str = ""
-    topics: tuple[str, ...] = ()
-    topic_pattern: str = ""
-    queue_ids: tuple[int, ...] = ()
-    starting_offsets: int | Offsets | None = None
-    ending_offsets: int | Offsets | None = None
-    starting_timestamp_ms: int | None = None
-    ending_timestamp_ms: int | None = None
-    starting_physical_offset: int | None = None
-    ending_physical_offset: int | None = None
-    fail_on_data_loss: bool = True
-    verify_crc: bool = False
-    slice_bytes: int = SLICE_BYTES
-    batch_rows: int = BATCH_ROWS
-    max_partitions: int = MAX_PARTITIONS
-    rows_per_partition: int = ROWS_PER_PARTITION
-    max_offsets_per_trigger: int | None = None
-    group: str = ""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """What somebody has written.  Raises InvalidValue."""
-        given: dict[str, Any] = {}
-        for name, text in options.items():
-            known = _BY_LOWER_NAME.get(name.lower())
-            if known is None:
-                raise InvalidValue("option", name, _hint(name))
-            field, read = _OPTIONS[known]
-            if field in given:
-                raise InvalidValue(known, text, "given once: topic or topics, not both")
-            given[field] = read(known, text.strip())
-        parsed = cls(**given)
-        parsed._check()
-        return parsed
-
-    @property
-    def where(self) -> str:
-        """The store's folder or the broker's address."""
-        return self.path or self.endpoint
-
-    @property
-    def is_by_topic(self) -> bool:
-        """Are only some topics asked for?"""
-        return bool(self.topics or self.topic_pattern)
-
-    def takes_topic(self, topic: str) -> bool:
-        if self.topics and topic not in self.topics:
-            return False
-        return not self.topic_pattern or fnmatchcase(topic, self.topic_pattern)
-
-    def takes_queue(self, topic: str, queue_id: int) -> bool:
-        return (not self.queue_ids or queue_id in self.queue_ids) and self.takes_topic(topic)
-
-    def written(self) -> dict[str, str]:
-        """The options as somebody would have to write them; the inverse of parse."""
-        found = {}
-        for name, (field, _) in _OPTIONS.items():
-            value = getattr(self, field)
-            if name != "topic" and value != _DEFAULTS[field]:
-                found[name] = _as_text(value)
-        return found
-
-    def _check(self) -> None:
-        if bool(self.path) == bool(self.endpoint):
-            rule = "a store's folder (path) or a broker's host:port (endpoint), one of them"
-            raise InvalidValue("path", self.path or "", rule)
-        for low, high in (
-            ("startingTimestamp", "endingTimestamp"),
-            ("startingPhysicalOffset", "endingPhysicalOffset"),
-        ):
-            begin, end = getattr(self, _OPTIONS[low][0]), getattr(self, _OPTIONS[high][0])
-            if begin is not None and end is not None and begin > end:
-                raise InvalidValue(high, end, f"{low} or more, which is {begin}")
-        if self.starting_offsets is not None and self.starting_timestamp_ms is not None:
-            rule = "startingOffsets or startingTimestamp, not both"
-            raise InvalidValue("startingTimestamp", self.starting_timestamp_ms, rule)
+def _check(options: ReadOptions) -> None:
+    if bool(options.path) == bool(options.endpoint):
+        rule = "a store's folder (path) or a broker's host:port (endpoint), one of them"
+        raise InvalidValue("path", options.path or "", rule)
+    for low, high in (
+        ("startingTimestamp", "endingTimestamp"),
+        ("startingPhysicalOffset", "endingPhysicalOffset"),
+    ):
+        begin, end = getattr(options, _OPTIONS[low][0]), getattr(options, _OPTIONS[high][0])
+        if begin is not None and end is not None and begin > end:
+            raise InvalidValue(high, end, f"{low} or more, which is {begin}")
+    if options.starting_offsets is not None and options.starting_timestamp_ms is not None:
+        rule = "startingOffsets or startingTimestamp, not both"
+        raise InvalidValue("startingTimestamp", options.starting_timestamp_ms, rule)
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:

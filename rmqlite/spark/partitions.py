@@ -1,70 +1,56 @@
-"""What one task reads: a stretch of one log file, or stretches of some queues.
+"""The partitions of a store or of a broker: planned from one look, and read one by one.
 
-A partition is a small value that the driver makes and an executor gets; it says where to read
-and up to where, so that reading it again gives the same rows.
+The room arrow reads stores; what only a broker needs is added here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rmqlite.levels import LevelHistory
+from rmqlite.arrow import planning
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import Partition, Place
+from rmqlite.arrow.planning import Look, look_at_store
+from rmqlite.levels import LevelHistory, parse_levels
+from rmqlite.log_requests import LogSnapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from rmqlite.spark.options import ReadOptions
 
-QueueStretch = tuple[str, int, int, int]
-"""(topic, queue id, begin, end): the records begin <= queue offset < end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A store's folder (root) or a broker (endpoint), as it was when the reading was planned.
-
-    begin <= physical offset < end is all that is read; known_end: up to there a store's
-    queues have all their entries in their files.
-    """
-
-    root: str
-    endpoint: str
-    log_file_bytes: int
-    queue_file_bytes: int
-    begin: int
-    known_end: int
-    end: int
-    levels: LevelHistory
-
-    @property
-    def where(self) -> str:
-        return self.root or self.endpoint
+def look(options: ReadOptions) -> Look:
+    """Raises InvalidValue for what is no store, StoreDamaged, Unavailable."""
+    return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class LogSlice:
-    """The records that begin at begin <= physical offset < end, of one log file.
+def look_at_broker(endpoint: str) -> Look:
+    # gRPC only where a broker is read.
+    from rmqlite.client.raw import RawReader
 
-    bounds: stretches of queues; of these queues no other records are taken.
-    """
-
-    place: Place
-    begin: int
-    end: int
-    bounds: tuple[QueueStretch, ...] = ()
+    with RawReader(endpoint) as reader:
+        return look_of(endpoint, reader.snapshot())
 
 
-@dataclass(frozen=True, slots=True)
-class QueueSlices:
-    """Records by their queue offsets, stretch by stretch; without a place it is looked up."""
+def look_of(endpoint: str, found: LogSnapshot) -> Look:
+    """What a broker's snapshot says."""
+    tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
+    levels = LevelHistory(tuple(tables), tables[-1][1])
+    begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes
+    place = Place("", endpoint, room, 0, begin, end, end, levels)
+    starts = [begin, *range(begin - begin % room + room, end, room)] if begin < end else []
+    queues = sorted(
+        (each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)
+        for each in found.queues
+    )
+    files = tuple((start, None) for start in starts)
+    return Look(place, found.newest_timestamp_ms, files, tuple(queues))
 
-    ranges: tuple[QueueStretch, ...]
-    place: Place | None = None
 
-
-Partition = LogSlice | QueueSlices
+def plan(options: ReadOptions) -> list[Partition]:
+    """The partitions of a batch.  Raises InvalidValue, OffsetGone, and what look() raises."""
+    return planning.plan(options, look(options))
 
 
 def read_partition(
@@ -78,7 +64,13 @@ def read_partition(
     """
     if partition is None:
         return iter(())
-    # Arrow and numpy are needed where rows are made, and nowhere before.
-    from rmqlite.spark.rows import rows_of
+    place = partition.place or look(options).place
+    placed = replace(partition, place=place)
+    # Arrow, numpy and gRPC are loaded where rows are made, and nowhere before.
+    if place.root:
+        from rmqlite.arrow.rows import store_rows
 
-    return rows_of(partition, options, columns)
+        return store_rows(placed, options, columns)
+    from rmqlite.spark.broker_rows import broker_rows
+
+    return broker_rows(placed, options, columns)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from rmqlite import requests
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import Place
+from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.spark.offsets import Offsets, Queue
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import Place
-from rmqlite.spark.planning import Look, look_at_store, look_of
+from rmqlite.spark.partitions import look_of
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqlite.arrow.columns import columns_of
 from rmqlite.clock import local_text
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.planning import look
-from rmqlite.spark.schema import columns_of
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import look
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +42,7 @@ def snapshot(*, path: str = "", endpoint: str = "") -> SourceSnapshot:
 
     Several loads read the same with startingPhysicalOffset and endingPhysicalOffset of it.
     """
-    found = look(ReadOptions.parse(_place(path, endpoint)))
+    found = look(parse_options(_place(path, endpoint)))
     place = found.place
     return SourceSnapshot(place.where, place.begin, place.end, found.newest_timestamp_ms)
 
@@ -61,7 +61,7 @@ def read_log(
     read is settled when the DataFrame is first used, and stays.  Raises InvalidValue.
     """
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
-    ReadOptions.parse(texts)
+    parse_options(texts)
     return spark.read.format("rmqlite").options(**texts).load()
 
 

@@ -11,25 +11,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rmqlite.arrow.packages import ARROW_PACKAGES, check_packages
 from rmqlite.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
-PACKAGES: Final = {
-    "pyspark": ((4, 2, 1), (4, 4)),
-    "pyarrow": ((18,), (27,)),
-    "numpy": ((2, 1), (3,)),
-}
-"""From this version on, below that one."""
-ARROW_PACKAGES: Final = ("pyarrow", "numpy")
+PACKAGES: Final = {"pyspark": ((4, 2, 1), (4, 4))} | ARROW_PACKAGES
 REPORT_PACKAGES: Final = {"matplotlib": ((3, 9), (4,))}
 _JAVA_REMEDY: Final = (
     "install Java 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless;"
@@ -91,32 +83,6 @@ def register(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(RmqliteDataSource)
     return spark
-
-
-def check_packages(wanted: Mapping[str, tuple[tuple[int, ...], tuple[int, ...]]]) -> None:
-    """Are these there, and of a version that works?  Raises ExtraMissing."""
-    for name, (low, high) in wanted.items():
-        rule = f"{name} {_dotted(low)} or newer, below {_dotted(high)}"
-        try:
-            found = _version(name)
-        except ImportError as error:
-            raise ExtraMissing(rule, "none", _remedy(name)) from error
-        number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
-        if not low <= number < high:
-            raise ExtraMissing(rule, found, _remedy(name))
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        # Spark's own folder, or a zip: there without pip knowing of it.
-        return str(import_module(package).__version__)
-
-
-def check_arrow() -> None:
-    """Can records be decoded into Arrow batches here?  Raises ExtraMissing."""
-    check_packages({name: PACKAGES[name] for name in ARROW_PACKAGES})
 
 
 def java_home() -> str:
@@ -181,12 +147,3 @@ def _local_conf(master: str) -> dict[str, str]:
             "spark.ui.enabled": "false",
         }
     return conf
-
-
-def _remedy(package: str) -> str:
-    extra = "arrow" if package in ARROW_PACKAGES else "spark"
-    return f'pip install "rmqlite[{extra}]"'
-
-
-def _dotted(numbers: tuple[int, ...]) -> str:
-    return ".".join(map(str, numbers))

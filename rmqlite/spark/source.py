@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from rmqlite.spark.schema import columns_named, spark_schema
-from rmqlite.spark.session import check_arrow
+from rmqlite.arrow.columns import columns_named
+from rmqlite.arrow.packages import check_arrow
+from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from rmqlite.spark.batch import LogReader
@@ -33,9 +34,9 @@ class RmqliteDataSource(DataSource):
 
     def reader(self, schema: StructType) -> LogReader:
         from rmqlite.spark.batch import LogReader
-        from rmqlite.spark.options import ReadOptions
+        from rmqlite.spark.options import parse_options
 
-        return LogReader(ReadOptions.parse(self.options), schema)
+        return LogReader(parse_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BulkWriter:
         from rmqlite.spark.sink import BulkWriter
@@ -51,7 +52,7 @@ class RmqliteDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> RmqliteStreamReader:
         from rmqlite.spark.batch import checked_columns
-        from rmqlite.spark.options import ReadOptions
+        from rmqlite.spark.options import parse_options
         from rmqlite.spark.stream import RmqliteStreamReader
 
-        return RmqliteStreamReader(ReadOptions.parse(self.options), checked_columns(schema))
+        return RmqliteStreamReader(parse_options(self.options), checked_columns(schema))

@@ -18,9 +18,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import QueueSlices
 from rmqlite.spark.offsets import from_spark, to_spark
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import QueueSlices, read_partition
+from rmqlite.spark.partitions import read_partition
 from rmqlite.spark.queue_ranges import ranges_of
 from rmqlite.spark.stream_plan import StreamPlan, check_stream
 

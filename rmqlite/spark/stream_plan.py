@@ -10,11 +10,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from rmqlite.arrow.options import EARLIEST, LATEST, ReadOptions
+from rmqlite.arrow.packing import QueueSlice, packed
+from rmqlite.arrow.partitions import Place
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
 from rmqlite.names import check_group, is_system
-from rmqlite.spark.offsets import Offsets, Queue, QueueSlice, limited, packed
-from rmqlite.spark.options import EARLIEST, LATEST, ReadOptions
-from rmqlite.spark.partitions import Place
+from rmqlite.spark.offsets import Offsets, Queue, limited
 from rmqlite.spark.queue_ranges import QueueRanges, Ranges
 
 log = logging.getLogger(__name__)

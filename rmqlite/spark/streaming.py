@@ -20,10 +20,11 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.offsets import Offsets, from_spark
-from rmqlite.spark.options import ReadOptions, offsets_text
+from rmqlite.spark.options import offsets_text, parse_options
 from rmqlite.spark.queue_ranges import BrokerRanges, QueueRanges, ranges_of
 from rmqlite.spark.reading import load_texts
 from rmqlite.spark.stream_plan import StreamPlan, check_stream, publish
@@ -57,7 +58,7 @@ def read_stream(
     if not checkpoint:
         raise InvalidValue("checkpoint", checkpoint, "the folder of the query's checkpoint")
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
-    parsed = ReadOptions.parse(texts)
+    parsed = parse_options(texts)
     check_stream(parsed)
     folder = HadoopFolder(spark, checkpoint)
     begin = _beginning(folder, parsed)

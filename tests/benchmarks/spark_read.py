@@ -17,14 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
 from rmqlite.clock import SystemClock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import read_partition
-from rmqlite.spark.planning import plan
-from rmqlite.spark.schema import COLUMNS, DEFAULT_NAMES
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import plan, read_partition
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
@@ -94,7 +93,7 @@ def best_s(work: Callable[[], Any], runs: int) -> float:
 
 
 def decoded(root: Path, columns: tuple[str, ...]) -> int:
-    options = ReadOptions.parse({"path": str(root)})
+    options = parse_options({"path": str(root)})
     return sum(
         batch.num_rows
         for partition in plan(options)

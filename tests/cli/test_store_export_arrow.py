@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
+from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
 from rmqlite.message import KEYS, UNIQ_KEY, offset_message_id
-from rmqlite.spark.schema import COLUMNS, DEFAULT_NAMES
 from tests.support.looking import run_store, unpack_golden, untouched
 from tests.support.stores import StoreUnderTest, new_record
 
@@ -134,9 +134,9 @@ def test_without_arrow_it_says_what_to_install(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lines of JSON need nothing, a table does."""
-    from rmqlite.spark import session
+    from rmqlite.arrow import packages
 
-    monkeypatch.setitem(session.PACKAGES, "pyarrow", ((999,), (1000,)))
+    monkeypatch.setitem(packages.ARROW_PACKAGES, "pyarrow", ((999,), (1000,)))
     result = run_store("export", store, "-o", tmp_path / "x.parquet")
     told = " ".join(result.stderr.split())
     assert 'pip install "rmqlite[arrow]"' in told

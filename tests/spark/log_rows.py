@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from rmqlite.arrow.columns import columns_of
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
-from rmqlite.spark.schema import columns_of, spark_schema
+from rmqlite.spark.schema import spark_schema
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 
 if TYPE_CHECKING:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.arrow.options import EARLIEST, LATEST
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.options import (
-    EARLIEST,
-    LATEST,
-    ReadOptions,
-    offsets_text,
-    option_names,
-    parse_offsets,
-)
+from rmqlite.spark.options import offsets_text, option_names, parse_offsets, parse_options, written
 
 FULL = {
     "path": "/store",
@@ -38,7 +32,7 @@ FULL = {
 
 def test_every_option_has_its_meaning() -> None:
     """Text in, values out."""
-    found = ReadOptions.parse(FULL)
+    found = parse_options(FULL)
     assert found.topics == ("orders", "bills")
     assert found.queue_ids == (0, 3)
     assert found.starting_offsets == (("orders", 0, 23), ("orders", 1, EARLIEST))
@@ -51,26 +45,26 @@ def test_every_option_has_its_meaning() -> None:
 def test_names_are_written_in_any_case() -> None:
     """Spark hands them on in lower case now and then."""
     lower = {name.lower(): text for name, text in FULL.items()}
-    assert ReadOptions.parse(lower) == ReadOptions.parse(FULL)
+    assert parse_options(lower) == parse_options(FULL)
 
 
 def test_what_is_written_is_read_again() -> None:
     """A job hands its options on as text."""
-    found = ReadOptions.parse(FULL)
-    assert ReadOptions.parse(found.written()) == found
+    found = parse_options(FULL)
+    assert parse_options(written(found)) == found
 
 
 def test_without_options_everything_is_wanted() -> None:
     """Only the place must be said."""
-    found = ReadOptions.parse({"endpoint": "127.0.0.1:10911"})
+    found = parse_options({"endpoint": "127.0.0.1:10911"})
     assert found.takes_queue("anything", 7)
     assert not found.is_by_topic
-    assert found.written() == {"endpoint": "127.0.0.1:10911"}
+    assert written(found) == {"endpoint": "127.0.0.1:10911"}
 
 
 def test_topics_patterns_and_queues_are_all_to_fit() -> None:
     """Each narrows what the others leave."""
-    found = ReadOptions.parse(FULL)
+    found = parse_options(FULL)
     assert found.takes_queue("orders", 3)
     assert not found.takes_queue("bills", 3)
     assert not found.takes_queue("orders", 1)
@@ -104,7 +98,7 @@ def test_topics_patterns_and_queues_are_all_to_fit() -> None:
 def test_what_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
     """With the field, the value and the rule."""
     with pytest.raises(InvalidValue) as caught:
-        ReadOptions.parse({"path": "/store", **options})
+        parse_options({"path": "/store", **options})
     assert told in str(caught.value)
 
 
@@ -112,7 +106,7 @@ def test_what_cannot_be_is_refused(options: dict[str, str], told: str) -> None:
 def test_a_place_is_needed(options: dict[str, str]) -> None:
     """A folder or an address, and an address has a port."""
     with pytest.raises(InvalidValue):
-        ReadOptions.parse(options)
+        parse_options(options)
 
 
 def test_offsets_are_the_same_text_whatever_their_order() -> None:

@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.arrow import blocks
+from rmqlite.arrow.partitions import LogSlice, QueueSlices
+from rmqlite.arrow.planning import look_at_store
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.errors import Unavailable
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.spark import rows
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import LogSlice, QueueSlices, read_partition
-from rmqlite.spark.planning import look, look_at_store, plan
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import look, plan, read_partition
 from rmqlite.spark.reading import snapshot
+from tests.arrow.plain_decoder import Row, decoded_rows
+from tests.arrow.test_planning import ALL, every, read
 from tests.broker.waiting import CANCEL, FIRE, RESCHEDULE, by_ids, deliver_all, named
 from tests.broker.words import GROUP, send_back
 from tests.journeys.conftest import OF_ANY_DISK
-from tests.spark.plain_decoder import Row, decoded_rows
-from tests.spark.test_planning import ALL, every, read
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -69,7 +70,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 def over_the_wire(broker: BrokerProcess, **options: str) -> list[Row]:
-    wanted = ReadOptions.parse({"endpoint": broker.endpoint, **options})
+    wanted = parse_options({"endpoint": broker.endpoint, **options})
     found: list[Row] = []
     for partition in plan(wanted):
         found += decoded_rows(read_partition(partition, wanted, ALL))
@@ -99,7 +100,7 @@ def test_a_broker_gives_what_its_files_hold(
 
 def test_queues_of_a_broker_are_read_by_their_offsets(running: BrokerProcess) -> None:
     """As a stream reads them."""
-    options = ReadOptions.parse({"endpoint": running.endpoint})
+    options = parse_options({"endpoint": running.endpoint})
     queues = look(options).queues
     found = decoded_rows(read_partition(QueueSlices(queues), options, ALL))
     assert sorted(found, key=lambda row: row["physical_offset"]) == every(running.store)
@@ -109,8 +110,8 @@ def test_a_slice_over_the_wire_may_begin_in_a_body(
     running: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking back for a record is another read of the broker."""
-    monkeypatch.setattr(rows, "WINDOW_BYTES", 50_000)
-    monkeypatch.setattr("rmqlite.spark.records.LOOK_BACK_BYTES", 100_000)
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", 50_000)
+    monkeypatch.setattr("rmqlite.arrow.records.LOOK_BACK_BYTES", 100_000)
     assert over_the_wire(running, sliceBytes="200k") == every(running.store)
 
 
@@ -121,7 +122,7 @@ def test_a_snapshot_of_a_broker_is_that_of_its_files(running: BrokerProcess) -> 
     assert over.newest_timestamp_ms == files.newest_timestamp_ms
     assert look_at_store(str(running.store)).queues == tuple(
         each
-        for each in look(ReadOptions.parse({"endpoint": running.endpoint})).queues
+        for each in look(parse_options({"endpoint": running.endpoint})).queues
         if each[2] < each[3]
     )
 
@@ -132,12 +133,12 @@ def test_a_broker_that_stays_away_is_an_error(
     """In the middle of a slice: no partial result looks like a whole one."""
     from rmqlite.client import raw
 
-    monkeypatch.setattr(rows, "WINDOW_BYTES", 200_000)
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", 200_000)
     with BrokerProcess(tmp_path, OF_ANY_DISK | {"maxMessageSize": "400000"}) as broker:
         with Producer(broker.endpoint, "shop") as producer:
             for number in range(40):
                 producer.send(Message("orders", bytes([number]) * 190_000))
-        options = ReadOptions.parse({"endpoint": broker.endpoint})
+        options = parse_options({"endpoint": broker.endpoint})
         (partition,) = plan(options)
         assert isinstance(partition, LogSlice)
         hasty = raw.RawReader

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.arrow import packages
 from rmqlite.errors import ExtraMissing
 from rmqlite.spark import session
 
@@ -78,7 +79,7 @@ def test_a_wrong_java_home_is_told_and_not_passed_over(
 def test_an_absent_package_is_named_with_its_command() -> None:
     """The broker itself is installed without any of them."""
     with pytest.raises(ExtraMissing, match=r"found none: pip install"):
-        session.check_packages({"no-such-package": ((1,), (2,))})
+        packages.check_packages({"no-such-package": ((1,), (2,))})
 
 
 def test_a_package_that_pip_does_not_know_of_is_found_by_its_import(
@@ -87,9 +88,9 @@ def test_a_package_that_pip_does_not_know_of_is_found_by_its_import(
     """spark-submit brings pyspark in a folder of its own."""
     (tmp_path / "unpacked_spark.py").write_text('__version__ = "4.2.1"\n')
     monkeypatch.syspath_prepend(tmp_path)
-    session.check_packages({"unpacked_spark": ((4, 2, 1), (4, 4))})
+    packages.check_packages({"unpacked_spark": ((4, 2, 1), (4, 4))})
     with pytest.raises(ExtraMissing, match=r"found 4\.2\.1"):
-        session.check_packages({"unpacked_spark": ((5,), (6,))})
+        packages.check_packages({"unpacked_spark": ((5,), (6,))})
 
 
 def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
 def test_a_package_of_a_wrong_version_is_named(low: tuple[int, ...], high: tuple[int, ...]) -> None:
     """An old Arrow fails far from its cause, a new one perhaps silently."""
     with pytest.raises(ExtraMissing, match=r"numpy .* or newer"):
-        session.check_packages({"numpy": (low, high)})
+        packages.check_packages({"numpy": (low, high)})
 
 
 def test_pins_are_those_of_the_project_file() -> None:

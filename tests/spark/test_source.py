@@ -1,4 +1,4 @@
-"""spark.read.format("rmqlite") as a user writes it; what needs no JVM is in test_planning.py."""
+"""spark.read.format("rmqlite") as a user writes it; tests/arrow has what needs no JVM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from rmqlite.arrow.columns import COLUMNS, columns_of
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.batch import LogReader, Task, checked_columns
-from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.options import parse_options
 from rmqlite.spark.reading import read_log, snapshot
-from rmqlite.spark.schema import COLUMNS, columns_of, spark_schema
-from tests.spark.plain_decoder import Row, decoded_rows
-from tests.spark.test_planning import every
+from rmqlite.spark.schema import spark_schema
+from tests.arrow.plain_decoder import Row, decoded_rows
+from tests.arrow.test_planning import every
 from tests.support.stores import StoreUnderTest
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> StoreUnderTest:
 
 def reader(root: Path, *columns: str, **options: str) -> LogReader:
     given = {"path": str(root), **options}
-    return LogReader(ReadOptions.parse(given), spark_schema(columns_of(columns)))
+    return LogReader(parse_options(given), spark_schema(columns_of(columns)))
 
 
 def read(found: LogReader) -> list[Row]:

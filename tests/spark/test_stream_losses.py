@@ -10,8 +10,8 @@ import pytest
 
 from rmqlite.errors import OffsetGone
 from rmqlite.requests import Queue, QueueRange
-from rmqlite.spark.broker_files import kept_chunks
-from rmqlite.spark.options import ReadOptions
+from rmqlite.spark.broker_rows import kept_chunks
+from rmqlite.spark.options import parse_options
 
 
 class FakeReader:
@@ -35,7 +35,7 @@ class FakeReader:
 
 
 def read(reader: Any, **options: str) -> list[int]:
-    parsed = ReadOptions.parse({"endpoint": "127.0.0.1:1", **options})
+    parsed = parse_options({"endpoint": "127.0.0.1:1", **options})
     return [int(chunk) for chunk in kept_chunks(reader, ("orders", 3, 4, 12), parsed)]
 
 

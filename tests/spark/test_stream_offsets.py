@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlite.arrow.packing import QueueSlice, packed
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.offsets import QueueSlice, from_spark, limited, packed, to_spark
+from rmqlite.spark.offsets import from_spark, limited, to_spark
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "%RETRY%g"]), st.integers(0, 12))
 SIZES = st.dictionaries(QUEUES, st.integers(0, 5_000), max_size=20)

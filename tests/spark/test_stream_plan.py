@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from rmqlite.arrow.partitions import Place
 from rmqlite.errors import BrokerUnreachable, InvalidName, InvalidValue, OffsetGone
 from rmqlite.spark.offsets import Offsets, Queue
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import Place
+from rmqlite.spark.options import parse_options
 from rmqlite.spark.queue_ranges import Ranges
 from rmqlite.spark.stream_plan import StreamPlan
 
@@ -49,7 +49,7 @@ class FakeRanges:
 
 def plan_of(source: FakeRanges, **options: str) -> StreamPlan:
     where = {"endpoint": "127.0.0.1:1"} if "path" not in options else {}
-    return StreamPlan(ReadOptions.parse(where | options), source)
+    return StreamPlan(parse_options(where | options), source)
 
 
 def ranges_in(plan: StreamPlan, start: Offsets, end: Offsets) -> list[tuple[Any, ...]]:

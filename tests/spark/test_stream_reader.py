@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from rmqlite.arrow.columns import columns_named
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import InvalidValue, OffsetGone
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.schema import columns_named, spark_schema
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.schema import spark_schema
 from rmqlite.spark.source import RmqliteDataSource
 from rmqlite.spark.stream import RmqliteStreamReader
 from tests.journeys.conftest import free_port
@@ -46,7 +47,7 @@ def place_of(broker: BrokerProcess, kind: str) -> str:
 
 def reader_of(broker: BrokerProcess, kind: str, **options: str) -> RmqliteStreamReader:
     texts = {kind: place_of(broker, kind), "startingOffsets": "earliest", **options}
-    return RmqliteStreamReader(ReadOptions.parse(texts), COLUMNS)
+    return RmqliteStreamReader(parse_options(texts), COLUMNS)
 
 
 def read(reader: RmqliteStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
@@ -131,7 +132,7 @@ def test_a_stream_begins_at_a_time(broker: BrokerProcess, kind: str) -> None:
     send(broker, "b")
     told = {"startingTimestamp": str(last_ms + 1), "topics": "a,b"}
     texts = {kind: place_of(broker, kind), **told}
-    begin = RmqliteStreamReader(ReadOptions.parse(texts), COLUMNS).initialOffset()
+    begin = RmqliteStreamReader(parse_options(texts), COLUMNS).initialOffset()
     assert begin["a"] == {"0": 2}
     assert begin["b"]["0"] in (1, 2)
 

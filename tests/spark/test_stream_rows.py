@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.arrow.partitions import QueueSlices
 from rmqlite.message import Message
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import QueueSlices, read_partition
+from rmqlite.spark.options import parse_options
+from rmqlite.spark.partitions import read_partition
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -28,7 +29,7 @@ def test_several_queues_are_read_in_any_order(
     broker: BrokerUnderTest, queues: tuple[int, ...], batch_rows: str
 ) -> None:
     """Each record once, with its own fields; those of a queue in their order."""
-    options = ReadOptions.parse({"path": str(broker.config.store_path), "batchRows": batch_rows})
+    options = parse_options({"path": str(broker.config.store_path), "batchRows": batch_rows})
     stretches = tuple(("orders", queue_id, 3, 20) for queue_id in queues)
     columns = ("topic", "queue_id", "queue_offset", "body", "keys")
     rows = [

@@ -198,10 +198,10 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
     """Rows are written to the output.  Raises ExtraMissing, StoreUnavailable."""
     if form is ExportFormat.PARQUET:
-        from rmqlite.spark.session import check_arrow
+        from rmqlite.arrow.packages import check_arrow
 
         check_arrow()
-        from rmqlite.spark.letter_table import LetterTable
+        from rmqlite.arrow.letter_table import LetterTable
 
         with written_bytes(output) as file, LetterTable(file) as table:
             yield table.write

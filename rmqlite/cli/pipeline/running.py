@@ -92,7 +92,8 @@ def check_report(report: Path | None) -> None:
         return
     if report.suffix.lower() not in (".html", ".htm"):
         refuse("--report", report, "a file's name that ends in .html")
-    from rmqlite.spark.session import REPORT_PACKAGES, check_packages
+    from rmqlite.arrow.packages import check_packages
+    from rmqlite.spark.session import REPORT_PACKAGES
 
     check_packages(REPORT_PACKAGES)
 

@@ -85,11 +85,11 @@ def export_table(
     Returns how many rows, and how many bytes of records these are.  Raises ExtraMissing, and
     what reading a store raises.
     """
-    from rmqlite.spark.session import check_arrow
+    from rmqlite.arrow.packages import check_arrow
 
     check_arrow()
-    from rmqlite.spark.export import export
-    from rmqlite.spark.schema import columns_named
+    from rmqlite.arrow.columns import columns_named
+    from rmqlite.arrow.export import export
 
     try:
         columns_named(columns)

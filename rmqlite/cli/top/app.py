@@ -10,12 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Final
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from rmqlite.cli.top.dialogs import Confirm, Help
-from rmqlite.cli.top.frames import Frame
+from rmqlite.cli.top.frames import Frame, Top
 from rmqlite.cli.top.group_screen import GroupScreen
 from rmqlite.cli.top.message_screen import MessageScreen
 from rmqlite.cli.top.overview_screen import Overview
@@ -32,7 +31,7 @@ _TICK_S: Final = 0.5
 _SAID_S: Final = 8.0
 
 
-class TopApp(App[None]):
+class TopApp(Top):
     """The picture is the last one known; is_paused: nothing is asked by itself."""
 
     ENABLE_COMMAND_PALETTE = False
@@ -79,7 +78,6 @@ class TopApp(App[None]):
         self.said = ""
         self.elapsed = elapsed
         self.asked_since_s = 0.0
-        """When the round under way was asked; 0 when none is."""
         self._admin = admin
         self._is_light = is_light
         self._said_at_s = 0.0
@@ -142,8 +140,6 @@ class TopApp(App[None]):
     # ---- what screens ask for
 
     def call(self, asked: Callable[[AdminClient], Any], done: Callable[[Any], None]) -> None:
-        """Ask in a thread; done gets the answer or the error, in this one."""
-
         def work() -> None:
             self.post_message(self.Returned(done, answered(partial(asked, self._admin))))
 
@@ -153,7 +149,6 @@ class TopApp(App[None]):
         message.done(message.outcome)
 
     def say(self, sentence: str) -> None:
-        """For some seconds, in place of the keys."""
         self.said, self._said_at_s = sentence, self.elapsed()
         self.redraw()
 
@@ -165,8 +160,6 @@ class TopApp(App[None]):
         self.push_screen(MessageScreen(letter))
 
     def repair(self, repair: Repair, done: Callable[[], None]) -> None:
-        """Do it once it is confirmed; done: what to do when it is done."""
-
         def answered_by_broker(outcome: str | RmqliteError) -> None:
             self.say(f"error: {outcome}" if isinstance(outcome, RmqliteError) else outcome)
             done()

@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from rmqlite.cli.top import overview
 from rmqlite.cli.top.grid import Line, Part, cut
-from rmqlite.cli.top.repairs import REPAIRS
+from rmqlite.cli.top.picture import Picture
+from rmqlite.cli.top.repairs import REPAIRS, Repair
 from rmqlite.cli.top.widgets import Lines
+from rmqlite.client import AdminClient
 from rmqlite.letter_requests import Letter
-
-if TYPE_CHECKING:
-    from rmqlite.cli.top.app import TopApp
 
 TALL: Final = 40
 """A terminal of so many lines has room for more than a word of everything."""
 _TROUBLES_TALL: Final = 4
+
+
+class Top(App[None]):
+    """What a screen knows of the application; picture: the answers of the last round."""
+
+    endpoint: str
+    picture: Picture
+    interval_s: float
+    is_paused: bool
+    said: str
+    """Shown for some seconds in place of the keys."""
+    asked_since_s: float
+    """When the round under way was asked; 0 when none is."""
+    elapsed: Callable[[], float]
+
+    @abstractmethod
+    def call(self, asked: Callable[[AdminClient], Any], done: Callable[[Any], None]) -> None:
+        """Ask in a thread; done gets the answer or the error, in the thread of the screens."""
+
+    @abstractmethod
+    def say(self, sentence: str) -> None:
+        """Show a sentence for some seconds."""
+
+    @abstractmethod
+    def open_group(self, group: str) -> None:
+        """Show the screen of a group."""
+
+    @abstractmethod
+    def open_message(self, letter: Letter) -> None:
+        """Show the screen of a failed message."""
+
+    @abstractmethod
+    def repair(self, repair: Repair, done: Callable[[], None]) -> None:
+        """Do it once it is confirmed; done: what to do when it is done."""
 
 
 class Frame(Screen[None]):
@@ -45,8 +80,10 @@ class Frame(Screen[None]):
         return None
 
     @property
-    def top(self) -> TopApp:
-        return cast("TopApp", self.app)
+    def top(self) -> Top:
+        top = self.app
+        assert isinstance(top, Top)
+        return top
 
     def __init__(self) -> None:
         super().__init__()

@@ -5,7 +5,8 @@ neither where the records come from nor where the answer goes, so it runs on a s
 broker, on an archive, and on rows that a test made up.
 """
 
-from rmqlite.spark.session import PACKAGES, check_packages
+from rmqlite.arrow.packages import check_packages
+from rmqlite.spark.session import PACKAGES
 
 # Before the jobs import them: else who has the broker alone is told of a module's name.
 check_packages(PACKAGES)

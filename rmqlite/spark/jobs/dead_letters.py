@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from rmqlite.arrow.columns import columns_of
 from rmqlite.errors import InvalidValue
 from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.schema import columns_of, spark_schema
+from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

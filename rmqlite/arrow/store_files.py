@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rmqlite.arrow.partitions import Place
+from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.spark.partitions import Place
-from rmqlite.spark.records import Bytes, Longs, Records, UnsoundRecord
-from rmqlite.store.reader import LiveFiles
+from rmqlite.store.regular_file import check_regular
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize
@@ -131,15 +131,14 @@ def mapped(path: Path) -> Bytes | None:
 
     Raises StoreDamaged for what is no regular file.
     """
-    files = LiveFiles()
-    if not files.kind(path):
-        return None
     try:
-        if not files.size(path):
+        status = path.lstat()
+        check_regular(path, status.st_mode)
+        if not status.st_size:
             return _NOTHING
         with pa.memory_map(str(path)) as file:
             return np.frombuffer(file.read_buffer(), np.uint8)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise StoreUnavailable("read", str(path), error.strerror or str(error)) from error

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.arrow.columns import COLUMNS
+from rmqlite.arrow.partitions import LogSlice, Partition, QueueSlices
+from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.rows import store_rows
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import LogSlice, Partition, QueueSlices, read_partition
-from rmqlite.spark.planning import look_at_store, plan
-from rmqlite.spark.schema import COLUMNS
-from tests.spark.plain_decoder import Row, decoded_rows, plain_rows
+from rmqlite.spark.options import parse_options
+from tests.arrow.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.looking import untouched
 from tests.support.stores import StoreUnderTest, new_record
 
@@ -36,10 +37,10 @@ def filled(tmp_path: Path) -> StoreUnderTest:
 
 def read(root: Path, **options: str) -> list[Row]:
     """The rows in the order of the log, with what was planned for them."""
-    wanted = ReadOptions.parse({"path": str(root), **options})
+    wanted = parse_options({"path": str(root), **options})
     rows: list[Row] = []
-    for partition in plan(wanted):
-        rows += decoded_rows(read_partition(partition, wanted, ALL))
+    for partition in plan(wanted, look_at_store(wanted.path)):
+        rows += decoded_rows(store_rows(partition, wanted, ALL))
     return sorted(rows, key=lambda row: row["physical_offset"])
 
 
@@ -49,7 +50,8 @@ def every(root: Path) -> list[Row]:
 
 
 def planned(root: Path, **options: str) -> list[Partition]:
-    return plan(ReadOptions.parse({"path": str(root), **options}))
+    wanted = parse_options({"path": str(root), **options})
+    return plan(wanted, look_at_store(wanted.path))
 
 
 @pytest.mark.parametrize(
@@ -135,12 +137,12 @@ def test_looking_changes_nothing(filled: StoreUnderTest) -> None:
 
 def test_one_end_for_all_partitions(filled: StoreUnderTest) -> None:
     """What comes in while tasks run is not half there."""
-    options = ReadOptions.parse({"path": str(filled.root), "topicPattern": "*"})
-    before, partitions = every(filled.root), plan(options)
+    options = parse_options({"path": str(filled.root), "topicPattern": "*"})
+    before, partitions = every(filled.root), plan(options, look_at_store(options.path))
     filled.open()
     filled.send("late")
     filled.sync()
-    found = [row for each in partitions for row in decoded_rows(read_partition(each, options, ALL))]
+    found = [row for each in partitions for row in decoded_rows(store_rows(each, options, ALL))]
     assert found == before
     filled.crash()
 
@@ -195,20 +197,20 @@ def test_what_retention_takes_meanwhile_is_told_or_passed_over(
 ) -> None:
     """Between planning and reading a file may go."""
     given = {"path": str(filled.root), **({"topic": topic} if topic else {})}
-    strict = ReadOptions.parse(given)
-    lenient = ReadOptions.parse({**given, "failOnDataLoss": "false"})
-    partitions = plan(strict)
+    strict = parse_options(given)
+    lenient = parse_options({**given, "failOnDataLoss": "false"})
+    partitions = plan(strict, look_at_store(strict.path))
     begin = drop_first_file(filled)
     left = [
         row
         for row in every(filled.root)
         if row["physical_offset"] >= begin and topic in ("", row["topic"])
     ]
-    found = [row for each in partitions for row in decoded_rows(read_partition(each, lenient, ALL))]
+    found = [row for each in partitions for row in decoded_rows(store_rows(each, lenient, ALL))]
     assert sorted(found, key=lambda row: row["physical_offset"]) == left
     if topic != "bills":
         with pytest.raises(OffsetGone, match=str(begin) if not topic else "orders"):
-            [list(read_partition(each, strict, ALL)) for each in partitions]
+            [list(store_rows(each, strict, ALL)) for each in partitions]
 
 
 def damage(path: Path, position: int, new: bytes) -> None:
@@ -268,6 +270,10 @@ def test_many_records_across_batches_and_files(tmp_path: Path) -> None:
         store.append(*[new_record("x" * 30, f"t{n % 7}", n % 2) for n in range(number, 60)])
     store.close()
     rows = every(store.root)
-    options = ReadOptions.parse({"path": str(store.root), "topicPattern": "t[0-5]"})
-    batches = [b for each in plan(options) for b in read_partition(each, options, ALL)]
+    options = parse_options({"path": str(store.root), "topicPattern": "t[0-5]"})
+    batches = [
+        b
+        for each in plan(options, look_at_store(options.path))
+        for b in store_rows(each, options, ALL)
+    ]
     assert decoded_rows(batches) == [row for row in rows if row["topic"] != "t6"]

@@ -13,12 +13,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
+from rmqlite.arrow.packing import QueueSlice, packed
+from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 from rmqlite.errors import InvalidValue, OffsetGone
-from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.log_requests import LogSnapshot
-from rmqlite.spark.offsets import QueueSlice, packed
-from rmqlite.spark.options import EARLIEST, LATEST, Offsets, ReadOptions
-from rmqlite.spark.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -41,13 +39,11 @@ class Look:
     queues: tuple[QueueStretch, ...]
 
 
-def look(options: ReadOptions) -> Look:
-    """Raises InvalidValue for what is no store, StoreDamaged, Unavailable."""
-    return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
-
-
 def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
-    """config: a broker's, for what the files cannot say.  Raises as look()."""
+    """config: a broker's, for what the files cannot say.
+
+    Raises InvalidValue for what is no store, StoreDamaged, StoreUnavailable.
+    """
     # The store's reader loads more than an executor may have.
     from rmqlite.store.reader import StoreReader
 
@@ -69,35 +65,8 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
     return Look(place, layout.newest_timestamp_ms, layout.files, queues)
 
 
-def look_at_broker(endpoint: str) -> Look:
-    # gRPC only where a broker is read.
-    from rmqlite.client.raw import RawReader
-
-    with RawReader(endpoint) as reader:
-        return look_of(endpoint, reader.snapshot())
-
-
-def look_of(endpoint: str, found: LogSnapshot) -> Look:
-    """What a broker's snapshot says."""
-    tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
-    levels = LevelHistory(tuple(tables), tables[-1][1])
-    begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes
-    place = Place("", endpoint, room, 0, begin, end, end, levels)
-    starts = [begin, *range(begin - begin % room + room, end, room)] if begin < end else []
-    queues = sorted(
-        (each.queue.topic, each.queue.queue_id, each.min_offset, each.max_offset)
-        for each in found.queues
-    )
-    files = tuple((start, None) for start in starts)
-    return Look(place, found.newest_timestamp_ms, files, tuple(queues))
-
-
-def plan(options: ReadOptions, found: Look | None = None) -> list[Partition]:
-    """The partitions of a batch; found: what there is, if somebody has looked already.
-
-    Raises InvalidValue, OffsetGone, and what look() raises.
-    """
-    found = found or look(options)
+def plan(options: ReadOptions, found: Look) -> list[Partition]:
+    """The partitions of a batch; found: what there is.  Raises InvalidValue, OffsetGone."""
     begin, end = _log_bounds(found.place, options)
     stretches = _stretches(found, options)
     files = _files_between(found, begin, end, options)

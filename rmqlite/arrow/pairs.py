@@ -14,8 +14,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from rmqlite.arrow.records import Bytes, Flags, Longs, Records, gathered
 from rmqlite.message import decode_properties, encode_properties
-from rmqlite.spark.records import Bytes, Flags, Longs, Records, gathered
 
 _KEY_END: Final = 1
 _PAIR_END: Final = 2

@@ -12,18 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmqlite.arrow import blocks, records, rows
+from rmqlite.arrow.columns import COLUMNS
+from rmqlite.arrow.partitions import QueueSlices
+from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.rows import store_rows
 from rmqlite.message import pack_host
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
-from rmqlite.spark import records, rows
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import QueueSlices, read_partition
-from rmqlite.spark.planning import look_at_store, plan
-from rmqlite.spark.schema import COLUMNS
+from rmqlite.spark.options import parse_options
 from rmqlite.store import record
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
-from tests.spark.plain_decoder import Row, decoded_rows, plain_rows
+from tests.arrow.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -89,10 +90,10 @@ def write_store(root: Path, log: bytes) -> None:
 
 
 def fast_rows(root: Path, **options: str) -> list[Row]:
-    wanted = ReadOptions.parse({"path": str(root), **options})
+    wanted = parse_options({"path": str(root), **options})
     found: list[Row] = []
-    for partition in plan(wanted):
-        found += decoded_rows(read_partition(partition, wanted, ALL))
+    for partition in plan(wanted, look_at_store(wanted.path)):
+        found += decoded_rows(store_rows(partition, wanted, ALL))
     return found
 
 
@@ -122,9 +123,9 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     found = records.Records(data, 0, starts[kept])
     keep = found.head["sys_flag"] & records.NOT_FOR_READERS == 0
     found = found.only(keep)
+    from rmqlite.arrow.decode import Decoder, Dues
     from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
-    from rmqlite.spark.decode import Decoder, Dues
-    from tests.spark.plain_decoder import plain_row
+    from tests.arrow.plain_decoder import plain_row
 
     levels = LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
     fast = decoded_rows([Decoder(COLUMNS, Dues(levels)).batch(found)])
@@ -178,6 +179,7 @@ def test_windows_and_searches_may_end_anywhere(
     filled: StoreUnderTest, bytes_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A record across a window's end, a magic number across a chunk's."""
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", bytes_at_once)
     monkeypatch.setattr(rows, "WINDOW_BYTES", bytes_at_once)
     monkeypatch.setattr(records, "CHUNK_BYTES", bytes_at_once // 3)
     monkeypatch.setattr(records, "LOOK_BACK_BYTES", bytes_at_once)
@@ -188,9 +190,9 @@ def test_windows_and_searches_may_end_anywhere(
 @pytest.mark.parametrize("batch_rows", [1, 5, 1000])
 def test_the_queues_lead_to_the_same_records(filled: StoreUnderTest, batch_rows: int) -> None:
     """By their queue offsets, however many at once."""
-    options = ReadOptions.parse({"path": str(filled.root), "batchRows": str(batch_rows)})
+    options = parse_options({"path": str(filled.root), "batchRows": str(batch_rows)})
     found = look_at_store(str(filled.root))
-    every = decoded_rows(read_partition(QueueSlices(found.queues, found.place), options, ALL))
+    every = decoded_rows(store_rows(QueueSlices(found.queues, found.place), options, ALL))
     assert sorted(every, key=lambda row: row["physical_offset"]) == slow_rows(filled.root)
 
 
@@ -200,8 +202,8 @@ def test_records_that_are_in_no_queue_file_are_found_in_the_log(filled: StoreUnd
         path.unlink()
     (filled.root / "config" / "storeProgress.json").unlink()
     found = look_at_store(str(filled.root))
-    options = ReadOptions.parse({"path": str(filled.root)})
-    every = decoded_rows(read_partition(QueueSlices(found.queues, found.place), options, ALL))
+    options = parse_options({"path": str(filled.root)})
+    every = decoded_rows(store_rows(QueueSlices(found.queues, found.place), options, ALL))
     assert sorted(every, key=lambda row: row["physical_offset"]) == slow_rows(filled.root)
 
 
@@ -254,7 +256,7 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
     """Spark compares the schema of a batch to the letter: order, types, time zone."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from rmqlite.spark.decode import arrow_schema
+    from rmqlite.arrow.decode import arrow_schema
     from rmqlite.spark.schema import spark_schema
 
     wanted = to_arrow_schema(spark_schema(COLUMNS), timezone="UTC")
@@ -264,9 +266,11 @@ def test_arrow_and_spark_agree_on_every_column() -> None:
 def test_decoding_loads_neither_spark_nor_grpc_nor_the_brokers_rooms() -> None:
     """An executor, and rmqlite store export, have Arrow and numpy, and need no more."""
     script = (
-        "import sys, rmqlite.spark.rows, rmqlite.spark.partitions, rmqlite.spark.planning\n"
+        "import sys, rmqlite.arrow.rows, rmqlite.arrow.partitions, rmqlite.arrow.planning\n"
+        "light = ('rmqlite.store', 'rmqlite.store.regular_file', 'rmqlite.store.system')\n"
         "print(*[m for m in sys.modules if m.split('.')[0] in "
-        "('pyspark', 'grpc', 'pydantic', 'pandas') or m.startswith('rmqlite.store')])"
+        "('pyspark', 'grpc', 'pydantic', 'pandas') "
+        "or m.startswith('rmqlite.store') and m not in light])"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True

@@ -7,16 +7,50 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from rmqlite.arrow.blocks import log_blocks
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueStretch
+from rmqlite.arrow.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
+from rmqlite.arrow.rows import Making
 from rmqlite.errors import OffsetGone, StoreDamaged
-from rmqlite.spark.partitions import Place, QueueStretch
-from rmqlite.spark.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from rmqlite.client.raw import RawReader
-    from rmqlite.spark.options import ReadOptions
 
 JOINED_BYTES: Final = 4 << 20
 """Chunks are decoded so many bytes at a time: a batch of few rows costs as much."""
+
+
+def broker_rows(
+    partition: Partition, options: ReadOptions, columns: tuple[str, ...] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition of a broker; columns: their names, else what the options say.
+
+    Raises StoreDamaged, OffsetGone, Unavailable.
+    """
+    place = partition.place
+    assert place is not None
+    # gRPC only where a broker is read, and in this process.
+    from rmqlite.client.raw import RawReader
+
+    making = Making(partition, place, options, columns)
+    with RawReader(place.endpoint) as reader:
+        try:
+            if isinstance(partition, LogSlice):
+                room = place.log_file_bytes
+                log = BrokerLog(reader, place, partition.begin - partition.begin % room + room)
+                yield from making.batches(log_blocks(log, partition))
+                return
+            for stretch in partition.ranges:
+                chunks = kept_chunks(reader, stretch, options)
+                yield from making.batches(queue_blocks(chunks))
+        except UnsoundRecord as unsound:
+            raise broker_damage(place, unsound) from unsound
+        except OffsetGone:
+            if options.fail_on_data_loss:
+                raise
 
 
 class BrokerLog:

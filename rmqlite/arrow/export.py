@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import ipc, parquet
 
+from rmqlite.arrow.columns import columns_named, columns_of
+from rmqlite.arrow.decode import arrow_schema
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.rows import store_rows
 from rmqlite.message import unpack_host
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.spark.decode import arrow_schema
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import read_partition
-from rmqlite.spark.planning import look_at_store, plan
-from rmqlite.spark.schema import columns_named, columns_of
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -109,7 +109,7 @@ def _batches(
     partitions = plan(options, look_at_store(root, config))
     for number, partition in enumerate(partitions):
         advance(number, len(partitions))
-        for batch in read_partition(partition, options, every):
+        for batch in store_rows(partition, options, every):
             kept = batch.filter(_mask(batch, wanted))
             if kept.num_rows:
                 yield kept

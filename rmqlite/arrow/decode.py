@@ -15,6 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqlite.arrow.columns import Column
+from rmqlite.arrow.pairs import Pairs, interleaved
+from rmqlite.arrow.records import Flags, Longs, Records, UnsoundRecord
 from rmqlite.levels import LEVELS_MAX, LevelHistory
 from rmqlite.message import (
     DELAY,
@@ -38,9 +41,6 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
-from rmqlite.spark.pairs import Pairs, interleaved
-from rmqlite.spark.records import Flags, Longs, Records, UnsoundRecord
-from rmqlite.spark.schema import Column
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIME: Final = pa.timestamp("us", tz="UTC")

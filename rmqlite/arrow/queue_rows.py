@@ -8,16 +8,16 @@ killed may not have filed it; what is not there either was taken by retention, o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
 
-from rmqlite.errors import OffsetGone
-from rmqlite.spark.decode import topics_of
-from rmqlite.spark.options import ReadOptions
-from rmqlite.spark.partitions import LogSlice, QueueStretch
-from rmqlite.spark.records import (
+from rmqlite.arrow.blocks import Block, log_blocks
+from rmqlite.arrow.decode import topics_of
+from rmqlite.arrow.options import ReadOptions
+from rmqlite.arrow.partitions import LogSlice, QueueStretch
+from rmqlite.arrow.records import (
     MAGIC,
     NOT_FOR_READERS,
     RECORD_BYTES_MIN,
@@ -27,10 +27,8 @@ from rmqlite.spark.records import (
     Records,
     gathered,
 )
-from rmqlite.spark.store_files import LogGone, StoreFiles
-
-if TYPE_CHECKING:
-    from rmqlite.spark.rows import Block
+from rmqlite.arrow.store_files import LogGone, StoreFiles
+from rmqlite.errors import OffsetGone
 
 PIECE_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = -1
@@ -113,8 +111,6 @@ def _behind(
     files: StoreFiles, topic: str, queue_id: int, missing: Longs, options: ReadOptions
 ) -> Iterator[Block]:
     """The records with these queue offsets from where the files may lag behind the log."""
-    from rmqlite.spark.rows import log_blocks
-
     place = files.place
     has_lost = False
     position = max(place.begin, place.known_end)

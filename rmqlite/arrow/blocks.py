@@ -1,0 +1,58 @@
+"""The blocks of a log: some megabytes of it, and where in them records begin.
+
+A store's files and a broker's chunks are read by the same walk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from rmqlite.arrow.partitions import LogSlice
+from rmqlite.arrow.records import (
+    RECORD_BYTES_MIN,
+    Bytes,
+    Longs,
+    Source,
+    UnsoundRecord,
+    candidates,
+    chained,
+    gathered,
+    is_blank,
+    synced,
+)
+
+WINDOW_BYTES: Final = 4 << 20
+"""How much of the log makes a batch at most; more is no faster, and takes more memory."""
+_BLANK_BYTES: Final = 8
+Block = tuple[Bytes, int | None, Longs]
+"""Bytes, the physical offset of the first one, and where in them records begin."""
+
+
+def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
+    """The records that begin in a slice.  Raises UnsoundRecord where neither one nor a blank is."""
+    room = wanted.place.log_file_bytes
+    file_begin = wanted.begin - wanted.begin % room
+    file_end = file_begin + room
+    position = synced(source, wanted.begin, file_begin)
+    while position < wanted.end:
+        upto = min(position + WINDOW_BYTES, wanted.end)
+        data, base = source.at(position, upto - position + RECORD_BYTES_MIN)
+        starts = candidates(data, base, position - base, upto - base)
+        sizes = gathered(data, starts, ">i4").astype(np.int64)
+        rows, following = chained(starts, sizes, position - base)
+        if not len(rows):
+            blank = data[position - base : position - base + _BLANK_BYTES].tobytes()
+            if position == file_end or is_blank(blank, file_end - position):
+                return
+            raise UnsoundRecord(position)
+        position = base + following
+        starts = starts[rows]
+        if following > len(data):
+            # The last one goes on behind the window; in a file all is there already.
+            first = base + int(starts[0])
+            data, moved = source.at(first, position - first)
+            starts, base = starts + (base - moved), moved
+        yield data, base, starts[starts >= wanted.begin - base]

@@ -1,0 +1,68 @@
+"""What is read of a store or a broker, as a value: which records, and in which portions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+SLICE_BYTES: Final = 128 << 20
+BATCH_ROWS: Final = 16_384
+MAX_PARTITIONS: Final = 8
+ROWS_PER_PARTITION: Final = 200_000
+
+Offsets = tuple[tuple[str, int, int], ...]
+"""(topic, queue id, queue offset), sorted; the offset may be EARLIEST or LATEST."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a reader is asked for; an option that is not given does not matter.
+
+    topics, topic_pattern, queue_ids: which records; empty: all.  starting_offsets <= queue
+    offset < ending_offsets; a number stands for all queues, None for what suits (batch:
+    earliest, stream: latest).  starting_timestamp_ms <= store timestamp < ending_timestamp_ms.
+    starting_physical_offset <= a record's begin < ending_physical_offset.  group: to which
+    consumer group a stream publishes how far it is.
+    """
+
+    path: str = ""
+    endpoint: str = ""
+    columns: str = ""
+    topics: tuple[str, ...] = ()
+    topic_pattern: str = ""
+    queue_ids: tuple[int, ...] = ()
+    starting_offsets: int | Offsets | None = None
+    ending_offsets: int | Offsets | None = None
+    starting_timestamp_ms: int | None = None
+    ending_timestamp_ms: int | None = None
+    starting_physical_offset: int | None = None
+    ending_physical_offset: int | None = None
+    fail_on_data_loss: bool = True
+    verify_crc: bool = False
+    slice_bytes: int = SLICE_BYTES
+    batch_rows: int = BATCH_ROWS
+    max_partitions: int = MAX_PARTITIONS
+    rows_per_partition: int = ROWS_PER_PARTITION
+    max_offsets_per_trigger: int | None = None
+    group: str = ""
+
+    @property
+    def where(self) -> str:
+        """The store's folder or the broker's address."""
+        return self.path or self.endpoint
+
+    @property
+    def is_by_topic(self) -> bool:
+        """Are only some topics asked for?"""
+        return bool(self.topics or self.topic_pattern)
+
+    def takes_topic(self, topic: str) -> bool:
+        if self.topics and topic not in self.topics:
+            return False
+        return not self.topic_pattern or fnmatchcase(topic, self.topic_pattern)
+
+    def takes_queue(self, topic: str, queue_id: int) -> bool:
+        return (not self.queue_ids or queue_id in self.queue_ids) and self.takes_topic(topic)

@@ -1,0 +1,53 @@
+"""The packages that an extra brings: are they installed, and in a version that works?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from rmqlite.errors import ExtraMissing
+
+Versions = tuple[tuple[int, ...], tuple[int, ...]]
+"""From this version on, below that one."""
+ARROW_PACKAGES: Final[dict[str, Versions]] = {
+    "pyarrow": ((18,), (27,)),
+    "numpy": ((2, 1), (3,)),
+}
+
+
+def check_packages(wanted: Mapping[str, Versions]) -> None:
+    """Raises ExtraMissing unless these packages are there, in a version that works."""
+    for name, (low, high) in wanted.items():
+        rule = f"{name} {_dotted(low)} or newer, below {_dotted(high)}"
+        try:
+            found = _version(name)
+        except ImportError as error:
+            raise ExtraMissing(rule, "none", _remedy(name)) from error
+        number = tuple(int(part) for part in re.findall(r"\d+", found)[:3])
+        if not low <= number < high:
+            raise ExtraMissing(rule, found, _remedy(name))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        # Spark's own folder, or a zip: there without pip knowing of it.
+        return str(import_module(package).__version__)
+
+
+def check_arrow() -> None:
+    """Can records be decoded into Arrow batches here?  Raises ExtraMissing."""
+    check_packages(ARROW_PACKAGES)
+
+
+def _remedy(package: str) -> str:
+    extra = "arrow" if package in ARROW_PACKAGES else "spark"
+    return f'pip install "rmqlite[{extra}]"'
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
