@@ -33,9 +33,9 @@ class BulkMatch(enum.IntEnum):
 class Refusal:
     """Why a message was refused: an error of ours, as plain values."""
 
-    message_id: str
-    code: str
-    sentence: str
+    message_id: str = ""
+    code: str = ""
+    sentence: str = ""
     field: str = ""
     value: str = ""
     rule: str = ""
@@ -134,17 +134,6 @@ class BulkJob:
         """A tree for json."""
         tree = {each.name: getattr(self, each.name) for each in fields(self)}
         return tree | {"samples": [_plain(each) for each in self.samples]}
-
-    @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> BulkJob:
-        """The inverse of to_json.  Raises KeyError, TypeError, ValueError on another shape."""
-        counts = ("accepted", "duplicates", "refused", "calls", "first_at_ms", "last_at_ms")
-        empty = {"message_id": "", "code": "", "sentence": ""}
-        samples = tuple(
-            Refusal(**(empty | {k: str(v) for k, v in row.items()})) for row in tree["samples"]
-        )
-        numbers: dict[str, Any] = {name: int(tree[name]) for name in counts}
-        return cls(str(tree["job_id"]), samples=samples, **numbers)
 
 
 def check_job_id(job_id: str) -> None:

@@ -35,6 +35,8 @@ from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """What a segment needs beside a body: header, topic and properties, then the end mark."""
 
+QUEUES_MAX: Final = 65_536
+"""A topic with more queues is refused, in a request as in a table: some work is done for each."""
 _INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
 
@@ -126,7 +128,7 @@ def _whole_entries(value: int) -> int:
 Milliseconds = Annotated[int, _number("milliseconds")]
 Bytes = Annotated[int, _number("bytes")]
 Messages = Annotated[int, _number("messages")]
-Queues = Annotated[int, _number("queues")]
+Queues = Annotated[int, _number("queues", at_most=QUEUES_MAX)]
 Percent = Annotated[int, _number("percent", 1, 100)]
 Switch = Annotated[bool, BeforeValidator(_switch)]
 Name = Annotated[str, _text("[a-zA-Z0-9_.%|-]{1,127}", "1 to 127 of letters, digits, '_-.%|'")]

@@ -268,6 +268,7 @@ class StoreDamaged(Refused):
         )
         self.path = path
         self.position = position
+        self.found = found
 
 
 class StoreLocked(Refused):

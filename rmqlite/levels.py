@@ -9,7 +9,6 @@ queue rebuilt from the log after an edit equals the original.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -152,20 +151,6 @@ class LevelHistory:
         return store_timestamp_ms + self.entries[0][1].delay_ms(level)
 
     def to_json(self) -> dict[str, Any]:
-        """The shape of config/delayLevels.json."""
+        """The content of config/delayLevels.json; table_shapes.LevelsTable reads it."""
         tables = [{"inForceFrom": at, "messageDelayLevel": t.text} for at, t in self.entries]
         return {"configured": self.configured.text, "tables": tables}
-
-    @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> LevelHistory:
-        """The inverse of to_json.  Raises InvalidValue, KeyError, TypeError on another shape."""
-        rows: Iterable[Mapping[str, Any]] = tree["tables"]
-        entries = [
-            (int(row["inForceFrom"]), parse_levels(row["messageDelayLevel"])) for row in rows
-        ]
-        if not entries:
-            raise InvalidValue("tables", "[]", "at least one table")
-        entries.sort(key=lambda entry: entry[0])
-        # An older rmqlite knew no other tables than those of broker.conf.
-        configured = parse_levels(tree.get("configured", entries[-1][1].text))
-        return cls(tuple(entries), configured)

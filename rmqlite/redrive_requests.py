@@ -8,7 +8,6 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -113,26 +112,6 @@ class RedriveJob:
         tree |= {"spec": asdict(self.spec), "state": self.state.name}
         tree["samples"] = [[each.queue_id, each.queue_offset, each.why] for each in self.samples]
         return tree
-
-    @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> RedriveJob:
-        """The inverse of to_json.
-
-        Raises KeyError, TypeError, ValueError, AttributeError on another shape.
-        """
-        spec = tree["spec"]
-        samples = [
-            RedrivenLetter(int(queue_id), int(offset), RedriveOutcome.REFUSED, why=str(why))
-            for queue_id, offset, why in tree["samples"]
-        ]
-        numbers: dict[str, Any] = {name: int(tree[name]) for name in _PLAIN if name != "job_id"}
-        return cls(
-            job_id=str(tree["job_id"]),
-            spec=RedriveSpec(**(spec | {"filter": LetterFilter(**spec["filter"])})),
-            state=JobState[tree["state"]],
-            samples=tuple(samples),
-            **numbers,
-        )
 
 
 _PLAIN: Final = (

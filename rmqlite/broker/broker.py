@@ -94,7 +94,7 @@ class Broker:
         self.raw = RawReading(
             config, store, self.topics, self.levels, clock, lambda: self.readable_end
         )
-        self.markers = PurgeMarkers(store, config)
+        self.markers = PurgeMarkers(store)
         jobs = RedriveJobs(config, store)
         self.redriven = jobs.redriven
         self.letters = Letters(

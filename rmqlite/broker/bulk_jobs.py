@@ -17,13 +17,15 @@ from typing import Final
 
 from rmqlite.bulk_requests import SAMPLES_MAX, BulkJob, Refusal
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import JobUnknown, StoreDamaged, StoreUnavailable
+from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import pack_host
 from rmqlite.names import BULK_JOBS_TOPIC
+from rmqlite.store import tables
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord, body_crc
 from rmqlite.store.tables import Tree
+from rmqlite.table_shapes import BulkCall, BulkJobsTable, validated
 
 TABLE: Final = "bulkJobs.json"
 _TEXT_CHARS_MAX: Final = 300
@@ -122,17 +124,10 @@ class BulkJobs:
 
     def _load(self) -> None:
         """The table, then what the log says behind it."""
-        tree = self._store.load_table(TABLE) or {}
-        try:
-            for text in tree.get("jobs", ()):
-                job = BulkJob.from_json(json.loads(text))
-                self.keep(job)
-                if job.job_id in self._jobs:
-                    self._texts[job.job_id] = text
-            begin = int(tree.get("queueOffset", 0))
-        except (KeyError, TypeError, ValueError) as error:
-            path = self._folder / TABLE
-            raise StoreDamaged(str(path), 0, "a table of bulk jobs", repr(error)) from error
+        table = self._store.load_table(TABLE, BulkJobsTable) or BulkJobsTable()
+        for job in table.jobs:
+            self.keep(job)
+        begin = table.queue_offset
         self._is_changed = False
         queue = self._store.queue(BULK_JOBS_TOPIC, 0)
         if queue is None:
@@ -151,9 +146,9 @@ class BulkJobs:
     def _fold(self, walked: Walked) -> tuple[BulkJob, int] | None:
         """Take what a record says: the job, and how many messages follow it."""
         try:
-            tree = json.loads(walked.buffer[walked.head.body_position : walked.head.body_end])
-            job, messages = BulkJob.from_json(tree), int(tree["messages"])
-        except (KeyError, TypeError, ValueError) as error:
+            tree = tables.decode(walked.buffer[walked.head.body_position : walked.head.body_end])
+            job, messages = validated(BulkJob, tree), validated(BulkCall, tree).messages
+        except ValueError as error:
             # Somebody else's: the topic is closed to producers here, but not in RocketMQ.
             offset = walked.head.physical_offset
             log.warning("no record of a bulk job physical_offset=%d error=%s", offset, error)

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 from rmqlite.broker.topics import TopicTable
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded, StoreDamaged
+from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
 from rmqlite.letter_requests import GroupChange
 from rmqlite.names import check_group, retry_topic
 from rmqlite.requests import GroupInfo
 from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store import tables
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables import Tree
+from rmqlite.table_shapes import GroupRow, GroupsTable
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,14 @@ class GroupTable:
         self._infos: dict[str, GroupInfo] = {}
         self._policies: dict[str, RetryPolicy] = {}
         self._version = 0
-        self._load(store.load_table(_TABLE) or {})
+        table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
+        self._version = table.data_version.counter
+        for row in table.subscription_group_table.values():
+            info = _info(row)
+            self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
+            self._rows[info.group] = row.row()
+            self._texts[info.group] = tables.encode_part(row.row(), _ROW_DEPTH)
+            self._infos[info.group] = info
 
     def all(self) -> tuple[GroupInfo, ...]:
         return tuple(self._infos[name] for name in sorted(self._infos))
@@ -169,37 +176,18 @@ class GroupTable:
             del row[TABLE_KEY]
         return row
 
-    def _load(self, tree: Tree) -> None:
-        expected = "a table of consumer groups"
-        try:
-            self._version = int(tree.get("dataVersion", {}).get("counter", 0))
-            for name, row in tree.get("subscriptionGroupTable", {}).items():
-                expected = f"the settings of group {name!r}"
-                info = _info(row)
-                self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
-                self._rows[info.group] = row
-                self._texts[info.group] = tables.encode_part(row, _ROW_DEPTH)
-                self._infos[info.group] = info
-        except (InvalidValue, AttributeError, KeyError, TypeError, ValueError) as error:
-            path = str(self._config.store_path / "config" / _TABLE)
-            raise StoreDamaged(path, 0, expected, _said(error)) from error
-
 
 def _check_limit(field: str, value: int | None, least: int, most: int) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidValue(field, value, f"{least} to {most}")
 
 
-def _info(row: Row) -> GroupInfo:
+def _info(row: GroupRow) -> GroupInfo:
     return GroupInfo(
-        str(row["groupName"]),
-        int(row.get("retryMaxTimes", 16)),
+        row.group_name,
+        row.retry_max_times,
         # RocketMQ allows none, and then drops every failed message (reference §7.1).
-        max(1, int(row.get("retryQueueNums", 1))),
-        bool(row.get("consumeEnable", True)),
-        row.get(TABLE_KEY, ""),
+        max(1, row.retry_queue_nums),
+        row.consume_enable,
+        row.rmqlite_retry_policy,
     )
-
-
-def _said(error: Exception) -> str:
-    return f"no {error}" if isinstance(error, KeyError) else str(error)

@@ -10,6 +10,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.requests import Queue, QueueProgress
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Tree
+from rmqlite.table_shapes import ConsumerOffsetsTable
 
 TABLE: Final = "consumerOffset.json"
 
@@ -20,13 +21,13 @@ class ConsumerOffsets:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._offsets: dict[str, dict[Queue, int]] = {}
-        tree = store.load_table(TABLE) or {}
-        for name, offsets in tree.get("offsetTable", {}).items():
-            topic, _, group = str(name).partition("@")
+        table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
+        for name, offsets in table.offset_table.items():
+            topic, _, group = name.partition("@")
             for queue_id, offset in offsets.items():
-                queue = Queue(topic, int(queue_id))
+                queue = Queue(topic, queue_id)
                 # A crash may have taken unsynced messages that were already consumed.
-                known = min(int(offset), self._max_offset(queue))
+                known = max(0, min(offset, self._max_offset(queue)))
                 self._offsets.setdefault(group, {})[queue] = known
 
     def groups(self) -> Iterable[str]:

@@ -11,12 +11,11 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import StoreDamaged
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Tree
+from rmqlite.table_shapes import PurgeMarkersTable
 
 TABLE: Final = "deadLetterMarkers.json"
 
@@ -26,18 +25,14 @@ log = logging.getLogger(__name__)
 class PurgeMarkers:
     """By group and queue id: where those of its dead letters begin that are shown."""
 
-    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+    def __init__(self, store: MessageStore) -> None:
         """Raises StoreDamaged for a table that cannot be read."""
         self._store = store
         self._markers: dict[str, dict[int, int]] = {}
-        tree = store.load_table(TABLE) or {}
-        try:
-            for topic, by_queue in tree.get("offsetTable", {}).items():
-                for queue_id, marker in by_queue.items():
-                    self._load(str(topic), int(queue_id), int(marker))
-        except (AttributeError, TypeError, ValueError) as error:
-            path = config.store_path / "config" / TABLE
-            raise StoreDamaged(str(path), 0, "a table of purge markers", repr(error)) from error
+        table = store.load_table(TABLE, PurgeMarkersTable) or PurgeMarkersTable()
+        for topic, by_queue in table.offset_table.items():
+            for queue_id, marker in by_queue.items():
+                self._load(topic, queue_id, marker)
 
     def begin(self, group: str, queue_id: int) -> int:
         """The queue offset of the first letter that is shown, or that will be."""

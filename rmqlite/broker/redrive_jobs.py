@@ -10,20 +10,21 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.broker.redrive_records import Kept, Step
 from rmqlite.broker.redriven import EARLIER, Redriven
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import JobUnknown, StoreDamaged, StoreUnavailable
+from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC
 from rmqlite.redrive_requests import RedriveJob, RedriveOutcome
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Tree
+from rmqlite.table_shapes import RedriveJobsTable, RedriveTold
 
 TABLE: Final = "redriveJobs.json"
 _ENTRIES_AT_ONCE: Final = 64
@@ -154,16 +155,12 @@ class RedriveJobs:
 
     def _load(self) -> None:
         """The table, then what the log says behind it."""
-        tree = self._store.load_table(TABLE) or {}
-        try:
-            for topic, sent in tree.get("earlier", {}).items():
-                self.redriven.load(str(topic), sent, end_of=self._end_of)
-            for text in tree.get("jobs", ()):
-                self._load_job(str(text))
-            begin = int(tree.get("queueOffset", 0))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            path = str(self._path)
-            raise StoreDamaged(path, 0, "a table of redrive jobs", repr(error)) from error
+        table = self._store.load_table(TABLE, RedriveJobsTable) or RedriveJobsTable()
+        for topic, sent in table.earlier.items():
+            self.redriven.load(topic, sent, end_of=self._end_of)
+        for told in table.jobs:
+            self._load_job(told)
+        begin = table.queue_offset
         self._is_changed = False
         last: dict[str, tuple[Step, Walked]] = {}
         for walked in self._behind(begin):
@@ -179,16 +176,12 @@ class RedriveJobs:
         for step, walked in last.values():
             self._end_step(step, walked)
 
-    def _load_job(self, text: str) -> None:
-        tree: Mapping[str, Any] = json.loads(text)
-        kept = Kept.from_json(tree)
+    def _load_job(self, told: RedriveTold) -> None:
+        kept = Kept.of(told)
         job_id = kept.job.job_id
-        first, last = map(int, tree["records"])
-        self._records[job_id] = Records(first, last)
-        self.redriven.load(kept.topic, tree["sent"], job_id, end_of=self._end_of)
-        self._put(kept, last)
-        if job_id in self._kept:
-            self._texts[job_id] = text
+        self._records[job_id] = Records(*told.records)
+        self.redriven.load(kept.topic, told.sent, job_id, end_of=self._end_of)
+        self._put(kept, self._records[job_id].last)
 
     def _behind(self, begin: int) -> Iterator[Walked]:
         """The records of jobs from a queue offset on."""
@@ -237,7 +230,7 @@ def read_step(walked: Walked) -> Step | None:
     head = walked.head
     try:
         return Step.read(walked.buffer[head.body_position : head.body_end])
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except ValueError as error:
         # Somebody else's: the topic is closed to producers here, but not in RocketMQ.
         offset = head.physical_offset
         log.warning("no record of a redrive job physical_offset=%d error=%s", offset, error)

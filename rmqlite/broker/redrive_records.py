@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +23,9 @@ from rmqlite.redrive_requests import (
     RedrivenLetter,
     RedriveOutcome,
 )
+from rmqlite.store import tables
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.table_shapes import RedriveKept, RedriveStep, validated
 
 _HOST: Final = pack_host("127.0.0.1:0")
 
@@ -78,13 +80,9 @@ class Kept:
         return {"job": self.job.to_json(), "parts": self.parts, "at": self.at}
 
     @classmethod
-    def from_json(cls, tree: Mapping[str, Any]) -> Kept:
-        """The inverse of to_json.
-
-        Raises KeyError, TypeError, ValueError, AttributeError on another shape.
-        """
-        parts = tuple([Part(*map(int, each)) for each in tree["parts"]])
-        return cls(RedriveJob.from_json(tree["job"]), parts, At(*map(int, tree["at"])))
+    def of(cls, told: RedriveKept) -> Kept:
+        """The inverse of to_json, once it was validated."""
+        return cls(told.job, tuple([Part(*each) for each in told.parts]), At(*told.at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +182,14 @@ class Step:
 
     @classmethod
     def read(cls, body: bytes) -> Step:
-        """The inverse of record().
-
-        Raises KeyError, IndexError, TypeError, ValueError, AttributeError on another shape.
-        """
-        tree = json.loads(body)
-        texts = [str(text) for text in tree["texts"]]
+        """The inverse of record().  Raises ValueError on another shape."""
+        told = validated(RedriveStep, tables.decode(body))
+        texts = told.texts
         runs = [
-            Run(int(offset), int(count), RedriveOutcome(outcome), texts[topic], texts[why])
-            for offset, count, outcome, topic, why in tree["runs"]
+            Run(offset, count, outcome, texts[topic], texts[why])
+            for offset, count, outcome, topic, why in told.runs
         ]
-        return cls(At(*map(int, tree["begin"])), Kept.from_json(tree), tuple(runs))
+        return cls(At(*told.begin), Kept.of(told), tuple(runs))
 
 
 def counted(runs: Sequence[Run]) -> Counter[RedriveOutcome]:

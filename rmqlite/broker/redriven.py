@@ -72,15 +72,12 @@ class Redriven:
     def load(
         self,
         topic: str,
-        tree: Mapping[str, Any],
+        tree: Mapping[Any, Any],
         job_id: str = EARLIER,
         *,
         end_of: Callable[[str, int], int],
     ) -> None:
-        """Add what to_json() told, up to where a queue ends: end_of(topic, queue id).
-
-        Raises TypeError, ValueError, KeyError, AttributeError.
-        """
+        """Add what to_json() told, up to where a queue ends: end_of(topic, queue id)."""
         for queue_id, sent in tree.items():
             # Of a log that was longer: what comes now nobody has redriven.
             upto = end_of(topic, int(queue_id))

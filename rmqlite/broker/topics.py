@@ -30,6 +30,7 @@ from rmqlite.names import (
 from rmqlite.requests import TopicInfo
 from rmqlite.store import tables
 from rmqlite.store.message_store import MessageStore
+from rmqlite.table_shapes import TopicsTable
 
 READ: Final = 4
 WRITE: Final = 2
@@ -56,10 +57,11 @@ class TopicTable:
         self.on_change: Callable[[str], None] = lambda _topic: None
         for info in self._built_in():
             self._put(info, self._row(info))
-        tree = store.load_table(_TABLE) or {}
-        self._version = int(tree.get("dataVersion", {}).get("counter", 0))
-        for row in tree.get("topicConfigTable", {}).values():
-            self._put(_info(row), row)
+        table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
+        self._version = table.data_version.counter
+        for row in table.topic_config_table.values():
+            info = TopicInfo(row.topic_name, row.read_queue_nums, row.write_queue_nums, row.perm)
+            self._put(info, row.row())
 
     def all(self) -> tuple[TopicInfo, ...]:
         """Sorted by name, the system's included."""
@@ -202,12 +204,3 @@ def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
 
 def _encoded(row: Row) -> tables.Encoded:
     return tables.encode_part(row, _ROW_DEPTH)
-
-
-def _info(row: Row) -> TopicInfo:
-    return TopicInfo(
-        str(row["topicName"]),
-        int(row["readQueueNums"]),
-        int(row["writeQueueNums"]),
-        int(row["perm"]),
-    )

@@ -38,6 +38,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.table_shapes import LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "check", "is_store"]
 
@@ -172,7 +173,7 @@ class StoreCheck:
         sums = SumsCheck(log, point, table, trusted_end, is_live=self.is_live)
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
-            self.levels = LevelHistory.from_json(tree)
+            self.levels = validated(LevelsTable, tree).history()
         begin = _LogBegin(self.files, log)
         queues = QueueChecks(
             *(self.files, self._root, self.queue_file_bytes, self.levels),

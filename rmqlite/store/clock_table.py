@@ -19,6 +19,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.files import Files
+from rmqlite.table_shapes import ClockTable
 
 CLOCK_TABLE: Final = "clock.json"
 AHEAD_MS_MIN: Final = 1_000
@@ -55,7 +56,7 @@ def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, by
         "offsetNanos": basis.offset_ns,
         "origin": origin.value,
         "reachedTimestamp": reached_ms,
-        "uptimeMillis": _uptime_ms(basis, reached_ms),
+        "uptimeMillis": ClockTable.uptime(reached_ms, basis.offset_ns),
     }
     return [(root / "config" / CLOCK_TABLE, tables.encode(tree))]
 
@@ -102,29 +103,18 @@ def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
             log.warning("which clock is used cannot be written down error=%s", error)
 
 
-def _uptime_ms(basis: Basis, reached_ms: int) -> int:
-    """It follows from the other numbers, so that one changed digit shows."""
-    return reached_ms - basis.offset_ns // 1_000_000
-
-
-def saved_clock(tree: tables.Tree) -> SavedClock:
-    """The content of config/clock.json.  Raises KeyError, TypeError, ValueError if it is none."""
-    basis = Basis(str(tree["bootId"]), int(tree["offsetNanos"]))
-    reached_ms = int(tree["reachedTimestamp"])
-    if int(tree["uptimeMillis"]) != _uptime_ms(basis, reached_ms):
-        raise ValueError("its numbers do not fit each other")
-    return SavedClock(basis, Origin(tree["origin"]), reached_ms)
-
-
 def _load(files: Files, root: Path) -> SavedClock | None:
     path = root / "config" / CLOCK_TABLE
     try:
-        tree = tables.load(files, path)
-        return None if tree is None else saved_clock(tree)
-    except (StoreDamaged, StoreUnavailable, KeyError, TypeError, ValueError) as error:
+        table = tables.load_as(files, path, ClockTable)
+    except (StoreDamaged, StoreUnavailable) as error:
         log.warning(
             "the last run's clock is not known, the wall clock is taken file=%s error=%r",
             path,
             error,
         )
         return None
+    if table is None:
+        return None
+    basis = Basis(table.boot_id, table.offset_nanos)
+    return SavedClock(basis, Origin(table.origin), table.reached_timestamp)

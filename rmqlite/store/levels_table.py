@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.clock import Clock
-from rmqlite.errors import FlushFailed, InvalidValue, StoreDamaged, StoreUnavailable
+from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.store import tables
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.files import Files
+from rmqlite.table_shapes import LevelsTable
 
 LEVELS_TABLE: Final = "delayLevels.json"
 
@@ -23,13 +24,8 @@ LEVELS_TABLE: Final = "delayLevels.json"
 def load_levels(files: Files, root: Path, table: LevelTable) -> LevelHistory:
     """The history of level tables; without one it begins with table.  Raises StoreDamaged."""
     path = root / "config" / LEVELS_TABLE
-    tree = tables.load(files, path)
-    if tree is None:
-        return LevelHistory.starting_with(table)
-    try:
-        return LevelHistory.from_json(tree)
-    except (InvalidValue, KeyError, TypeError, ValueError) as error:
-        raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
+    known = tables.load_as(files, path, LevelsTable)
+    return LevelHistory.starting_with(table) if known is None else known.history()
 
 
 def change_levels(

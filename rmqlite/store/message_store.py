@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -43,6 +44,8 @@ from rmqlite.store.recovery import (
 from rmqlite.store.repaired_place import is_repaired
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,9 +227,9 @@ class MessageStore:
         path = self._root / "config" / name
         self._files.replace(path, tables.encode(tree), keep_previous=True)
 
-    def load_table(self, name: str) -> tables.Tree | None:
+    def load_table(self, name: str, shape: type[_T]) -> _T | None:
         """A table under config/; None when there is none.  Raises StoreDamaged."""
-        return tables.load(self._files, self._root / "config" / name)
+        return tables.load_as(self._files, self._root / "config" / name, shape)
 
     def change_levels(self, table: LevelTable, *, is_configured: bool = False) -> None:
         """From the next append on this table is in force; queued messages keep their times.

@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-CHUNK_OFFSETS: Final = 8192
+from rmqlite.table_shapes import CHUNK_OFFSETS
+
 _CHUNK_SHIFT: Final = 13
 _IN_CHUNK: Final = CHUNK_OFFSETS - 1
 _FULL: Final = (1 << CHUNK_OFFSETS) - 1
@@ -47,7 +48,9 @@ class CompletedOffsets:
             return
         for number, first, last in _chunks_of(start, end):
             before = self._chunks.get(number, 0)
-            after = before | ((1 << (last - first)) - 1) << first
+            # One number for all full chunks: a range may have very many.
+            whole = last - first == CHUNK_OFFSETS
+            after = _FULL if whole else before | ((1 << (last - first)) - 1) << first
             self._chunks[number] = after
             self.count_above += after.bit_count() - before.bit_count()
         if start == self.below:
@@ -127,16 +130,13 @@ class CompletedOffsets:
 
     @classmethod
     def from_json(cls, tree: Any) -> CompletedOffsets:
-        """The inverse of to_json.  Raises TypeError, ValueError, KeyError."""
+        """The inverse of to_json, for what table_shapes.Completed has taken."""
         if not isinstance(tree, Mapping):
             return cls((int(start), int(end)) for start, end in tree)
         completed = cls()
         completed.below = int(tree["below"])
         for number, digits in tree["above"].items():
-            bits = int(digits, 16)
-            if not 0 <= bits <= _FULL:
-                raise ValueError(f"chunk {number} has more than {CHUNK_OFFSETS} bits")
-            completed._chunks[int(number)] = bits
+            completed._chunks[int(number)] = int(digits, 16)
         completed._rise()
         completed.count_above = completed.count_between(completed.below, completed._end)
         return completed
@@ -228,16 +228,12 @@ class ScheduleProgress:
 
     @classmethod
     def from_json(
-        cls, tree: Mapping[str, Any], pending: Mapping[str, Any] | None = None
+        cls, tree: Mapping[Any, Any], pending: Mapping[Any, Mapping[str, int]] | None = None
     ) -> ScheduleProgress:
-        """The inverse of to_json and pending_now, keys being text.
-
-        Raises TypeError, ValueError, KeyError, AttributeError.
-        """
+        """The inverse of to_json and pending_now, for what table_shapes has taken."""
         progress = cls()
         for level, completed in tree.items():
             progress._levels[int(level)] = CompletedOffsets.from_json(completed)
         for level, counts in (pending or {}).items():
-            topics = {str(topic): int(count) for topic, count in counts.items()}
-            progress.pending[int(level)] = Counter(topics)
+            progress.pending[int(level)] = Counter(counts)
         return progress

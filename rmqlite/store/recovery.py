@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
@@ -27,6 +25,7 @@ from rmqlite.store.levels_table import LEVELS_TABLE as LEVELS_TABLE
 from rmqlite.store.pending_counts import count_pending
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.verification import verify
+from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
@@ -39,19 +38,6 @@ _HASH_END: Final = 1 << 31
 """A tags code below is no time: the hash of tags has 32 bits, a time in milliseconds 41."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Persisted:
-    physical_offset: int
-    chain: int | None
-    """Of the log's file up to physical_offset; None in a table of an older rmqlite."""
-    newest_timestamp_ms: int
-    ranges: dict[QueueKey, tuple[int, int]]
-    progress: ScheduleProgress
-    index: Mapping[str, Any] | None
-    marked_end: int
-    """Log files that end before have their last mark; 0 in a table of an older rmqlite."""
 
 
 def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
@@ -165,20 +151,21 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
     else:
         log.persisted_end = persisted.physical_offset
         is_there = log.has_room_for(persisted.physical_offset) and (
-            persisted.chain is None
-            or verify(log, Point(persisted.physical_offset, persisted.chain))
+            persisted.checksum is None
+            or verify(log, Point(persisted.physical_offset, persisted.checksum))
         )
     if persisted is not None and is_there:
-        log.begin_at(persisted.physical_offset, persisted.newest_timestamp_ms)
-        for key, (low, high) in persisted.ranges.items():
+        log.begin_at(persisted.physical_offset, persisted.newest_timestamp)
+        for key, (low, high) in persisted.ranges().items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
+        progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
         if all(
-            _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, persisted)
-            for key in persisted.ranges
+            _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, progress)
+            for key in persisted.ranges()
         ):
-            dispatch.progress = persisted.progress
-            log.marked_end = persisted.marked_end
+            dispatch.progress = progress
+            log.marked_end = persisted.marked_offset
             if not dispatch.index.load(persisted.index, min_offset=log.min_offset):
                 _make_index(log, dispatch)
             return True
@@ -199,27 +186,10 @@ def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
         dispatch.index_record(walked.head)
 
 
-def _load(files: Files, path: Path) -> _Persisted | None:
+def _load(files: Files, path: Path) -> ProgressTable | None:
     try:
-        tree = tables.load(files, path)
-        if tree is None:
-            return None
-        ranges = {
-            (str(topic), int(queue_id)): (int(low), int(high))
-            for topic, queues in tree["queues"].items()
-            for queue_id, (low, high) in queues.items()
-        }
-        progress = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
-        return _Persisted(
-            int(tree["physicalOffset"]),
-            int(tree["checksum"]) if "checksum" in tree else None,
-            int(tree["newestTimestamp"]),
-            ranges,
-            progress,
-            tree.get("index"),
-            int(tree.get("markedOffset", 0)),
-        )
-    except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
+        return tables.load_as(files, path, ProgressTable)
+    except StoreDamaged:
         # Made again from the log, so that a damaged table costs time and nothing else.
         return None
 
@@ -243,7 +213,7 @@ def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
     return (head.topic, head.queue_id, head.queue_offset) == (*key, queue.max_offset - 1)
 
 
-def _has_made_up_time(key: QueueKey, dispatch: Dispatch, persisted: _Persisted) -> bool:
+def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgress) -> bool:
     """Is a hash there for the deliver time of something to be delivered?
 
     RocketMQ's abnormal recovery leaves it in queues that it makes again (reference §4.4).
@@ -252,7 +222,7 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, persisted: _Persisted) 
     if topic != SCHEDULE_TOPIC:
         return False
     queue = dispatch.queue(*key)
-    begin = max(queue.min_offset, persisted.progress.level(queue_id + 1).below)
+    begin = max(queue.min_offset, progress.level(queue_id + 1).below)
     return any(
         min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
@@ -276,11 +246,10 @@ def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:
 def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
     """RocketMQ may have run on this store: what it delivered bears no pointer back."""
     try:
-        tree = tables.load(files, root / "config" / DELAY_OFFSET_TABLE) or {}
-        offsets = {int(level): int(n) for level, n in tree.get("offsetTable", {}).items()}
-    except (StoreDamaged, ValueError, TypeError, AttributeError):
+        known = tables.load_as(files, root / "config" / DELAY_OFFSET_TABLE, DelayOffsetsTable)
+    except StoreDamaged:
         return
-    for level, offset in offsets.items():
+    for level, offset in known.offset_table.items() if known else ():
         queue = dispatch.queues.get((SCHEDULE_TOPIC, level - 1))
         if queue is not None:
             dispatch.progress.level(level).add(0, min(offset, queue.max_offset))

@@ -10,14 +10,33 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.json_tree import WrongValue, position_of, read_json, shown
 from rmqlite.store.files import Files
+from rmqlite.table_shapes import validated
 
+BACKUP: Final = ".bak"
 Tree = dict[str, Any]
+_T = TypeVar("_T")
 _scalar_text = json.JSONEncoder(ensure_ascii=False).encode
-_TEXT_OR_BARE_KEY = re.compile(r'("(?:[^"\\]|\\.)*")|([{,]\s*)(-?\d+)(?=\s*:)')
+# A text that does not end goes to the end: tried anew at each quote it would take for ever.
+_TEXT_OR_BARE_KEY = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*"?)|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
+
+
+class NoTable(ValueError):
+    """What a table's bytes are not; position: the byte at which that shows."""
+
+    def __init__(self, position: int, expected: str, found: str) -> None:
+        super().__init__(f"expected {expected}, found {found}")
+        self.position = position
+        self.expected = expected
+        self.found = found
+
+    def damage(self, path: Path) -> StoreDamaged:
+        """The same, of a file."""
+        return StoreDamaged(str(path), self.position, self.expected, self.found)
 
 
 class Encoded(str):
@@ -40,36 +59,90 @@ def encode_part(value: Any, depth: int) -> Encoded:
 
 
 def decode(data: bytes) -> Tree:
-    """The inverse of encode.  Raises ValueError."""
-    text = data.decode()
+    """The inverse of encode.  Raises NoTable."""
     try:
-        tree = json.loads(text)
-    except json.JSONDecodeError:
-        tree = json.loads(_TEXT_OR_BARE_KEY.sub(_quoted, text))
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise NoTable(error.start, "text in UTF-8", str(error)) from error
+    try:
+        tree = _tree(text)
+    except WrongValue as error:
+        raise _no_table(text, error) from error
+    except json.JSONDecodeError as error:
+        position = len(text[: error.pos].encode())
+        raise NoTable(position, "JSON", f"{error.msg} at character {error.pos}") from error
+    except ValueError as error:
+        raise NoTable(0, "JSON", str(error)) from error
     if not isinstance(tree, dict):
-        raise ValueError("not a JSON object")
+        raise NoTable(0, "a JSON object", shown(tree))
     return tree
 
 
+def shaped(tree: Tree, data: bytes, shape: type[_T]) -> _T:
+    """What decode() gave for data, as a value of a shape.  Raises NoTable."""
+    try:
+        return validated(shape, tree)
+    except WrongValue as error:
+        raise _no_table(data.decode(), error) from error
+
+
 def load(files: Files, path: Path) -> Tree | None:
-    """A table; its previous generation if it is unreadable; None if there is neither.
+    """A table; its previous generation if it is no JSON; None if there is neither.
 
     Raises StoreDamaged when there is something but neither can be read.
     """
+    return load_as(files, path, Tree)
+
+
+def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
+    """The same as a value of a shape.
+
+    Raises StoreDamaged also for a value that may not be: the table was not torn, so going
+    back a generation would hide what somebody has written.
+    """
     problem: StoreDamaged | None = None
-    for candidate in (path, path.with_name(path.name + ".bak")):
+    for candidate in (path, path.with_name(path.name + BACKUP)):
         data = files.read_all(candidate)
         if not data or not data.strip():
             continue
         try:
-            return decode(data)
-        except ValueError as error:
-            position = error.start if isinstance(error, UnicodeDecodeError) else 0
-            position = error.pos if isinstance(error, json.JSONDecodeError) else position
-            problem = problem or StoreDamaged(str(candidate), position, "JSON", str(error))
+            tree = decode(data)
+        except NoTable as error:
+            problem = problem or error.damage(candidate)
+            continue
+        try:
+            return shaped(tree, data, shape)
+        except NoTable as error:
+            raise error.damage(candidate) from error
     if problem:
         raise problem
     return None
+
+
+def _tree(text: str) -> Any:
+    try:
+        return read_json(text)
+    except json.JSONDecodeError:
+        quoted = _TEXT_OR_BARE_KEY.sub(_quoted, text)
+    try:
+        return read_json(quoted)
+    except json.JSONDecodeError as error:
+        raise json.JSONDecodeError(error.msg, text, _unquoted(text, error.pos)) from error
+
+
+def _unquoted(text: str, position: int) -> int:
+    """Where a position of the text with quoted keys is in the text as it stands."""
+    quotes = 0
+    for found in _TEXT_OR_BARE_KEY.finditer(text):
+        if found.start() + quotes >= position:
+            break
+        quotes += 2 if found[3] else 0
+    return max(0, position - quotes)
+
+
+def _no_table(text: str, error: WrongValue) -> NoTable:
+    position = len(text[: position_of(text, error.path)].encode())
+    return NoTable(position, error.rule, error.found)
 
 
 def _quoted(found: re.Match[str]) -> str:

@@ -17,6 +17,7 @@ HALL = frozenset(
     {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
     | {"letter_requests", "redrive_requests", "retry_ladder", "retry_policy", "visible"}
+    | {"json_tree", "table_shapes"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
 
@@ -46,7 +47,7 @@ ALONE = {
     "fcntl": {"rmqlite.store.files"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock"},
-    "pydantic": {"rmqlite.config"},
+    "pydantic": {"rmqlite.config", "rmqlite.table_shapes"},
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server", "rmqlite.client"},
     "asyncio": {"rmqlite.server"},

@@ -19,6 +19,7 @@ import pytest
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import check
 from rmqlite.store.message_store import MessageStore
+from rmqlite.table_shapes import ConsumerOffsetsTable, TopicsTable
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -168,9 +169,9 @@ def test_what_rocketmq_delivered_is_not_delivered_again(golden: Path) -> None:
 def test_rocketmqs_tables_are_read(golden: Path, which: str) -> None:
     """Bare integer keys, its own names."""
     with opened(golden / which) as store:
-        offsets = store.load_table("consumerOffset.json")
-        topics = store.load_table("topics.json")
+        offsets = store.load_table("consumerOffset.json", ConsumerOffsetsTable)
+        topics = store.load_table("topics.json", TopicsTable)
     assert offsets is not None
-    assert set(offsets["offsetTable"]["orders@order-closer"]) == {"0", "1", "2", "3"}
+    assert set(offsets.offset_table["orders@order-closer"]) == {0, 1, 2, 3}
     assert topics is not None
-    assert topics["topicConfigTable"]["orders"]["writeQueueNums"] == 4
+    assert topics.topic_config_table["orders"].write_queue_nums == 4

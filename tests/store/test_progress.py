@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from rmqlite.json_tree import WrongValue
 from rmqlite.store import tables
 from rmqlite.store.progress import (
-    CHUNK_OFFSETS,
     RANGES_MAX,
     CompletedOffsets,
     ScheduleProgress,
 )
+from rmqlite.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX, RedriveJobsTable, validated
 
 RANGES = some.lists(
     some.tuples(some.integers(0, 40), some.integers(0, 6)).map(lambda each: (each[0], sum(each))),
@@ -198,14 +199,21 @@ def test_the_table_has_a_bound_whatever_is_completed() -> None:
         {"below": 0},
         {"above": {}},
         [[1]],
+        [[0, 1, 2]],
+        [[-1, 1]],
+        [[0, 2**63]],
+        [[5, COMPLETED_SPAN_MAX + 6]],
+        [[0, 5], [7, COMPLETED_SPAN_MAX + 6]],
+        {"below": 5, "above": {str(COMPLETED_SPAN_MAX // CHUNK_OFFSETS): "1"}},
+        {"below": 5, "above": {"1" + "0" * 30: "1"}},
         ["ab"],
         3,
     ],
 )
 def test_what_is_no_set_is_refused(tree: Any) -> None:
     """The log knows better than a table that was touched."""
-    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
-        CompletedOffsets.from_json(tree)
+    with pytest.raises(WrongValue, match=r"earlier\.topic\.0"):
+        validated(RedriveJobsTable, {"earlier": {"topic": {"0": tree}}})
 
 
 def test_pending_counts_follow_what_is_scheduled_and_completed() -> None:

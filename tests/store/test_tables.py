@@ -11,11 +11,12 @@ from hypothesis import strategies as some
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import tables
 from rmqlite.store.files import SystemFiles
+from rmqlite.table_shapes import DelayOffsetsTable
 
 G6 = '{\n\t"offsetTable":{1:1,2:3\n\t}\n}'
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
 VALUES = some.recursive(
-    some.none() | some.booleans() | some.integers() | TEXT,
+    some.none() | some.booleans() | some.integers(-(2**63), 2**63 - 1) | TEXT,
     lambda inner: (
         some.lists(inner, max_size=3)
         | some.dictionaries(TEXT, inner, max_size=3)
@@ -123,3 +124,53 @@ def test_two_unreadable_generations_are_damage(tmp_path: Path) -> None:
         tables.load(SystemFiles(), path)
     assert caught.value.path == str(path)
     assert caught.value.position == 7
+
+
+HOSTILE = {
+    b'{"a": ' + b"[" * 100_000: "nested at most",
+    b'{"a": {"b": 1e999}}': "a.b: a number",
+    b'{"a": {"b": NaN}}': "a.b: a number",
+    b'{"a": {1: ' + b"9" * 30 + b"}}": "a.1: a number from",
+    b'{"a": ' + b"9" * 5_000 + b"}": "JSON",
+    b'{"a": "\\ud800"}': "a: whole characters",
+    b'{"a": "' + b'\\"' * 200_000: "JSON",
+}
+
+
+@pytest.mark.parametrize("data", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_table_is_damage_with_its_place(tmp_path: Path, data: bytes) -> None:
+    """Neither a RecursionError, nor an OverflowError later, nor hours in a regular expression."""
+    path = tmp_path / "topics.json"
+    path.write_bytes(data)
+    with pytest.raises(StoreDamaged, match=r"topics\.json") as caught:
+        tables.load(SystemFiles(), path)
+    assert HOSTILE[data] in str(caught.value)
+    assert len(str(caught.value)) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ('{"offsetTable":{1:5,2:"x"}}', 22),
+        ('{"é":1,"offsetTable":{"10":"x"}}', 28),
+        ('{"offsetTable":{1:5,2:}}', 22),
+        ('{"offsetTable":{"x":1}}', 20),
+        ('{"offsetTable":[]}', 15),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_byte(tmp_path: Path, text: str, position: int) -> None:
+    """In the file as it stands, with bare keys and letters of two bytes."""
+    path = tmp_path / "delayOffset.json"
+    path.write_text(text, "utf-8")
+    with pytest.raises(StoreDamaged) as caught:
+        tables.load_as(SystemFiles(), path, DelayOffsetsTable)
+    assert caught.value.position == position
+
+
+def test_a_wrong_value_is_not_replaced_by_the_generation_before(tmp_path: Path) -> None:
+    """It is not what a crash leaves: somebody has written it, and is told."""
+    path = tmp_path / "delayOffset.json"
+    path.write_text('{"offsetTable":{"1":-1}}')
+    (tmp_path / "delayOffset.json.bak").write_text('{"offsetTable":{"1":1}}')
+    with pytest.raises(StoreDamaged, match=r"delayOffset\.json is damaged .*offsetTable\.1: "):
+        tables.load_as(SystemFiles(), path, DelayOffsetsTable)

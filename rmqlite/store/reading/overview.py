@@ -14,11 +14,11 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from rmqlite.errors import StoreDamaged
 from rmqlite.store import tables
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Sizes, Snapshot, queue_keys
+from rmqlite.table_shapes import ConsumerOffsetsTable
 
 CONSUMER_OFFSET_TABLE: Final = "consumerOffset.json"
 _SIZE: Final = Struct(">8xi8x")
@@ -248,17 +248,14 @@ class Overview:
     def lags(self) -> list[GroupLag]:
         """How far each group is in each queue it has read; by group, topic and queue."""
         path = self._root / "config" / CONSUMER_OFFSET_TABLE
+        known = tables.load_as(self._files, path, ConsumerOffsetsTable)
         found = []
-        try:
-            tree = tables.load(self._files, path) or {}
-            for name, offsets in tree.get("offsetTable", {}).items():
-                topic, _, group = str(name).partition("@")
-                for queue_id, offset in offsets.items():
-                    queue = self._snapshot.queues.get((topic, int(queue_id)))
-                    max_offset = queue.max_offset if queue else 0
-                    found.append(GroupLag(group, topic, int(queue_id), int(offset), max_offset))
-        except (TypeError, ValueError, AttributeError) as error:
-            raise StoreDamaged(str(path), 0, "a table of consumer offsets", str(error)) from error
+        for name, offsets in known.offset_table.items() if known else ():
+            topic, _, group = name.partition("@")
+            for queue_id, offset in offsets.items():
+                queue = self._snapshot.queues.get((topic, queue_id))
+                max_offset = queue.max_offset if queue else 0
+                found.append(GroupLag(group, topic, queue_id, offset, max_offset))
         return sorted(found, key=lambda lag: (lag.group, lag.topic, lag.queue_id))
 
     def disk(self) -> DiskUse:

@@ -8,13 +8,13 @@ log; so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from rmqlite.errors import InvalidValue, StoreDamaged
-from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.errors import StoreDamaged
+from rmqlite.levels import LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record, tables
 from rmqlite.store.checksums import Checksums, Point
@@ -24,6 +24,7 @@ from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
 from rmqlite.store.key_index import KeyIndex
+from rmqlite.store.levels_table import load_levels
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
 from rmqlite.store.reading.index_view import vouched_index
@@ -32,6 +33,7 @@ from rmqlite.store.reading.queue_view import LevelView, QueueView, end_in_files
 from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
+from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
 """Where the log goes on this far behind rmqlite's progress, RocketMQ ran on it since."""
@@ -46,18 +48,6 @@ class Sizes(NamedTuple):
     queue_file_bytes: int
 
 
-class _Persisted(NamedTuple):
-    physical_offset: int
-    chain: int
-    """Of the log's file up to physical_offset; 0 when it is not known."""
-    log_file_bytes: int
-    """How long the log's files are; 0 when it is not known."""
-    newest_timestamp_ms: int
-    ranges: dict[QueueKey, tuple[int, int]]
-    progress: ScheduleProgress
-    index_state: Mapping[str, Any] | None
-
-
 class Snapshot:
     """A store as it was when this was made."""
 
@@ -69,7 +59,7 @@ class Snapshot:
         self._root = root
         self._sizes = sizes
         # Tables before the log: then the log has all that they speak of.
-        self.levels = self._load_levels(levels)
+        self.levels = load_levels(files, root, levels)
         self._progress = ScheduleProgress()
         delivered = self._load_delay_offsets()
         persisted = self._load_progress()
@@ -110,7 +100,7 @@ class Snapshot:
     def chains(self) -> ChainView:
         """Comes to know, for one search, what of the log was changed since it was written."""
         known = self._persisted
-        point = Point(known.physical_offset, known.chain) if known and known.chain else None
+        point = Point(known.physical_offset, known.checksum) if known and known.checksum else None
         folder = self._root / CHECKSUMS
         return ChainView(self.log, Checksums(self._files, folder, self.log.segments), point)
 
@@ -119,11 +109,11 @@ class Snapshot:
         known = self._persisted
         if known is None or known.physical_offset != self.known_end:
             return None
-        return vouched_index(self._files, self._root / "index", known.index_state, self.begin)
+        return vouched_index(self._files, self._root / "index", known.index, self.begin)
 
     # ---- what is known without a walk
 
-    def _take_known(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
+    def _take_known(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
         """Queues and progress as tables and files tell them, and up to where they do."""
         position = self._take_told(persisted, is_crashed=is_crashed)
         if all(self._is_filed(queue) for queue in self.queues.values()):
@@ -133,7 +123,7 @@ class Snapshot:
         self._progress = ScheduleProgress()
         return self.begin
 
-    def _take_told(self, persisted: _Persisted | None, *, is_crashed: bool) -> int:
+    def _take_told(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
         if persisted is None:
             # rmqlite's own table, where it ran: what it delivered is told by the log alone.
             is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None
@@ -141,15 +131,15 @@ class Snapshot:
         position = persisted.physical_offset
         if not self._has_record_before(position):
             return self.begin
-        self._progress = persisted.progress
+        self._progress = ScheduleProgress.from_json(persisted.completed)
         if self.log.end_of_files - self.log.segment_bytes - position > FOREIGN_BYTES:
             return self._take_files(is_crashed=is_crashed)
-        self.newest_timestamp_ms = persisted.newest_timestamp_ms
-        for key, (low, high) in persisted.ranges.items():
+        self.newest_timestamp_ms = persisted.newest_timestamp
+        for key, (low, high) in persisted.ranges().items():
             self._add_queue(key, low, high)
         return position
 
-    def _lengthen(self, persisted: _Persisted | None) -> None:
+    def _lengthen(self, persisted: ProgressTable | None) -> None:
         """A last log file that was cut off shorter gets its length back at the next opening."""
         if persisted is not None and persisted.log_file_bytes == self._sizes.log_file_bytes:
             folder = self._root / "commitlog"
@@ -316,44 +306,16 @@ class Snapshot:
         folder = self._root / "consumequeue" / key[0] / str(key[1])
         return listed(lambda: ConsumeQueue(self._files, folder, self._sizes.queue_file_bytes))
 
-    def _load_levels(self, table: LevelTable) -> LevelHistory:
-        path = self._root / "config" / LEVELS_TABLE
-        tree = tables.load(self._files, path)
-        if tree is None:
-            return LevelHistory.starting_with(table)
-        try:
-            return LevelHistory.from_json(tree)
-        except (InvalidValue, KeyError, TypeError, ValueError) as error:
-            raise StoreDamaged(str(path), 0, "a table of delay levels", str(error)) from error
-
     def _load_delay_offsets(self) -> dict[int, int]:
         path = self._root / "config" / DELAY_OFFSET_TABLE
-        try:
-            tree = tables.load(self._files, path) or {}
-            return {int(level): int(n) for level, n in tree.get("offsetTable", {}).items()}
-        except (TypeError, ValueError, AttributeError) as error:
-            raise StoreDamaged(str(path), 0, "a table of delay offsets", str(error)) from error
+        known = tables.load_as(self._files, path, DelayOffsetsTable)
+        return known.offset_table if known else {}
 
-    def _load_progress(self) -> _Persisted | None:
+    def _load_progress(self) -> ProgressTable | None:
         try:
-            tree = tables.load(self._files, self._root / "config" / PROGRESS_TABLE)
-            if tree is None:
-                return None
-            ranges = {
-                (str(topic), int(queue_id)): (int(low), int(high))
-                for topic, queues in tree["queues"].items()
-                for queue_id, (low, high) in queues.items()
-            }
-            return _Persisted(
-                int(tree["physicalOffset"]),
-                int(tree.get("checksum", 0)),
-                int(tree.get("logFileBytes", 0)),
-                int(tree["newestTimestamp"]),
-                ranges,
-                ScheduleProgress.from_json(tree["completed"]),
-                tree.get("index"),
-            )
-        except (StoreDamaged, KeyError, TypeError, ValueError, AttributeError):
+            path = self._root / "config" / PROGRESS_TABLE
+            return tables.load_as(self._files, path, ProgressTable)
+        except StoreDamaged:
             # Opening the store makes it again; until then the other tables must do.
             return None
 

@@ -1,0 +1,387 @@
+"""What each table under config/ must hold, as pydantic models.
+
+A table may have been written by RocketMQ, an older rmqlite, an editor or somebody with bad
+intent.  Names become folders and numbers become loops, so both have limits; fields that mean
+nothing here are passed over, and kept in the rows of topics and groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
+
+from rmqlite.bulk_requests import BulkJob
+from rmqlite.config import QUEUES_MAX
+from rmqlite.errors import InvalidValue
+from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
+from rmqlite.levels import LevelHistory, LevelTable, parse_levels
+from rmqlite.redrive_requests import JobState, RedriveJob, RedriveOutcome
+from rmqlite.retry_policy import RetryPolicy
+
+CHUNK_OFFSETS: Final = 8192
+"""How many queue offsets one number of a CompletedBitmap tells of."""
+COMPLETED_SPAN_MAX: Final = 1 << 32
+"""How far a level's completed messages may reach beyond the first that still waits."""
+RUN_LETTERS_MAX: Final = 1 << 16
+"""How many letters one outcome of a redrive job's step may tell of."""
+_NAME_BYTES_MAX: Final = 255
+_INT_MAX: Final = 2**31 - 1
+_CHUNK_DIGITS: Final = CHUNK_OFFSETS // 4
+_T = TypeVar("_T")
+
+
+def _stored_name(name: str) -> str:
+    # Looser than the rule for new names: RocketMQ makes a topic after its machine, with dots.
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise ValueError("a name that a folder can have")
+    if len(name.encode()) > _NAME_BYTES_MAX:
+        raise ValueError(f"at most {_NAME_BYTES_MAX} bytes")
+    return name
+
+
+def _topic_at_group(text: str) -> str:
+    if "@" not in text:
+        raise ValueError("a topic, @ and a group")
+    for name in text.split("@", 1):
+        _stored_name(name)
+    return text
+
+
+def _levels(text: object) -> LevelTable:
+    if not isinstance(text, str):
+        raise ValueError("levels such as 1s 5s 10s")
+    try:
+        return parse_levels(text)
+    except InvalidValue as error:
+        raise ValueError(str(error)) from error
+
+
+def _policy(text: str) -> str:
+    try:
+        RetryPolicy.parse(text)
+    except InvalidValue as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
+Int64 = Annotated[int, Field(strict=True, ge=INTEGER_MIN, le=INTEGER_MAX)]
+Offset = Annotated[int, Field(strict=True, ge=0, le=INTEGER_MAX)]
+Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
+# These are keys, too, which in JSON are texts.
+QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
+Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
+Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
+StoredName = Annotated[str, AfterValidator(_stored_name)]
+TopicAtGroup = Annotated[str, AfterValidator(_topic_at_group)]
+Levels = Annotated[LevelTable, BeforeValidator(_levels)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, frozen=True)
+
+
+class _Row(_Table):
+    model_config = ConfigDict(extra="allow")
+
+    def row(self) -> dict[str, Any]:
+        """What was read, in the order in which RocketMQ writes it."""
+        return dict(sorted(self.model_dump(by_alias=True, exclude_unset=True).items()))
+
+
+class DataVersion(_Table):
+    counter: Int64 = 0
+
+
+class TopicRow(_Row):
+    topic_name: StoredName
+    read_queue_nums: Queues
+    write_queue_nums: Queues
+    perm: Annotated[int, Field(strict=True, ge=0, le=_INT_MAX)]
+
+
+class TopicsTable(_Table):
+    """topics.json"""
+
+    data_version: DataVersion = DataVersion()
+    topic_config_table: dict[str, TopicRow] = {}
+
+
+class GroupRow(_Row):
+    group_name: StoredName
+    retry_max_times: Int32 = 16
+    retry_queue_nums: Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=QUEUES_MAX)] = 1
+    consume_enable: bool = True
+    rmqlite_retry_policy: Annotated[str, AfterValidator(_policy)] = ""
+
+
+class GroupsTable(_Table):
+    """subscriptionGroup.json"""
+
+    data_version: DataVersion = DataVersion()
+    subscription_group_table: dict[str, GroupRow] = {}
+
+
+class ConsumerOffsetsTable(_Table):
+    """consumerOffset.json; a client of RocketMQ's may have committed -1."""
+
+    offset_table: dict[TopicAtGroup, dict[QueueId, Int64]] = {}
+
+
+class PurgeMarkersTable(_Table):
+    """deadLetterMarkers.json"""
+
+    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
+
+
+class DelayOffsetsTable(_Table):
+    """delayOffset.json"""
+
+    offset_table: dict[Level, Offset] = {}
+
+
+class LevelsRow(_Table):
+    in_force_from: Int64
+    message_delay_level: Levels
+
+
+class LevelsTable(_Table):
+    """delayLevels.json; an older rmqlite knew no other tables than those of broker.conf."""
+
+    configured: Levels | None = None
+    tables: Annotated[tuple[LevelsRow, ...], Field(min_length=1)]
+
+    def history(self) -> LevelHistory:
+        entries = [(row.in_force_from, row.message_delay_level) for row in self.tables]
+        entries.sort(key=lambda entry: entry[0])
+        return LevelHistory(tuple(entries), self.configured or entries[-1][1])
+
+
+class ClockTable(_Table):
+    """clock.json"""
+
+    boot_id: str
+    offset_nanos: Int64
+    origin: Literal["wall-clock", "store"]
+    reached_timestamp: Int64
+    uptime_millis: Int64
+
+    @staticmethod
+    def uptime(reached_ms: int, offset_ns: int) -> int:
+        """uptimeMillis follows from the other numbers, so that one changed digit shows."""
+        return reached_ms - offset_ns // 1_000_000
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.uptime_millis != self.uptime(self.reached_timestamp, self.offset_nanos):
+            raise ValueError("numbers that fit each other")
+        return self
+
+
+class CompletedBitmap(_Table):
+    """All below `below`, and chunks of CHUNK_OFFSETS bits in hexadecimal digits."""
+
+    below: Offset
+    above: dict[Chunk, Annotated[str, Field(pattern=f"^[0-9a-f]{{1,{_CHUNK_DIGITS}}}$")]]
+
+
+def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """The tree as it stands, which CompletedOffsets reads."""
+    completed = read(tree)
+    if isinstance(completed, CompletedBitmap):
+        begin = completed.below
+        end = (max(completed.above, default=0) + 1) * CHUNK_OFFSETS
+    else:
+        begin, end = 0, max((end for _, end in completed), default=0)
+        if completed and completed[0][0] == 0:
+            begin = completed[0][1]
+    if end - begin > COMPLETED_SPAN_MAX:
+        raise ValueError(f"queue offsets up to {COMPLETED_SPAN_MAX} from the first that is not in")
+    return tree
+
+
+Completed = Annotated[list[tuple[Offset, Offset]] | CompletedBitmap, WrapValidator(_check_span)]
+
+
+class ProgressTable(_Table):
+    """storeProgress.json; what an older rmqlite did not write is None or 0."""
+
+    physical_offset: Offset
+    newest_timestamp: Offset
+    checksum: Annotated[int, Field(strict=True, ge=0, le=2**32 - 1)] | None = None
+    log_file_bytes: Offset = 0
+    marked_offset: Offset = 0
+    queues: dict[StoredName, dict[QueueId, tuple[Offset, Offset]]]
+    completed: dict[Level, Completed]
+    pending: dict[Level, dict[str, Offset]] | None = None
+    index: Any = None
+    """Of the key index, which reads it itself."""
+
+    def ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """By topic and queue id the first queue offset and the one behind the last."""
+        return {
+            (topic, queue_id): ends
+            for topic, queues in self.queues.items()
+            for queue_id, ends in queues.items()
+        }
+
+
+# ---- jobs: texts of JSON in a table, and the bodies of records
+
+
+def _json_text(text: object) -> Any:
+    return read_json(text) if isinstance(text, str) else text
+
+
+def _redrive_job(tree: object) -> Any:
+    """What RedriveJob.to_json() wrote, with the names that its fields have."""
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
+        return tree
+    names = ("queue_id", "queue_offset", "why")
+    samples = [
+        dict(zip(names, each, strict=False), outcome=RedriveOutcome.REFUSED)
+        for each in tree["samples"]
+        if isinstance(each, list)
+    ]
+    state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
+    return {**tree, "samples": samples, "state": state}
+
+
+class RedriveKept(BaseModel):
+    """A redrive job; parts: queue id, begin and end.  at: a part and a queue offset."""
+
+    job: Annotated[RedriveJob, BeforeValidator(_redrive_job)]
+    parts: tuple[tuple[QueueId, Offset, Offset], ...]
+    at: tuple[QueueId, Offset]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.at[0] > len(self.parts):
+            raise ValueError(f"a place in {len(self.parts)} parts")
+        return self
+
+
+class RedriveTold(RedriveKept):
+    """A job in redriveJobs.json."""
+
+    records: tuple[Offset, Offset]
+    sent: dict[QueueId, Completed]
+
+
+class RedriveStep(RedriveKept):
+    """The body of a job's record; a run: queue offset, letters, outcome, and two of the texts."""
+
+    begin: tuple[QueueId, Offset]
+    texts: tuple[str, ...]
+    runs: tuple[
+        tuple[
+            Offset,
+            Annotated[int, Field(ge=0, le=RUN_LETTERS_MAX)],
+            RedriveOutcome,
+            QueueId,
+            QueueId,
+        ],
+        ...,
+    ]
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        if self.runs and self.begin[0] >= len(self.parts):
+            raise ValueError(f"a beginning in {len(self.parts)} parts")
+        if any(max(topic, why) >= len(self.texts) for *_, topic, why in self.runs):
+            raise ValueError(f"numbers of {len(self.texts)} texts")
+        return self
+
+
+class RedriveJobsTable(_Table):
+    """redriveJobs.json"""
+
+    queue_offset: Offset = 0
+    jobs: tuple[Annotated[RedriveTold, BeforeValidator(_json_text)], ...] = ()
+    earlier: dict[StoredName, dict[QueueId, Completed]] = {}
+
+
+def _bulk_job(text: object) -> BulkJob:
+    # On its own: the table's names of fields are not the job's.
+    return validated(BulkJob, _json_text(text))
+
+
+class BulkCall(BaseModel):
+    """What the body of a bulk job's record says beside the job."""
+
+    messages: Offset
+
+
+class BulkJobsTable(_Table):
+    """bulkJobs.json"""
+
+    queue_offset: Offset = 0
+    jobs: tuple[Annotated[BulkJob, PlainValidator(_bulk_job)], ...] = ()
+
+
+_RULES: Final = {
+    "missing": "a value",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "dict_type": "an object",
+    "model_type": "an object",
+    "dataclass_type": "an object",
+    "list_type": "a list",
+    "tuple_type": "a list",
+}
+"""What pydantic calls an error -> the rule, where its own sentence speaks of Python."""
+
+
+def validated(shape: type[_T], tree: object) -> _T:
+    """The tree as a value of this shape.  Raises WrongValue for the first that does not fit."""
+    kind: Any = shape
+    try:
+        value: _T = _adapter(kind).validate_python(tree)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        found = "nothing" if wrong["type"] == "missing" else shown(wrong["input"])
+        said = wrong["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+        rule = _RULES.get(wrong["type"], said)
+        inner = wrong.get("ctx", {}).get("error")
+        if isinstance(inner, WrongValue):
+            rule, found = inner.rule, inner.found
+        raise WrongValue(_path_in(tree, wrong["loc"]), rule, found) from error
+    return value
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(shape)
+
+
+def _path_in(tree: Any, loc: tuple[str | int, ...]) -> Path:
+    """loc without the parts that name no value of the tree, such as the branches of a union."""
+    path: list[str] = []
+    for number, part in enumerate(loc):
+        try:
+            tree = tree[part]
+        except (LookupError, TypeError):
+            # At the end it may be what is missing.
+            if number < len(loc) - 1 or not isinstance(tree, Mapping) or part == "[key]":
+                continue
+        path.append(str(part))
+    return tuple(path)
