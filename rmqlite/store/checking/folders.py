@@ -35,7 +35,8 @@ def look_at_folder(
         # A writer may have removed two files between two names of one listing.
         found = _look(files, folder, file_bytes)
     last = max(files.names(folder), default="")
-    if not is_live and _is_position(last) and files.size(folder / last) == 0:
+    is_file = _is_position(last) and files.kind(folder / last) == REGULAR
+    if not is_live and is_file and files.size(folder / last) == 0:
         # A crash between making a file and giving it its length; nothing was in it.
         files.resize(folder / last, file_bytes)
     for finding in found:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.config import QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.checking.file_layer import FileLayer
@@ -108,7 +109,7 @@ def _topics_of(files: Files, root: Path) -> dict[str, Any]:
     """A table of the topics that have queues, each with as many as there are."""
     queues: dict[str, int] = {}
     for topic, queue_id in queue_keys(files, root):
-        queues[topic] = max(queues.get(topic, 0), queue_id + 1)
+        queues[topic] = min(QUEUES_MAX, max(queues.get(topic, 0), queue_id + 1))
     queues.pop(SCHEDULE_TOPIC, None)
     rows = {
         topic: {
