@@ -21,6 +21,8 @@ REASONS_OF_MAX: Final = 100_000
 """Of how many letters of a group, the newest ones, reasons are counted."""
 HOPS_MAX: Final = 1_000
 """How many hops of a message's life one answer tells, the newest ones."""
+UNREADABLE: Final = "the log has no sound record there"
+"""The reason, and the body, of a dead letter whose scheduled record could not be read."""
 
 
 @dataclass(frozen=True, slots=True)

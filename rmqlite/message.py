@@ -80,6 +80,10 @@ PAIR_END: Final = "\x02"
 _SEPARATORS = re.compile("[\x01\x02\ud800-\udfff]")
 _UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
 _LIMIT = re.compile(r"[0-9]{1,10}")
+BODY_RULE: Final = (
+    "at least 1 byte: RocketMQ's Java consumer fails at an empty body,"
+    " and loses the messages that it pulled with it"
+)
 _TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 
 
@@ -87,13 +91,13 @@ _TEXT_RULE: Final = "UTF-8 text without control characters 0x01 and 0x02"
 class Message:
     """A message to send.
 
-    keys: tokens to find the message by; a string is split at blanks, as RocketMQ does.
-    delay_level: 0 is now; 1 is the first level of the broker's messageDelayLevel; a level
-    above the last one means the last one.  delay: the same as a length ("10m"), the level
-    that is exactly that long when the broker stores the message.  message_id: RocketMQ's
-    UNIQ_KEY, chosen by the producer when empty.  max_reconsume_times: how often consumers may
-    fail it and get it again, in every group; with 0 the first failure makes it a dead letter,
-    None is what the consumer or its group says.  Raises InvalidValue.
+    body: at least one byte.  keys: tokens to find the message by; a string is split at blanks,
+    as RocketMQ does.  delay_level: 0 is now; 1 is the first level of the broker's
+    messageDelayLevel; a level above the last one means the last one.  delay: the same as a
+    length ("10m"), the level that is exactly that long when the broker stores the message.
+    message_id: RocketMQ's UNIQ_KEY, chosen by the producer when empty.  max_reconsume_times:
+    how often consumers may fail it and get it again, in every group; with 0 the first failure
+    makes it a dead letter, None is what the consumer or its group says.  Raises InvalidValue.
     """
 
     topic: str
@@ -110,6 +114,8 @@ class Message:
     def __post_init__(self) -> None:
         if not isinstance(self.body, bytes):
             raise InvalidValue("body", type(self.body).__name__, "bytes")
+        if not self.body:
+            raise InvalidValue("body", "", BODY_RULE)
         if self.keys.__class__ is not tuple:
             tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
             object.__setattr__(self, "keys", tuple(tokens))

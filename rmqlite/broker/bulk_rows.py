@@ -109,7 +109,7 @@ def rows_of(
             error = queue_id
         elif level.__class__ is not int:
             error = level
-        elif properties or not is_plain or not message_id or len(body) > body_bytes_max:
+        elif properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
             error = _tried(_check_row, row, body_bytes_max)
         if isinstance(error, RmqliteError):
             refused[position] = Refusal.of(message_id, error)
@@ -221,7 +221,7 @@ def _check_row(row: Sequence[Any], body_bytes_max: int) -> int:
         rule = f"at most {body_bytes_max} bytes (maxMessageSize)"
         raise MessageTooLarge("body", len(body), rule)
     # What Message refuses is refused here.
-    Message(topic, b"", tags=tags, keys=keys, message_id=message_id)
+    Message(topic, body, tags=tags, keys=keys, message_id=message_id)
     if properties:
         check_property_text(properties)
     return 0

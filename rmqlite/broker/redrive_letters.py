@@ -20,8 +20,10 @@ from rmqlite.broker.sent_before import sent_before
 from rmqlite.broker.topics import WRITE, TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
-from rmqlite.letter_requests import EVERY_LETTER
+from rmqlite.letter_requests import EVERY_LETTER, UNREADABLE
 from rmqlite.message import (
+    BODY_RULE,
+    FAILURE_REASON,
     FIRST_ID_PROPERTIES,
     KEYS,
     MAX_RECONSUME_TIMES,
@@ -63,6 +65,7 @@ _LIMIT: Final = MAX_RECONSUME_TIMES.encode()
 _FIRST_IDS: Final = [name.encode() for name in FIRST_ID_PROPERTIES]
 _TIMES: Final = property_marker(REDRIVEN_TIMES)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_REASON: Final = property_marker(FAILURE_REASON)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _INT32_MAX: Final = 2**31 - 1
 
@@ -240,19 +243,22 @@ def _why_not(walked: Walked, config: BrokerConfig) -> str:
     """What of a record forbids to send it, wherever it goes; empty if nothing does."""
     head, data = walked
     size = head.body_end - head.body_position
-    if not size and head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(head.properties):
+    if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(head.properties, size):
         return _UNREADABLE
     if not has_sound_body(head, data):
         return "its content is lost: its body is damaged"
+    if not size:
+        return f"its body is empty; a body has {BODY_RULE}"
     if size > config.max_message_bytes:
         return f"its body of {size} bytes is larger than maxMessageSize={config.max_message_bytes}"
     return ""
 
 
-def _tells_nothing(properties: bytes) -> bool:
-    """Has the schedule found nothing that it could deliver?  Then nothing tells of a message."""
+def _tells_nothing(properties: bytes, body_bytes: int) -> bool:
+    """Was there no scheduled record that could be read?  Older brokers left the body empty."""
     return (
-        find_property(properties, _REAL_TOPIC) is None
+        (not body_bytes or find_property(properties, _REASON) == UNREADABLE.encode())
+        and find_property(properties, _REAL_TOPIC) is None
         and find_property(properties, _RETRY_TOPIC) is None
     )
 

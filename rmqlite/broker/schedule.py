@@ -19,10 +19,11 @@ from rmqlite.broker.lateness import Lateness
 from rmqlite.broker.level_queue import LevelQueue, Place, Run
 from rmqlite.broker.pace import Pace
 from rmqlite.broker.topics import TopicTable
-from rmqlite.broker.undeliverable import UNREADABLE, dead_letter, why_undeliverable
+from rmqlite.broker.undeliverable import dead_letter, why_undeliverable
 from rmqlite.clock import Clock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
+from rmqlite.letter_requests import UNREADABLE
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests import LevelStatus

@@ -10,6 +10,7 @@ from typing import Final
 
 from rmqlite.broker.topics import TopicTable
 from rmqlite.config import BrokerConfig
+from rmqlite.letter_requests import UNREADABLE
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
@@ -38,7 +39,6 @@ from rmqlite.store.record import (
     tags_code,
 )
 
-UNREADABLE: Final = "the log has no sound record there"
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -90,9 +90,22 @@ def dead_letter(
     properties[FAILURE_REASON] = reason
     encoded = _fitted(properties, own)
     if walked is None:
+        # Not empty: a Java consumer that reads dead letters would fail at an empty body.
+        body = UNREADABLE.encode()
         return NewRecord(
-            *(UNDELIVERABLE_TOPIC, 0, encoded, b"", body_crc(b""), 0, 0, now_ms),
-            *(store_host, store_host, 0, completes, 0),
+            UNDELIVERABLE_TOPIC,
+            0,
+            encoded,
+            body,
+            body_crc(body),
+            0,
+            0,
+            now_ms,
+            store_host,
+            store_host,
+            0,
+            completes,
+            0,
         )
     head, data = walked
     return NewRecord(

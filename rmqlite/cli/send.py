@@ -7,10 +7,10 @@ held in memory; what was sent before a failure is said.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from itertools import islice, repeat
+from functools import partial
+from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -21,7 +21,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import note, print_json_array, print_table, progress_console, time_text
 from rmqlite.clock import elapsed_s
-from rmqlite.errors import RmqliteError
+from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests import SendResult
 
@@ -45,6 +45,24 @@ Delay = Annotated[
     ),
 ]
 
+Property = Annotated[
+    list[str] | None,
+    typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; can be repeated."),
+]
+MaxReconsumeTimes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        max=2**31 - 1,
+        help="Retries before it is a dead letter, in every group.",
+    ),
+]
+LinesOf = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
+]
+
 
 def send(
     topic: Topic,
@@ -53,27 +71,13 @@ def send(
     ] = None,
     tags: Annotated[str, typer.Option(help="The tag, for consumers to choose by.")] = "",
     keys: Annotated[str, typer.Option(help="Keys to find it by, separated by blanks.")] = "",
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--property", "-p", metavar="KEY=VALUE", help="A property; can be repeated."),
-    ] = None,
+    properties: Property = None,
     delay_level: Annotated[
         int, typer.Option(help="The broker's delay level; 0 delivers at once.")
     ] = 0,
     delay: Delay = None,
-    max_reconsume_times: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=2**31 - 1,
-            help="Retries before it is a dead letter, in every group.",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
-    ] = None,
+    max_reconsume_times: MaxReconsumeTimes = None,
+    file: LinesOf = None,
     count: Annotated[int, typer.Option(min=1, help="Send the body so many times.")] = 1,
     producer_group: Annotated[str, typer.Option(help="Who sends.")] = "rmqlite-cli",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -84,9 +88,9 @@ def send(
         raise typer.BadParameter("give either a BODY (or - for standard input) or --file")
     if file is not None and count != 1:
         raise typer.BadParameter("--count repeats a BODY; it cannot be used with --file")
-    template = Message(
+    message = partial(
+        Message,
         topic,
-        b"",
         tags=tags,
         keys=keys,
         properties=dict([_pair(text) for text in properties or ()]),
@@ -96,32 +100,29 @@ def send(
     )
     total = None if file else count
     with _lines(file) if file else nullcontext(repeat(_body(body or ""), count)) as bodies:
-        _send_all(endpoint, producer_group, template, bodies, total=total, as_json=as_json)
+        first = next(bodies, None)
+        if first is None:
+            raise InvalidValue("file", file, "a file with a line that is not empty")
+        # No broker is asked: a bad option and an empty body are refused here.
+        message(first)
+        with _producer(endpoint, producer_group) as producer:
+            results = _sent(producer, message, chain([first], bodies), total, not as_json)
+            if as_json:
+                print_json_array(results)
+            else:
+                _print_results(topic, results)
 
 
-def _send_all(
-    endpoint: str,
-    producer_group: str,
-    template: Message,
-    bodies: Iterable[bytes],
-    *,
-    total: int | None,
-    as_json: bool,
-) -> None:
+def _producer(endpoint: str, group: str) -> Producer:
     from rmqlite.client import Producer
 
-    with Producer(
+    # Batches are made here; the producer must not split them again.
+    return Producer(
         endpoint,
-        producer_group,
-        # Batches are made here; the producer must not split them again.
+        group,
         batch_messages_max=BATCH_MESSAGES_MAX,
         batch_bytes_max=4 * BATCH_BYTES_MAX,
-    ) as producer:
-        results = _sent(producer, template, bodies, total, not as_json)
-        if as_json:
-            print_json_array(results)
-        else:
-            _print_results(template.topic, results)
+    )
 
 
 @contextmanager
@@ -150,7 +151,7 @@ def _body(text: str) -> bytes:
 
 def _sent(
     producer: Producer,
-    template: Message,
+    message: Callable[[bytes], Message],
     bodies: Iterable[bytes],
     total: int | None,
     is_shown: bool,
@@ -164,9 +165,8 @@ def _sent(
         task = progress.add_task("", total=total)
         try:
             for batch in batches(bodies):
-                messages = [replace(template, body=each) for each in batch]
-                results = producer.send_batch(messages)
-                sent += len(messages)
+                results = producer.send_batch([message(each) for each in batch])
+                sent += len(batch)
                 progress.update(task, completed=sent)
                 yield from results
         except RmqliteError:

@@ -57,7 +57,7 @@ def from_python(endpoint: str, run: str, count: int) -> int:
 
 def repeated(endpoint: str, run: str, count: int) -> int:
     """The same ids once more: how many were duplicates."""
-    messages = (BulkMessage(TOPIC, b"", f"{run}-{n}", delay_level=LEVEL) for n in range(count))
+    messages = (BulkMessage(TOPIC, b"x", f"{run}-{n}", delay_level=LEVEL) for n in range(count))
     with BulkScheduler(endpoint, job_id=run) as sender:
         return sender.schedule_all(messages).duplicates
 

@@ -107,6 +107,7 @@ def test_a_level_a_length_and_an_instant_are_met(under_test: BrokerUnderTest) ->
         ("properties", "a\x011\x02a\x012", "each key once"),
         ("properties", "a\x01" + "x" * 33_000, "at most 32767 bytes"),
         ("bodies", bytes((1 << 19) + 1), "maxMessageSize"),
+        ("bodies", b"", "at least 1 byte"),
     ],
 )
 def test_a_bad_message_is_refused_and_no_other(

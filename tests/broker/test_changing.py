@@ -319,7 +319,7 @@ def test_each_id_is_answered_truthfully(under_test: BrokerUnderTest, restart: Re
     ids = ("waits", "came", "fired", "cancelled", "moved")
     under_test.send(*[named(each, 1 if each == "came" else 5) for each in ids])
     under_test.send(named("plain", 0))
-    under_test.send(Message("short", b"", message_id="dead", delay_level=1), queue_id=3)
+    under_test.send(Message("short", b"x", message_id="dead", delay_level=1), queue_id=3)
     forget_topic(under_test, "short")
     by_ids(under_test, FIRE, "fired")
     by_ids(under_test, CANCEL, "cancelled")

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from rmqlite import message as names
+from rmqlite.letter_requests import UNREADABLE
 from rmqlite.message import (
+    FAILURE_REASON,
     KEYS,
     MAX_RECONSUME_TIMES,
     RECONSUME_TIME,
@@ -242,16 +244,28 @@ def test_properties_that_grow_too_long_are_refused(under_test: BrokerUnderTest) 
     assert "properties would be" in told
 
 
-def test_a_letter_whose_content_is_lost_is_refused(make: Make) -> None:
-    """The schedule found nothing that it could deliver: there is no message."""
+@pytest.mark.parametrize("body", [b"", UNREADABLE.encode()])
+def test_a_letter_whose_content_is_lost_is_refused(make: Make, body: bytes) -> None:
+    """The schedule could not read the record; brokers before 0.6 left the body empty."""
     under_test = make()
     topic = dlq_topic(SCHEDULE_GROUP)
     under_test.broker.topics.ensure(topic, 1)
-    under_test.store.append([new_record(b"", topic)])
+    under_test.store.append([new_record(body, topic, properties={FAILURE_REASON: UNREADABLE})])
     spec = RedriveSpec(SCHEDULE_GROUP, to_topic="rescued")
     job = under_test.broker.redrive.start(RedriveRequest(spec))
     assert run(under_test, job.job_id).refused == 1
     assert "content is lost" in outcomes(under_test, job.job_id)[0].why
+
+
+def test_a_letter_with_an_empty_body_is_refused_and_stays(under_test: BrokerUnderTest) -> None:
+    """It would be a new message, at which a Java consumer of its topic fails."""
+    written(under_test, b"", properties={names.RETRY_TOPIC: "orders"})
+    bury_many(under_test, 1)
+    (told,) = refused(under_test)
+    assert "its body is empty" in told
+    assert "at least 1 byte" in told
+    assert len(list(redriven_messages(under_test))) == 1
+    assert [each.body for each in under_test.messages(DLQ)] == [b"", b"0"]
 
 
 def test_a_damaged_body_is_refused_and_holds_up_no_other(under_test: BrokerUnderTest) -> None:

@@ -273,7 +273,7 @@ def test_more_retry_queues_are_there_at_once_and_read(under_test: BrokerUnderTes
     assert len(under_test.broker.heartbeat(member).queues) == 4
     assert tables.decode(row.read_bytes())["topicConfigTable"][RETRY]["writeQueueNums"] == 4
     for number in range(12):
-        send_back(under_test, received(under_test, body=b"x" * number))
+        send_back(under_test, received(under_test, body=b"x%d" % number))
     under_test.clock.forward(10_000)
     under_test.deliver()
     counts = [len(bodies(under_test, RETRY, n)) for n in range(4)]

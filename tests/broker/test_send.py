@@ -65,11 +65,13 @@ def test_a_body_of_one_byte_more_is_refused(make: Make) -> None:
     assert "maxMessageSize" in error.rule
 
 
-def test_an_empty_body_is_a_message(under_test: BrokerUnderTest) -> None:
-    """The broker has no minimum (reference §8.4)."""
-    (result,) = under_test.send(Message(TOPIC, b""))
-    assert record(under_test, result).body == b""
-    assert under_test.messages(TOPIC)[0].body == b""
+def test_an_empty_body_is_refused_with_its_reason() -> None:
+    """RocketMQ's Java consumer throws at one, and loses the other messages of its pull."""
+    with pytest.raises(InvalidValue) as raised:
+        Message(TOPIC, b"")
+    assert (raised.value.field, raised.value.value) == ("body", "")
+    assert "at least 1 byte" in raised.value.rule
+    assert "Java consumer" in str(raised.value)
 
 
 @pytest.mark.parametrize("level", [0, 3])
@@ -253,11 +255,11 @@ def test_a_batch_lies_in_the_log_in_its_order(under_test: BrokerUnderTest) -> No
 @pytest.mark.parametrize(
     "wrong",
     [
-        Message("no blanks", b""),
-        Message("SCHEDULE_TOPIC_XXXX", b""),
+        Message("no blanks", b"x"),
+        Message("SCHEDULE_TOPIC_XXXX", b"x"),
         Message(TOPIC, bytes((1 << 19) + 1)),
-        Message(TOPIC, b"", properties={"p": "x" * 32_767}),
-        Message("%DLQ%nobody", b""),
+        Message(TOPIC, b"x", properties={"p": "x" * 32_767}),
+        Message("%DLQ%nobody", b"x"),
     ],
     ids=["name", "system", "body", "properties", "unknown"],
 )

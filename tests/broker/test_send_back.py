@@ -132,7 +132,7 @@ def test_row_4_retries_go_only_to_queues_that_the_topic_has(
     path.write_text(json.dumps({"subscriptionGroupTable": {GROUP: row}}))
     under_test.open()
     for number in range(16):
-        send_back(under_test, received(under_test, body=b"x" * number))
+        send_back(under_test, received(under_test, body=b"x%d" % number))
     under_test.clock.forward(10_000)
     assert under_test.deliver() == 17
     assert len(bodies(under_test, RETRY)) == 17

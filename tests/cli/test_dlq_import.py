@@ -13,6 +13,7 @@ from rmqlite.broker.redrive_letters import new_properties
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest, Refusal, RefusedAt
 from rmqlite.cli.dlq.export_rows import json_lines, message_of, row_in, row_of
 from rmqlite.errors import InvalidValue, MessageTooLarge, Refused
+from rmqlite.letter_requests import UNREADABLE
 from rmqlite.message import RESERVED_PROPERTIES, decode_properties, message_properties
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import read_head
@@ -72,6 +73,28 @@ def test_a_compressed_body_is_sent_as_its_producer_gave_it() -> None:
     strange = stored(record(1, b"not zlib", sys_flag=0x1))
     with pytest.raises(InvalidValue, match="body_is_compressed"):
         message_of(row_in(json_lines([row_of(letter_of(strange), strange)])))
+
+
+def test_an_empty_body_and_a_lost_one_are_refused(
+    run: Run, broker: FakeBroker, tmp_path: Path
+) -> None:
+    """A Java consumer fails at the one; the other is only the sentence that it is lost."""
+    lost = {"group": "SCHEDULE_CONSUMER", "origin_topic": ""}
+    properties = {"FAILURE_REASON": UNREADABLE}
+    file = tmp_path / "letters.jsonl"
+    file.write_bytes(
+        line(1, b"")
+        + line(2, UNREADABLE.encode(), properties=properties, **lost)
+        + line(3, b"kept", properties={}, **lost)
+    )
+    takes_all(broker)
+    result = run("dlq", "import", str(file), "--to-topic", "rescued", "--yes", "--json")
+    tree = json.loads(result.stdout)
+    assert (result.exit_code, tree["sent"], tree["refused"]) == (1, 1, 2)
+    assert broker.asked["ScheduleBulk"][0].bodies == (b"kept",)
+    empty, unreadable = [each["reason"] for each in tree["reasons"]]
+    assert "at least 1 byte" in empty
+    assert "content of this letter is lost" in unreadable
 
 
 @pytest.mark.parametrize(

@@ -309,7 +309,7 @@ def keyed(broker: FakeBroker) -> FakeBroker:
         (MessageState.SCHEDULED, "PENDING"),
     ]
     found = tuple(
-        [FoundMessage(broker.add(Message("t", b"", message_id=n)), state) for state, n in records]
+        [FoundMessage(broker.add(Message("t", b"x", message_id=n)), state) for state, n in records]
     )
     broker.answers["QueryMessages"] = lambda _: FoundMessages(found)
     return broker

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,30 @@ def test_a_file_is_sent_a_line_a_message_in_batches(
     assert [len(each.messages) for each in broker.asked["Send"]] == [BATCH_MESSAGES_MAX, 1]
     assert broker.asked["Send"][0].messages[1].body == b"line 1"
     assert result.stdout.startswith(f"sent {BATCH_MESSAGES_MAX + 1} messages to orders in ")
+
+
+def test_an_empty_body_is_refused_before_a_broker_is_asked(run: Run, broker: FakeBroker) -> None:
+    """An empty argument, an empty standard input: one line that says the rule, exit code 1."""
+    for arguments in (("",), ("-",), ("", "--count", "3")):
+        result = run("send", "orders", *arguments, stdin=b"")
+        assert result.exit_code == 1
+        assert result.stdout == ""
+        assert result.stderr.startswith("error: body='' is not allowed: at least 1 byte")
+        assert len(result.stderr.splitlines()) == 1
+    assert "Send" not in broker.asked
+
+
+@pytest.mark.parametrize("lines", [b"", b"\n\r\n\n"])
+def test_a_file_without_a_message_is_refused(
+    run: Run, broker: FakeBroker, tmp_path: Path, lines: bytes
+) -> None:
+    """Whoever sends an empty file has most likely named the wrong one."""
+    file = tmp_path / "lines.txt"
+    file.write_bytes(lines)
+    result = run("send", "orders", "--file", str(file), "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "a line that is not empty" in result.stderr
+    assert "Send" not in broker.asked
 
 
 def test_a_count_repeats_the_body_under_ids_of_its_own(run: Run) -> None:

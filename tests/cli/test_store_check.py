@@ -123,7 +123,9 @@ def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
         def send() -> None:
             with Producer(broker.endpoint, "senders") as producer:
                 while not stopped.is_set():
-                    batch = [Message("orders", b"x" * n * 37, delay_level=n % 3) for n in range(40)]
+                    batch = [
+                        Message("orders", b"x" * (n * 37 + 1), delay_level=n % 3) for n in range(40)
+                    ]
                     producer.send_batch(batch)
 
         sending = threading.Thread(target=send)

@@ -288,7 +288,7 @@ def test_a_failed_message_that_retention_deleted_is_let_go(
     seen.gates["a"] = threading.Event()
     make()
     broker.until(lambda: seen.names == ["a"])
-    broker.queues[QUEUE][0] = broker.add(Message("elsewhere", b""))
+    broker.queues[QUEUE][0] = broker.add(Message("elsewhere", b"x"))
     seen.gates["a"].set()
     broker.until(lambda: broker.committed.get(QUEUE) == 1)
     assert "gone from the broker" in caplog.text

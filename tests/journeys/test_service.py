@@ -38,11 +38,11 @@ def ignore(_: StoredMessage) -> ConsumeResult:
 @pytest.mark.parametrize(
     ("ask", "error", "field", "response_code"),
     [
-        (lambda p: p.send(Message("a b", b"")), errors.InvalidName, "topic", 1),
-        (lambda p: p.send(Message("t" * 128, b"")), errors.InvalidName, "topic", 1),
-        (lambda p: p.send(Message("orders", b"")), errors.TopicUnknown, "topic", 17),
+        (lambda p: p.send(Message("a b", b"x")), errors.InvalidName, "topic", 1),
+        (lambda p: p.send(Message("t" * 128, b"x")), errors.InvalidName, "topic", 1),
+        (lambda p: p.send(Message("orders", b"x")), errors.TopicUnknown, "topic", 17),
         (
-            lambda p: p.send(Message("SCHEDULE_TOPIC_XXXX", b"")),
+            lambda p: p.send(Message("SCHEDULE_TOPIC_XXXX", b"x")),
             errors.PermissionMissing,
             "topic",
             16,
@@ -54,13 +54,13 @@ def ignore(_: StoredMessage) -> ConsumeResult:
             13,
         ),
         (
-            lambda p: p.send(Message("here", b"", properties={"p": "x" * 32_767})),
+            lambda p: p.send(Message("here", b"x", properties={"p": "x" * 32_767})),
             errors.MessageTooLarge,
             "properties",
             13,
         ),
-        (lambda p: p.send(Message("here", b""), queue_id=9), errors.QueueUnknown, "queue_id", 1),
-        (lambda p: p.send(Message("here", b"", delay="7s")), errors.DelayUnknown, "delay", 13),
+        (lambda p: p.send(Message("here", b"x"), queue_id=9), errors.QueueUnknown, "queue_id", 1),
+        (lambda p: p.send(Message("here", b"x", delay="7s")), errors.DelayUnknown, "delay", 13),
     ],
 )
 def test_a_bad_request_says_which_field_breaks_which_rule(

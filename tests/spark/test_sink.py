@@ -209,6 +209,21 @@ def test_refused_rows_are_collected_with_their_reason(broker: SinkBroker, tmp_pa
     assert [each.message_id for each in job.samples] == ["c", "d", "e"]
 
 
+def test_a_row_with_an_empty_body_is_refused_and_no_other(
+    broker: SinkBroker, tmp_path: Path
+) -> None:
+    """RocketMQ's Java consumer fails at an empty body; the reason stands beside the row."""
+    path = str(tmp_path / "refused")
+    options = broker.options(job_id="j", is_collecting=True, refused_path=path)
+    writer = BulkWriter(options, SCHEMA, overwrite=False)
+    given = rows(["a", "b", "c"]).set_column(0, "body", pa.array([b"a", b"", b"c"]))
+    writer.commit([writer.write(iter([given]))])
+    (found,) = parquet.read_table(refused_file(path, "j")).to_pylist()
+    assert (found["body"], found["code"]) == (b"", "invalid-value")
+    assert "at least 1 byte" in found["reason"]
+    assert (broker.job("j").accepted, broker.job("j").refused) == (2, 1)
+
+
 def test_without_refused_rows_the_file_is_empty(broker: SinkBroker, tmp_path: Path) -> None:
     """A run that went well replaces what the run before it has left."""
     path = str(tmp_path / "refused")

@@ -91,13 +91,14 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        pb.OutgoingMessage(topic="t", properties={"REAL_TOPIC": "x"}),
-        pb.OutgoingMessage(topic="t", properties={"": "x"}),
-        pb.OutgoingMessage(topic="t", properties={"a": "b\x02TAGS\x01x"}),
-        pb.OutgoingMessage(topic="t", keys=["a b"]),
-        pb.OutgoingMessage(topic="t", tags="\x01"),
-        pb.OutgoingMessage(topic="t", message_id="\x02"),
-        pb.OutgoingMessage(topic="t", max_reconsume_times=-1),
+        pb.OutgoingMessage(topic="t", body=b"x", properties={"REAL_TOPIC": "x"}),
+        pb.OutgoingMessage(topic="t", body=b"x", properties={"": "x"}),
+        pb.OutgoingMessage(topic="t", body=b"x", properties={"a": "b\x02TAGS\x01x"}),
+        pb.OutgoingMessage(topic="t", body=b"x", keys=["a b"]),
+        pb.OutgoingMessage(topic="t", body=b"x", tags="\x01"),
+        pb.OutgoingMessage(topic="t", body=b"x", message_id="\x02"),
+        pb.OutgoingMessage(topic="t", body=b"x", max_reconsume_times=-1),
+        pb.OutgoingMessage(topic="t"),
     ],
 )
 def test_a_foreign_clients_message_keeps_the_rules_of_ours(message: pb.OutgoingMessage) -> None:

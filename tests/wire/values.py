@@ -32,7 +32,7 @@ MESSAGES = st.builds(
     lambda delay, **fields: Message(**fields, **delay),
     delay=DELAYS,
     topic=TEXT,
-    body=st.binary(max_size=40),
+    body=st.binary(min_size=1, max_size=40),
     tags=st.one_of(st.just(""), TOKEN),
     keys=st.lists(TOKEN, max_size=3).map(tuple),
     properties=PROPERTIES,

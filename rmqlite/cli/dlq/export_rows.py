@@ -18,8 +18,9 @@ from typing import Any, Final
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import body_text, printable
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import Letter
+from rmqlite.letter_requests import UNREADABLE, Letter
 from rmqlite.message import (
+    FAILURE_REASON,
     FIRST_ID_PROPERTIES,
     REDRIVE_ID_PREFIX,
     REDRIVE_PROPERTIES,
@@ -145,6 +146,8 @@ def message_of(row: Row, to_topic: str = "") -> Message:
         raise InvalidValue("body", text, "text or hex, as body_encoding says") from error
     place = f"{dlq_topic(row['group'])}:{row['queue_id']}:{row['queue_offset']}"
     properties = row["properties"]
+    if not row["origin_topic"] and properties.get(FAILURE_REASON) == UNREADABLE:
+        raise InvalidValue("body", text, "a message; the content of this letter is lost")
     first_id = next((properties[name] for name in FIRST_ID_PROPERTIES if name in properties), "")
     return Message(
         topic,
