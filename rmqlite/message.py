@@ -9,7 +9,7 @@ this module only knows the names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -229,12 +229,46 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
     """The pairs of a property string; pairs without key or value are dropped, as RocketMQ does."""
+    return _pairs(encoded.decode("utf-8", "replace"))
+
+
+def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for segment in encoded.decode("utf-8", "replace").split(PAIR_END):
+    for segment in text.split(PAIR_END):
         key, _, value = segment.partition(KEY_END)
         if key and value:
             pairs[key] = value
     return pairs
+
+
+def exact_properties(encoded: bytes) -> dict[str, str]:
+    """The same pairs for edit_properties, which gives back every byte of their values.
+
+    A byte that is no UTF-8 is a lone surrogate here: text that no protocol and no file takes.
+    """
+    return _pairs(encoded.decode("utf-8", "surrogateescape"))
+
+
+def edit_properties(
+    encoded: bytes, changes: Mapping[str, str], without: Collection[str] = ()
+) -> bytes:
+    """A property string with some pairs set and others left out; all other bytes stay.
+
+    The pairs that are set come last, and every older pair of their names is left out.  What
+    RocketMQ cannot read as a pair stays, too.
+    """
+    text = encoded.decode("utf-8", "surrogateescape")
+    parts = [
+        part
+        for part in text.split(PAIR_END)
+        if KEY_END not in part
+        or ((name := part.partition(KEY_END)[0]) not in changes and name not in without)
+    ]
+    if changes and parts and not parts[-1]:
+        # RocketMQ's older string ends with a separator.
+        parts.pop()
+    parts += [name + KEY_END + value for name, value in changes.items()]
+    return PAIR_END.join(parts).encode("utf-8", "surrogateescape")
 
 
 def property_marker(name: str) -> bytes:

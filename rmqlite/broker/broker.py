@@ -184,20 +184,20 @@ class Broker:
         """
         group = self._with_retry_topic(request.group)
         retries = self.topics.wanted(retry_topic(group.group))
-        message = self.store.read_message(request.physical_offset)
-        if message.topic == SCHEDULE_TOPIC:
+        failed = self.store.read_record(request.physical_offset)
+        if failed.head.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
-        level = self.groups.retry_level(group.group, message.reconsume_times)
-        failure = after_failure(message, request, group, level, self._clock.now_ms())
+        level = self.groups.retry_level(group.group, failed.head.reconsume_times)
+        failure = after_failure(failed.head, request, group, level, self._clock.now_ms())
         queue_id = 0
         if failure.delay_level:
             # Not the group's number: that may have changed since its retry topic was made.
             queues = min(retries.read_queues, retries.write_queues)
-            queue_id = message.physical_offset % max(1, queues)
+            queue_id = request.physical_offset % max(1, queues)
         else:
             self.topics.ensure(failure.topic, 1)
-        record = failed_record(message, failure, queue_id, self.store.levels.current)
+        record = failed_record(failed, failure, queue_id, self.store.levels.current)
         (at,) = self._log.append([record])
         counted = self.counts.retried if failure.delay_level else self.counts.dead
         counted[group.group] += 1

@@ -25,8 +25,8 @@ from rmqlite.message import (
     RESCHEDULED_FROM,
     UNIQ_KEY,
     WAIT,
-    decode_properties,
-    encode_properties,
+    edit_properties,
+    exact_properties,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.schedule_requests import (
@@ -213,13 +213,12 @@ class Changes:
 def _cancellation(found: Found) -> NewRecord:
     """What completes a cancelled message: a record without a body."""
     head, place = found.head, found.place
-    own = decode_properties(head.properties)
-    properties = {name: own[name] for name in _KEPT if name in own}
-    properties[DELAY] = str(place.level)
+    own = exact_properties(head.properties)
+    kept = {name: own[name] for name in _KEPT if name in own}
     return NewRecord(
         CANCELLED_TOPIC,
         0,
-        encode_properties(properties),
+        edit_properties(b"", {**kept, DELAY: str(place.level)}),
         b"",
         body_crc(b""),
         head.flag,
@@ -234,13 +233,12 @@ def _cancellation(found: Found) -> NewRecord:
 
 
 def _with(head: Head, added: dict[str, str]) -> bytes:
-    """A record's properties and some more.  Raises MessageTooLarge."""
-    properties = decode_properties(head.properties) | added
+    """A record's property string with some pairs set.  Raises MessageTooLarge."""
+    encoded = edit_properties(head.properties, added)
     for spared in (CLUSTER, WAIT):
-        if len(encode_properties(properties)) > PROPERTIES_BYTES_MAX:
+        if len(encoded) > PROPERTIES_BYTES_MAX:
             # The broker itself has put it there, and nobody needs it to deliver or consume.
-            properties.pop(spared, None)
-    encoded = encode_properties(properties)
+            encoded = edit_properties(encoded, {}, (spared,))
     if len(encoded) > PROPERTIES_BYTES_MAX:
         rule = (
             f"at most {PROPERTIES_BYTES_MAX} bytes; those of the message at physical offset"

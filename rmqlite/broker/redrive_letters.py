@@ -38,6 +38,8 @@ from rmqlite.message import (
     RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
+    edit_properties,
+    exact_properties,
     find_property,
     property_marker,
 )
@@ -57,12 +59,8 @@ _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not say where it was sent to: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
 _QUEUE_DIGITS: Final = 10
-_GONE: Final = frozenset(
-    [name.encode() for name in RESERVED_PROPERTIES | REDRIVE_PROPERTIES if name not in (KEYS, TAGS)]
-)
-_RECONSUME_TIME: Final = RECONSUME_TIME.encode()
-_LIMIT: Final = MAX_RECONSUME_TIMES.encode()
-_FIRST_IDS: Final = [name.encode() for name in FIRST_ID_PROPERTIES]
+_GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
+_GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
 _TIMES: Final = property_marker(REDRIVEN_TIMES)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _REASON: Final = property_marker(FAILURE_REASON)
@@ -213,30 +211,22 @@ def is_own(topic: str) -> bool:
 
 
 def new_properties(walked: Walked, place: str, job_id: str, message_id: str) -> bytes:
-    """The user's own and where the message comes from, as a property string.
-
-    Not decoded: what is no UTF-8, as RocketMQ lets it in, stays as it is.
-    """
-    pairs: dict[bytes, bytes] = {}
-    for segment in walked.head.properties.split(b"\x02"):
-        key, _, value = segment.partition(b"\x01")
-        if key and value:
-            pairs[key] = value
-    first_id = next((pairs[name] for name in _FIRST_IDS if name in pairs), b"")
-    times = number_of(walked.head.properties, _TIMES) or 0
-    # With RECONSUME_TIME it is a consumer's limit, not the sender's.
-    kept = {_LIMIT} if _RECONSUME_TIME not in pairs else set()
-    own = [key + b"\x01" + value for key, value in pairs.items() if key not in _GONE or key in kept]
-    added = {
+    """The user's own, byte by byte, and where the message comes from, as a property string."""
+    own = walked.head.properties
+    pairs = exact_properties(own)
+    times = number_of(own, _TIMES) or 0
+    changes: dict[str, str] = {
         REDRIVEN_FROM: place,
         REDRIVEN_TIMES: str(times + 1 if times < _INT32_MAX else 1),
         REDRIVEN_BY: job_id,
         UNIQ_KEY: message_id,
     }
-    own += [f"{name}\x01{value}".encode() for name, value in added.items()]
+    first_id = next((pairs[name] for name in FIRST_ID_PROPERTIES if name in pairs), "")
     if first_id:
-        own.append(REDRIVEN_MESSAGE_ID.encode() + b"\x01" + first_id)
-    return b"\x02".join(own)
+        changes[REDRIVEN_MESSAGE_ID] = first_id
+    # With RECONSUME_TIME the limit is a consumer's, not the sender's.
+    is_senders = RECONSUME_TIME not in pairs
+    return edit_properties(own, changes, _GONE_BUT_LIMIT if is_senders else _GONE)
 
 
 def _why_not(walked: Walked, config: BrokerConfig) -> str:

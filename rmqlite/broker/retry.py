@@ -8,10 +8,11 @@ on the record: where the message came from, when it first and last failed, and w
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqlite.broker.sending import stored_as
+from rmqlite.broker.routing import route
+from rmqlite.broker.sending import check_property_string
 from rmqlite.levels import LevelTable
 from rmqlite.message import (
     DELAY,
@@ -28,24 +29,30 @@ from rmqlite.message import (
     RESCHEDULED_FROM,
     RETRY_TOPIC,
     WAIT,
-    StoredMessage,
-    encode_properties,
-    pack_host,
+    edit_properties,
+    exact_properties,
+    offset_message_id,
+    senders_limit,
+    unpack_host,
 )
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests import GroupInfo, SendBackRequest
+from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import (
     BORN_HOST_V6,
     PROPERTIES_BYTES_MAX,
     STORE_HOST_V6,
+    Head,
     NewRecord,
-    body_crc,
-    tags_hash,
+    tags_code,
 )
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64
 """Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
+ADDED_BYTES_MAX: Final = 4096
+"""So much a failure adds at most, apart from what it copies of the message's own properties."""
+_SAID_OF_THE_LAST_DELAY: Final = frozenset({FAILURE_REASON, RESCHEDULED_FROM, FIRED})
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
 _SPARED_FIRST: Final = (
@@ -63,16 +70,20 @@ _SPARED_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What becomes of a failed message; delay_level 0 is a dead letter."""
+    """What becomes of a failed message; delay_level 0 is a dead letter.
+
+    changes, without: what its property string gets and loses, for edit_properties.
+    """
 
     topic: str
     delay_level: int
     reconsume_times: int
-    properties: dict[str, str]
+    changes: dict[str, str]
+    without: frozenset[str]
 
 
 def after_failure(
-    message: StoredMessage,
+    head: Head,
     request: SendBackRequest,
     group: GroupInfo,
     retry_level: int,
@@ -83,65 +94,83 @@ def after_failure(
     retry_level: what the group's policy says; the consumer's own level goes before it.  Of
     the limits the sender's goes before the consumer's, and that before the group's.
     """
-    limits = (message.max_reconsume_times, request.max_reconsume_times, group.max_reconsume_times)
+    own = exact_properties(head.properties)
+    limits = (senders_limit(own), request.max_reconsume_times, group.max_reconsume_times)
     most = next(limit for limit in limits if limit is not None)
-    is_dead = message.reconsume_times >= most or request.delay_level < 0
-    properties = dict(message.properties)
-    properties.setdefault(RETRY_TOPIC, message.topic)
-    properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_message_id)
-    properties.setdefault(ORIGIN_QUEUE_ID, str(message.queue_id))
-    properties.setdefault(ORIGIN_QUEUE_OFFSET, str(message.queue_offset))
-    properties.setdefault(FIRST_FAILURE_TIMESTAMP, str(now_ms))
-    properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
-    properties[DELIVERY_ATTEMPTS] = str(message.reconsume_times + 1)
-    properties[WAIT] = "false"
-    for gone in (FAILURE_REASON, RESCHEDULED_FROM, FIRED):
-        # Said of the last delay; the next one has its own story.
-        properties.pop(gone, None)
+    is_dead = head.reconsume_times >= most or request.delay_level < 0
+    origin: dict[str, str] = {
+        RETRY_TOPIC: head.topic,
+        ORIGIN_MESSAGE_ID: offset_message_id(unpack_host(head.store_host), head.physical_offset),
+        ORIGIN_QUEUE_ID: str(head.queue_id),
+        ORIGIN_QUEUE_OFFSET: str(head.queue_offset),
+        FIRST_FAILURE_TIMESTAMP: str(now_ms),
+    }
+    changes: dict[str, str] = {
+        **{name: value for name, value in origin.items() if name not in own},
+        LAST_FAILURE_TIMESTAMP: str(now_ms),
+        DELIVERY_ATTEMPTS: str(head.reconsume_times + 1),
+        WAIT: "false",
+    }
     reason = _printable(request.reason)
     if reason:
-        properties[FAILURE_REASON] = reason
+        changes[FAILURE_REASON] = reason
     if is_dead:
-        properties[DELAY] = "0"
-        properties[DLQ_ORIGIN_TOPIC] = properties[RETRY_TOPIC]
-        properties[DLQ_ORIGIN_MESSAGE_ID] = properties[ORIGIN_MESSAGE_ID]
+        changes[DELAY] = "0"
+        changes[DLQ_ORIGIN_TOPIC] = own.get(RETRY_TOPIC, head.topic)
+        changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID, origin[ORIGIN_MESSAGE_ID])
         topic, level = dlq_topic(group.group), 0
     else:
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
-    return _fitted(Failure(topic, level, message.reconsume_times + 1, properties), message, group)
+    failure = Failure(topic, level, head.reconsume_times + 1, changes, _SAID_OF_THE_LAST_DELAY)
+    return _fitted(failure, head, group)
 
 
-def failed_record(
-    message: StoredMessage, failure: Failure, queue_id: int, table: LevelTable
-) -> NewRecord:
-    """The record to append: body, flag, birth and store host stay as they were."""
+def failed_record(walked: Walked, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
+    """The record to append: what failure does not change stays, byte by byte.
+
+    Raises MessageTooLarge for a foreign record whose property string is longer than allowed.
+    """
+    head, data = walked
+    topic = failure.topic
+    routed: dict[str, str] = {}
+    if failure.delay_level:
+        topic, queue_id = route(topic, queue_id, failure.delay_level, routed, table)
+    changes = {**routed, **failure.changes}
+    properties = edit_properties(head.properties, changes, failure.without)
+    check_property_string(properties)
     return NewRecord(
-        *stored_as(failure.topic, queue_id, failure.delay_level, failure.properties, table),
-        message.body,
-        body_crc(message.body),
-        message.flag,
-        message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-        message.born_timestamp_ms,
-        pack_host(message.born_host),
-        pack_host(message.store_host),
+        topic,
+        queue_id,
+        properties,
+        data[head.body_position : head.body_end],
+        head.body_crc,
+        head.flag,
+        head.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
+        head.born_timestamp_ms,
+        head.born_host,
+        head.store_host,
         failure.reconsume_times,
         0,
-        tags_hash(message.tags) if message.tags else 0,
+        tags_code(properties),
     )
 
 
-def _fitted(failure: Failure, message: StoredMessage, group: GroupInfo) -> Failure:
+def _fitted(failure: Failure, head: Head, group: GroupInfo) -> Failure:
     """The failure with no more properties than a record can carry."""
     room = PROPERTIES_BYTES_MAX - (ROUTING_BYTES if failure.delay_level else 0)
-    for name in _SPARED_FIRST:
-        if len(encode_properties(failure.properties)) <= room:
-            return failure
-        failure.properties.pop(name, None)
-    if len(encode_properties(failure.properties)) <= room:
+    # Nearly all have plenty of room: two of their values come twice, and the rest is short.
+    if 3 * len(head.properties) + ADDED_BYTES_MAX <= room:
         return failure
-    # Not even the way back fits.  As a dead letter with its own properties it is not lost.
-    return Failure(dlq_topic(group.group), 0, failure.reconsume_times, dict(message.properties))
+    changes, without, spared = dict(failure.changes), failure.without, iter(_SPARED_FIRST)
+    while len(edit_properties(head.properties, changes, without)) > room:
+        name = next(spared, None)
+        if name is None:
+            # Not even the way back fits.  As a dead letter as it was it is not lost.
+            return Failure(dlq_topic(group.group), 0, failure.reconsume_times, {}, frozenset())
+        changes.pop(name, None)
+        without |= {name}
+    return replace(failure, changes=changes, without=without)
 
 
 def _printable(reason: str) -> str:

@@ -86,7 +86,12 @@ def stored_as(
     if level > 0:
         topic, queue_id = route(topic, queue_id, level, properties, table)
     encoded = encode_properties(properties)
+    check_property_string(encoded)
+    return topic, queue_id, encoded
+
+
+def check_property_string(encoded: bytes) -> None:
+    """Raises MessageTooLarge for one that no record can hold."""
     if len(encoded) > PROPERTIES_BYTES_MAX:
         rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
         raise MessageTooLarge("properties", len(encoded), rule)
-    return topic, queue_id, encoded

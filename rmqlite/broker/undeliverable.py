@@ -21,8 +21,9 @@ from rmqlite.message import (
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
-    decode_properties,
+    edit_properties,
     encode_properties,
+    exact_properties,
     offset_message_id,
     unpack_host,
 )
@@ -78,17 +79,19 @@ def dead_letter(
     """The record that completes an undeliverable one; walked is None: nobody can read it."""
     completes = entry.physical_offset + entry.size
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
-    own = {} if walked is None else decode_properties(walked.head.properties)
-    # In front: it must not be what too long properties are cut off by.
-    own = {DELAY: str(level)} | {name: each for name, each in own.items() if name != DELAY}
-    properties = dict(own)
-    if RETRY_TOPIC in properties or REAL_TOPIC in properties:
-        properties[DLQ_ORIGIN_TOPIC] = properties.get(RETRY_TOPIC) or properties[REAL_TOPIC]
-    properties.setdefault(DLQ_ORIGIN_MESSAGE_ID, properties.get(ORIGIN_MESSAGE_ID, origin))
-    properties[LAST_FAILURE_TIMESTAMP] = str(now_ms)
-    properties.setdefault(DELIVERY_ATTEMPTS, "0")
-    properties[FAILURE_REASON] = reason
-    encoded = _fitted(properties, own)
+    own = _with_level(level, walked)
+    pairs = exact_properties(own)
+    changes: dict[str, str] = {}
+    target = pairs.get(RETRY_TOPIC) or pairs.get(REAL_TOPIC)
+    if target:
+        changes[DLQ_ORIGIN_TOPIC] = target
+    if DLQ_ORIGIN_MESSAGE_ID not in pairs:
+        changes[DLQ_ORIGIN_MESSAGE_ID] = pairs.get(ORIGIN_MESSAGE_ID, origin)
+    changes[LAST_FAILURE_TIMESTAMP] = str(now_ms)
+    if DELIVERY_ATTEMPTS not in pairs:
+        changes[DELIVERY_ATTEMPTS] = "0"
+    changes[FAILURE_REASON] = reason
+    encoded = _fitted(own, changes)
     if walked is None:
         # Not empty: a Java consumer that reads dead letters would fail at an empty body.
         body = UNREADABLE.encode()
@@ -125,15 +128,20 @@ def dead_letter(
     )
 
 
-def _fitted(properties: dict[str, str], own: dict[str, str]) -> bytes:
+def _with_level(level: int, walked: Walked | None) -> bytes:
+    """A record's own property string, and the level that it waited at."""
+    waited = encode_properties({DELAY: str(level)})
+    rest = edit_properties(walked.head.properties, {}, (DELAY,)) if walked else b""
+    # In front: it must not be what too long properties are cut off by.
+    return b"\x02".join([waited, rest]) if rest else waited
+
+
+def _fitted(own: bytes, changes: dict[str, str]) -> bytes:
     """No more properties than a record can carry: at worst those that it had."""
-    encoded = encode_properties(properties)
+    encoded = edit_properties(own, changes)
     for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
         if len(encoded) <= PROPERTIES_BYTES_MAX:
-            return encoded
-        if name in own:
-            properties[name] = own[name]
-        else:
-            properties.pop(name, None)
-        encoded = encode_properties(properties)
+            break
+        changes.pop(name, None)
+        encoded = edit_properties(own, changes)
     return encoded[:PROPERTIES_BYTES_MAX]

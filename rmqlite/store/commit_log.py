@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
-from rmqlite.message import StoredMessage
 from rmqlite.store import record
 from rmqlite.store.checksums import (
     MARK_BYTES,
@@ -207,14 +206,13 @@ class CommitLog:
         """What the files hold at a position, also past the log's end; for who checks them."""
         return self._segments.read(position, size)
 
-    def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
-        """The message that begins there; size is a guess.  Raises MessageNotFound."""
+    def read_record(self, physical_offset: int, size: int = 4096) -> Walked:
+        """The record that begins there; size is a guess.  Raises MessageNotFound, StoreDamaged."""
         found = self.read_head(physical_offset, size)
         if found is None:
             raise MessageNotFound(physical_offset)
-        head, data = found
-        self._check_body(head, data, physical_offset)
-        return record.to_message(head, data)
+        self._check_body(*found, physical_offset)
+        return found
 
     def read_head(self, physical_offset: int, size: int = 4096) -> Walked | None:
         """The record that begins there, or None.  Its own physical offset must say the same."""

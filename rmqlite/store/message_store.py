@@ -31,7 +31,7 @@ from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.levels_table import change_levels, load_levels
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.raw_records import end_of_neighbours, raw_records
-from rmqlite.store.record import NewRecord, has_sound_body, read_head
+from rmqlite.store.record import NewRecord, has_sound_body, read_head, to_message
 from rmqlite.store.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
@@ -299,12 +299,16 @@ class MessageStore:
         """Bytes of the log: whole records, if the arguments come from queue entries."""
         return self._log.read(physical_offset, size)
 
-    def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
-        """The message that begins there; size is a guess.  Raises MessageNotFound."""
-        message = self._log.read_message(physical_offset, size)
-        if is_repaired(message):
+    def read_record(self, physical_offset: int, size: int = 4096) -> Walked:
+        """The record that begins there; size is a guess.  Raises MessageNotFound, StoreDamaged."""
+        found = self._log.read_record(physical_offset, size)
+        if is_repaired(found.head):
             raise MessageNotFound(physical_offset)
-        return message
+        return found
+
+    def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
+        """The same as a message."""
+        return to_message(*self.read_record(physical_offset, size))
 
     def read_records(
         self, entries: Sequence[Entry], *, check_bodies: bool = True

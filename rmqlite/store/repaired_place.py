@@ -13,7 +13,7 @@ import zlib
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from rmqlite.message import REAL_QID, REAL_TOPIC, StoredMessage, encode_properties
+from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head, NewRecord
@@ -41,7 +41,7 @@ class Place(NamedTuple):
     store_timestamp_ms: int
 
 
-def is_repaired(found: Head | StoredMessage) -> bool:
+def is_repaired(found: Head) -> bool:
     """Is the record a repaired place?"""
     return (
         found.reconsume_times == _RECONSUME_TIMES

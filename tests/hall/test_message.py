@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from rmqlite import message as m
 from rmqlite.errors import InvalidValue
-from rmqlite.message import Message, StoredMessage, decode_properties, encode_properties
+from rmqlite.message import (
+    Message,
+    StoredMessage,
+    decode_properties,
+    edit_properties,
+    encode_properties,
+    exact_properties,
+    find_property,
+    property_marker,
+)
 
 TEXT = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -73,6 +82,63 @@ def test_a_property_string_of_another_broker_is_read_as_rocketmq_does(
 def test_no_bytes_make_the_property_reader_fail(encoded: bytes) -> None:
     """One foreign record must not stop a queue."""
     decode_properties(encoded)
+
+
+@pytest.mark.parametrize(
+    ("encoded", "changes", "without", "wanted"),
+    [
+        (b"", {"a": "1"}, "", b"a\x011"),
+        (b"", {}, "a", b""),
+        (b"a\x011\x02b\x012", {}, "", b"a\x011\x02b\x012"),
+        (b"a\x011\x02b\x012", {"a": "3", "c": "4"}, "", b"b\x012\x02a\x013\x02c\x014"),
+        (b"a\x011\x02b\x012", {}, "b", b"a\x011"),
+        (b"a\x011", {}, "a", b""),
+        (b"a\x011\x02b\x012\x02a\x013", {"a": "4"}, "", b"b\x012\x02a\x014"),
+        (b"a\x011\x02b\x012\x02a\x013", {}, "a", b"b\x012"),
+        (b"a\x011\x02", {}, "", b"a\x011\x02"),
+        (b"a\x011\x02", {"b": "2"}, "", b"a\x011\x02b\x012"),
+        (b"a\x01\x02b\x012", {"a": "1"}, "", b"b\x012\x02a\x011"),
+        (b"a\x02\x01x\x02\x02", {"a": "1"}, "", b"a\x02\x01x\x02\x02a\x011"),
+        (b"a\x01\xff\x01\xfe", {"b": "\u00e4"}, "", b"a\x01\xff\x01\xfe\x02b\x01\xc3\xa4"),
+    ],
+)
+def test_an_edit_changes_what_it_names_and_no_other_byte(
+    encoded: bytes, changes: dict[str, str], without: str, wanted: bytes
+) -> None:
+    """A value that is no UTF-8, a key that is there twice, a part that is no pair: all stay."""
+    assert edit_properties(encoded, changes, tuple(without)) == wanted
+
+
+PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)
+
+
+@given(PARTS, st.dictionaries(st.sampled_from("abc"), TEXT), st.sets(st.sampled_from("bcd")))
+def test_after_any_edit_the_rest_is_there_in_its_order(
+    parts: list[bytes], changes: dict[str, str], without: set[str]
+) -> None:
+    """And a reader finds exactly the pairs that were set."""
+    encoded = b"\x02".join([*parts, b"b\x01x", b"z\x01z"])
+    edited = edit_properties(encoded, changes, without)
+    names = tuple([f"{name}\x01".encode() for name in {*changes, *without}])
+
+    def others(of: bytes) -> list[bytes]:
+        return [part for part in of.split(b"\x02") if not part.startswith(names)]
+
+    assert others(edited) == others(encoded) if names else edited == encoded
+    kept = {k: v for k, v in exact_properties(encoded).items() if k not in without}
+    assert exact_properties(edited) == kept | changes
+    for name, value in changes.items():
+        assert find_property(edited, property_marker(name)) == value.encode()
+
+
+@given(st.binary(max_size=60))
+def test_exact_values_are_given_back_byte_by_byte(encoded: bytes) -> None:
+    """The last value of a key counts, as in RocketMQ."""
+    pairs = exact_properties(encoded)
+    copied = edit_properties(b"", pairs)
+    assert exact_properties(copied) == pairs
+    for part in copied.split(b"\x02"):
+        assert part in encoded.split(b"\x02") or not pairs
 
 
 def test_a_message_carries_its_fields_as_properties() -> None:

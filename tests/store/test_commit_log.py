@@ -181,10 +181,10 @@ def test_a_message_is_read_where_it_begins_and_nowhere_else(tmp_path: Path) -> N
     places = append(log, 200, 600, 300)
     for place in range(log.end + 300):
         if place in places:
-            assert log.read_message(place, 100).physical_offset == place
+            assert log.read_record(place, 100).head.physical_offset == place
         else:
             with pytest.raises(MessageNotFound):
-                log.read_message(place, 100)
+                log.read_record(place, 100)
 
 
 def test_a_body_within_a_body_is_not_a_record(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_damaged_body_is_not_handed_out(tmp_path: Path) -> None:
         file.seek(250 + 88)
         file.write(b"!")
     with pytest.raises(StoreDamaged) as caught:
-        log.read_message(200)
+        log.read_record(200)
     assert caught.value.path == str(path)
     assert caught.value.position == 200
 
@@ -249,7 +249,7 @@ def test_dropping_moves_the_first_offset(tmp_path: Path) -> None:
     log.drop_before(1424)
     assert log.min_offset == 1024
     with pytest.raises(MessageNotFound):
-        log.read_message(400)
+        log.read_record(400)
     assert walked(log) == [(1024, 400), (1424, 400), (2048, 400)]
     assert reopened(tmp_path).end == log.end
 
