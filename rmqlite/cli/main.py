@@ -11,7 +11,8 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from rich.markup import escape
+from typer.core import HAS_RICH, TyperGroup
 
 from rmqlite import __version__
 from rmqlite.cli import (
@@ -44,6 +45,11 @@ INTERRUPTED = 130
 class CommandLine(TyperGroup):
     """Turns an error of ours into one line and an exit code, for every command below it."""
 
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        if HAS_RICH:
+            _escape_markup(self)
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -53,6 +59,17 @@ class CommandLine(TyperGroup):
             raise typer.Exit(code) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
+
+
+def _escape_markup(command: Any) -> None:
+    """Keep the brackets in the help of a command and of those below it: rich reads markup there."""
+    for name in ("help", "short_help", "epilog"):
+        setattr(command, name, escape(getattr(command, name) or "") or None)
+    for parameter in command.params:
+        if getattr(parameter, "help", None):
+            parameter.help = escape(parameter.help)
+    for each in getattr(command, "commands", {}).values():
+        _escape_markup(each)
 
 
 app = typer.Typer(

@@ -15,11 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import note, print_json_array, print_table, progress_console, time_text
+from rmqlite.cli.terminal import (
+    note,
+    print_json_array,
+    print_table,
+    progress_console,
+    text_column,
+    time_text,
+)
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import Message
@@ -159,7 +166,7 @@ def _sent(
     """Send batch by batch and give the results as they come."""
     console = progress_console()
     sent = 0
-    columns = (TextColumn("sent"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (text_column("sent"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     is_hidden = not is_shown or not console.is_terminal or (total or LISTED_MAX) < LISTED_MAX
     with Progress(*columns, console=console, transient=True, disable=is_hidden) as progress:
         task = progress.add_task("", total=total)

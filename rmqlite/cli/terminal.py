@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
+from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -178,7 +179,12 @@ def out() -> Console:
 
 def progress_console() -> Console:
     """The standard error, for progress, so that the output stays what was asked for."""
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+
+def text_column(template: str) -> TextColumn:
+    """A column of a progress bar; brackets in its text are no markup."""
+    return TextColumn(template, markup=False)
 
 
 def note(sentence: str) -> None:

@@ -6,12 +6,14 @@ of the tables that say why it is not.
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
 from tests.cli.conftest import Run
@@ -92,6 +94,52 @@ def test_a_command_explains_itself_and_all_its_options(run: Run, name: str) -> N
     silent = [each.opts for each in COMMANDS[name].params if not getattr(each, "help", "")]
     assert not silent
     assert COMMANDS[name].help
+
+
+def _sources(
+    of: typer.Typer, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], list[str]]]:
+    """Each command and group, and the texts that its help is to show, as they are written."""
+    for command in of.registered_commands:
+        callback = command.callback
+        assert callback is not None
+        hints = typing.get_type_hints(callback, include_extras=True)
+        described = [each for hint in hints.values() for each in getattr(hint, "__metadata__", ())]
+        helps = [str(each.help) for each in described]
+        yield (*path, str(command.name or callback.__name__)), [str(callback.__doc__), *helps]
+    for group in of.registered_groups:
+        assert group.typer_instance is not None
+        below = (*path, str(group.name))
+        yield below, [str(group.typer_instance.info.help)]
+        yield from _sources(group.typer_instance, below)
+
+
+SOURCES = {" ".join(path): texts for path, texts in _sources(app)}
+
+
+def test_the_written_help_of_every_command_is_known() -> None:
+    """Else the next test would look at nothing."""
+    assert set(SOURCES) >= set(COMMANDS)
+    assert any("[arrow]" in text for text in SOURCES["store export"])
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_help_is_shown_as_it_is_written(name: str) -> None:
+    """Brackets are no markup: pip install "rmqlite[arrow]" must not lose its extra."""
+    result = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "2000"})
+    shown = " ".join(result.stdout.split())
+    for text in SOURCES[name]:
+        assert " ".join(text.split()) in shown
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_shows_help_as_it_is_written(shell: str) -> None:
+    """The shells that show help beside a word get its brackets, too."""
+    words = "rmqlite store export --form"
+    env = {"_RMQLITE_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_ARGS": words}
+    env |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args", "_TYPER_COMPLETE_WORD_TO_COMPLETE": "--form"}
+    result = CliRunner().invoke(app, [], prog_name="rmqlite", env=env)
+    assert "rmqlite[arrow]" in result.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.progress import Progress
 
 from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
 from rmqlite.cli.terminal import (
@@ -12,10 +13,16 @@ from rmqlite.cli.terminal import (
     cell_text,
     error_line,
     numbers,
+    out,
+    print_table,
+    print_two_line_table,
     printable,
+    progress_console,
     shortened,
+    text_column,
 )
 from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
+from tests.cli.conftest import Run
 
 
 @pytest.mark.parametrize(
@@ -82,3 +89,38 @@ def test_what_is_too_long_for_a_line_is_cut_and_says_so(text: str, width: int, s
 def test_a_column_of_numbers_is_aligned_to_the_right() -> None:
     """Its head, too."""
     assert numbers("OPEN", [5, 1_000_000]) == ["     OPEN", "        5", "1,000,000"]
+
+
+MARKUP = ("[red]x[/red]", "[/]", "[bold", "[link=http://x]y[/link]", ":smile:", "\\[b]")
+
+
+def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
+    """A topic may not be called so, but a key, a tag or a client's name may."""
+    print_table(MARKUP, [MARKUP, [f"{each} again" for each in MARKUP]], title=" ".join(MARKUP))
+    print_two_line_table(MARKUP, [(MARKUP, " ".join(MARKUP))])
+    printed = capsys.readouterr().out
+    for text in MARKUP:
+        assert printed.count(text) == 7
+
+
+def test_brackets_on_a_terminal_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With colours, and in a progress bar beside the output."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for console in (out(), progress_console()):
+        with console.capture() as shown:
+            for text in MARKUP:
+                console.print(text)
+        assert shown.get().split() == list(" ".join(MARKUP).split())
+    for text in MARKUP:
+        bar = Progress(text_column("{task.description}"), console=progress_console())
+        bar.add_task(text)
+        assert [str(row) for row in bar.make_tasks_table(bar.tasks).columns[0].cells] == [text]
+
+
+def test_brackets_in_an_error_are_no_markup(run: Run) -> None:
+    """Neither in one of ours nor in one about the command line."""
+    for text in MARKUP:
+        assert text in error_line(InvalidValue("tags", text, f"a rule with {text}"))
+        result = run("topic", "show", "orders", text)
+        assert (result.exit_code, text in result.stderr) == (2, True)
+    assert "[red]x[/red]" in run("send", "orders", "x", "--property", "[red]x[/red]").stderr

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from rmqlite import __version__
 from rmqlite.cli.bench.figures import COLUMNS, Figure, table_rows
-from rmqlite.cli.terminal import print_table, progress_console
+from rmqlite.cli.terminal import print_table, progress_console, text_column
 from rmqlite.errors import StoreUnavailable
 
 
@@ -55,7 +55,7 @@ def bench(
     if flush not in ("SYNC_FLUSH", "ASYNC_FLUSH"):
         raise typer.BadParameter("SYNC_FLUSH or ASYNC_FLUSH", param_hint="--flush")
     console = progress_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (text_column("{task.description}"), BarColumn(), TimeElapsedColumn())
     figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,

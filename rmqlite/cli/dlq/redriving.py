@@ -16,14 +16,20 @@ from rich.progress import (
     Progress,
     ProgressColumn,
     Task,
-    TextColumn,
     TimeRemainingColumn,
 )
 from rich.text import Text
 
 from rmqlite.cli.dlq.wanted import filter_text
 from rmqlite.cli.status import span_text
-from rmqlite.cli.terminal import note, print_two_line_table, printable, progress_console, to_tree
+from rmqlite.cli.terminal import (
+    note,
+    print_two_line_table,
+    printable,
+    progress_console,
+    text_column,
+    to_tree,
+)
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
 from rmqlite.redrive_requests import JobState, RedriveJob, RedrivenLetter, RedriveSpec
@@ -52,9 +58,9 @@ def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
     """
     console = progress_console()
     columns = (
-        TextColumn("{task.description}", markup=False),
+        text_column("{task.description}"),
         BarColumn(bar_width=20),
-        TextColumn("{task.completed:,} of {task.total:,}"),
+        text_column("{task.completed:,} of {task.total:,}"),
         _Rate(),
         TimeRemainingColumn(compact=True),
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress
 
-from rmqlite.cli.terminal import progress_console
+from rmqlite.cli.terminal import progress_console, text_column
 
 
 @contextmanager
@@ -16,9 +16,9 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
     console = progress_console()
     of_total = "" if total is None else f" of {total:,}"
     columns = (
-        TextColumn("{task.description}"),
+        text_column("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed:,}" + of_total),
+        text_column("{task.completed:,}" + of_total),
     )
     # The output stays where it is: rich would move it to the bar's own console.
     with Progress(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from rmqlite.cli.options import AsJson
 from rmqlite.cli.status import size_text
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
-from rmqlite.cli.terminal import print_json, printable, progress_console
+from rmqlite.cli.terminal import print_json, printable, progress_console, text_column
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
 
@@ -81,11 +81,11 @@ def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCh
 def progress_bar(what: str) -> Iterator[OnProgress]:
     """A bar with MB/s on a terminal; what it gives is told the bytes done and in all."""
     console = progress_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn())
     began_s = elapsed_s()
     with Progress(
         *columns,
-        TextColumn("{task.fields[rate]}"),
+        text_column("{task.fields[rate]}"),
         console=console,
         transient=True,
         disable=not console.is_terminal,

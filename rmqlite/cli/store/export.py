@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
 from rmqlite.cli.options import Since, Until, refuse
@@ -43,7 +43,7 @@ from rmqlite.cli.store.wanted import (
     check_limit,
     message_filter,
 )
-from rmqlite.cli.terminal import note, progress_console
+from rmqlite.cli.terminal import note, progress_console, text_column
 from rmqlite.cli.writing import (
     STANDARD_OUTPUT,
     Write,
@@ -234,7 +234,7 @@ class _Copying:
 @contextmanager
 def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]]:
     console = progress_console()
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn())
     is_off = is_hidden or not console.is_terminal
     with Progress(
         *columns, TimeRemainingColumn(), console=console, transient=True, disable=is_off

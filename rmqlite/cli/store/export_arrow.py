@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.options import refuse
-from rmqlite.cli.terminal import progress_console
+from rmqlite.cli.terminal import progress_console, text_column
 from rmqlite.errors import InvalidValue, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def export_table(
     beside = output.with_name(output.name + ".tmp")
     console = progress_console()
     bar = Progress(
-        *(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn()),
+        *(text_column("{task.description}"), BarColumn(), TaskProgressColumn()),
         TimeRemainingColumn(),
         console=console,
         transient=True,
