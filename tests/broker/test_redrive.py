@@ -146,7 +146,7 @@ def test_a_letter_is_sent_once_by_all_jobs_together(under_test: BrokerUnderTest)
     }
 
 
-def test_what_the_pipeline_has_sent_is_found_in_the_log(under_test: BrokerUnderTest) -> None:
+def test_what_an_import_has_sent_is_found_in_the_log(under_test: BrokerUnderTest) -> None:
     """Its ids are made the same way; at once or with a delay."""
     bury_many(under_test, 3)
     for n, level in ((0, 0), (2, 5)):
@@ -155,7 +155,7 @@ def test_what_the_pipeline_has_sent_is_found_in_the_log(under_test: BrokerUnderT
         )
     job = redrive(under_test)
     assert (job.sent, job.already) == (1, 2)
-    told = [(each.outcome, "pipeline" in each.why) for each in outcomes(under_test, job.job_id)]
+    told = [(each.outcome, "dlq import" in each.why) for each in outcomes(under_test, job.job_id)]
     assert told == [(ALREADY, True), (SENT, False), (ALREADY, True)]
 
 
