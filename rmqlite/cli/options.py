@@ -45,6 +45,8 @@ Since = Annotated[
 ]
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
 
+NOT_ALL: Final = 1
+"""The exit code when nothing was found, or not all was done."""
 WRONG_COMMAND_LINE: Final = 2
 MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
 _MS_DIGITS_MAX: Final = 15

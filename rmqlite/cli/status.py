@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.spans import size_text, span_text
 from rmqlite.cli.terminal import print_json, print_table, time_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests import BrokerStatus, LevelStatus
-
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
@@ -98,29 +97,3 @@ def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:
         level.lateness_p99_ms,
         level.lateness_max_ms,
     )
-
-
-def span_text(span_ms: int) -> str:
-    """A duration in its two largest units: "1h 5m", "12.3s", "45ms"."""
-    if span_ms < 1_000:
-        return f"{span_ms}ms"
-    if span_ms < 60_000:
-        return f"{span_ms / 1000:.1f}s"
-    minutes, seconds = divmod(span_ms // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    if days:
-        return f"{days}d {hours}h"
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
-
-
-def size_text(size: int) -> str:
-    """A number of bytes in its largest unit: "17 bytes", "1.5 GiB"."""
-    amount, unit = float(size), _UNITS[0]
-    for larger in _UNITS[1:]:
-        if amount < 1024:
-            break
-        amount, unit = amount / 1024, larger
-    if unit != _UNITS[0]:
-        return f"{amount:.1f} {unit}"
-    return "1 byte" if size == 1 else f"{size} {unit}"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite import __version__
-from rmqlite.cli.status import size_text
+from rmqlite.cli.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
 from tests.cli.conftest import STATUS, Run
 from tests.client.fake_broker import FakeBroker

@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
-from rmqlite.cli.dlq.wanted import (
+from rmqlite.cli.letter_options import (
     Group,
     Key,
+    LetterOptions,
     MessageId,
     Reason,
     Since,
     Tag,
     Topic,
     Until,
-    Wanted,
     checked_group,
 )
-from rmqlite.cli.dlq.words import NOT_ALL, letters_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, Endpoint, refuse
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
-from rmqlite.cli.status import size_text
+from rmqlite.cli.letter_text import letters_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse
+from rmqlite.cli.progress import counting
+from rmqlite.cli.spans import size_text
 from rmqlite.cli.terminal import note
 from rmqlite.cli.writing import (
     STANDARD_OUTPUT,
@@ -100,7 +100,7 @@ def export(
     from rmqlite.client.raw import RawReader
 
     group = checked_group(group)
-    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     chosen = _format_of(form, output)
     started_s = elapsed_s()
     with (
@@ -108,7 +108,7 @@ def export(
         RawReader(endpoint) as reader,
         quiet_when_nobody_reads(),
     ):
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         query = LettersQuery(
             group, options.filter(broker), is_open=only_open, max_letters=LETTERS_MAX
         )
@@ -139,7 +139,7 @@ def _format_of(form: ExportFormat | None, output: Path) -> ExportFormat:
 class _Exporting:
     """Letters become rows, with a bar on a terminal, and are counted."""
 
-    def __init__(self, broker: Broker, reader: RawReader) -> None:
+    def __init__(self, broker: BrokerView, reader: RawReader) -> None:
         self.count = 0
         self.body_bytes = 0
         self.gone = 0

@@ -15,18 +15,19 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.dlq.export_rows import message_of, row_in
-from rmqlite.cli.dlq.redriving import counts_text
-from rmqlite.cli.dlq.wanted import Rate, ToTopic
-from rmqlite.cli.dlq.words import NOT_ALL, letters_text
+from rmqlite.cli.letter_options import Rate, ToTopic
+from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
+    NOT_ALL,
     WRONG_COMMAND_LINE,
     AsJson,
     DryRun,
     Endpoint,
     Yes,
 )
-from rmqlite.cli.schedule.progress import counting
+from rmqlite.cli.progress import counting
+from rmqlite.cli.redrive_jobs import counts_text
 from rmqlite.cli.terminal import (
     can_ask,
     is_confirmed,

@@ -8,38 +8,25 @@ from typing import Annotated, Final
 
 import typer
 
-from rmqlite.cli.dlq.wanted import (
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
+from rmqlite.cli.letter_options import (
     Group,
     Key,
+    LetterOptions,
     MessageId,
     Reason,
     Since,
     Tag,
     Topic,
     Until,
-    Wanted,
     checked_group,
     filter_text,
 )
-from rmqlite.cli.dlq.words import (
-    NOT_ALL,
-    letter_tree,
-    place_text,
-    reason_line,
-    redriven_text,
-    second_text,
-)
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
-from rmqlite.cli.terminal import (
-    fitted,
-    note,
-    print_json,
-    print_tall_table,
-    printable,
-    shortened,
-)
+from rmqlite.cli.letter_text import letter_tree, place_text, reason_line, redriven_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
+from rmqlite.cli.progress import counting
+from rmqlite.cli.spans import second_text
+from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable, shortened
 from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
 
 ROWS_DEFAULT: Final = 20
@@ -80,9 +67,9 @@ def show(
     from rmqlite.client import AdminClient
 
     group = checked_group(group)
-    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         wanted = options.filter(broker)
         query = LettersQuery(group, wanted, newest, only_open, cursor)
         letters, more = _found(broker, query, count)
@@ -100,7 +87,7 @@ def show(
         raise typer.Exit(NOT_ALL)
 
 
-def _found(broker: Broker, query: LettersQuery, count: int) -> tuple[Sequence[Letter], str]:
+def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[Sequence[Letter], str]:
     """So many letters from the cursor on, and where the next ones begin; "" at the end."""
     letters: list[Letter] = []
     looked_at = 0

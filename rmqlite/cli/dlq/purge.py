@@ -10,10 +10,10 @@ from typing import Annotated
 
 import typer
 
-from rmqlite.cli.dlq.wanted import Group, checked_group, past_ms
-from rmqlite.cli.dlq.words import NOT_ALL, letters_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
+from rmqlite.cli.letter_options import Group, checked_group, past_ms
+from rmqlite.cli.letter_text import letters_text
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, time_text
 from rmqlite.letter_requests import Purged, PurgeRequest
 
@@ -51,7 +51,7 @@ def purge(
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        until_ms = past_ms("--until", until, Broker(admin))
+        until_ms = past_ms("--until", until, BrokerView(admin))
         found = admin.letters.purge(PurgeRequest(group, until_ms, restore, dry_run=True))
         is_wanted = found.letters and not dry_run
         if is_wanted and not yes and not _confirmed(group, until_ms, found, restore=restore):

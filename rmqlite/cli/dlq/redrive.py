@@ -13,7 +13,33 @@ from typing import Annotated
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.dlq.redriving import (
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
+from rmqlite.cli.letter_options import (
+    Group,
+    Key,
+    LetterOptions,
+    MessageId,
+    Rate,
+    Reason,
+    Since,
+    Tag,
+    Topic,
+    ToTopic,
+    Until,
+    checked_group,
+)
+from rmqlite.cli.letter_text import letters_text
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    WRONG_COMMAND_LINE,
+    AsJson,
+    DryRun,
+    Endpoint,
+    Yes,
+)
+from rmqlite.cli.progress import counting
+from rmqlite.cli.redrive_jobs import (
     counts_text,
     follow,
     how_text,
@@ -24,31 +50,6 @@ from rmqlite.cli.dlq.redriving import (
     print_over,
     print_samples,
 )
-from rmqlite.cli.dlq.wanted import (
-    Group,
-    Key,
-    MessageId,
-    Rate,
-    Reason,
-    Since,
-    Tag,
-    Topic,
-    ToTopic,
-    Until,
-    Wanted,
-    checked_group,
-)
-from rmqlite.cli.dlq.words import NOT_ALL, letters_text
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    WRONG_COMMAND_LINE,
-    AsJson,
-    DryRun,
-    Endpoint,
-    Yes,
-)
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, level_number
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, print_table, to_tree
 from rmqlite.redrive_requests import (
     JobState,
@@ -114,7 +115,7 @@ def redrive(
     """
     from rmqlite.client import AdminClient
 
-    options = Wanted(topic, tag, key, reason, since, until, message_id)
+    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     if delay is not None and level is not None:
         raise typer.BadParameter("--delay and --level: give one of them")
     if "" in (to_topic, delay, level):
@@ -124,7 +125,7 @@ def redrive(
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         waits = ("--delay", delay) if delay is not None else ("--level", level)
         number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0
         spec = RedriveSpec(group, options.filter(broker), to_topic or "", number, rate, again)
@@ -140,7 +141,7 @@ def redrive(
     _end(job, as_json=as_json)
 
 
-def _preview(broker: Broker, spec: RedriveSpec) -> RedrivePreview:
+def _preview(broker: BrokerView, spec: RedriveSpec) -> RedrivePreview:
     with counting("looking") as tell:
         return broker.admin.redrives.preview(spec, progress=lambda done, _: tell(done))
 
@@ -161,7 +162,7 @@ def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run:
     _note_already(preview.already)
 
 
-def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: Broker) -> bool:
+def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: BrokerView) -> bool:
     if not preview.sent:
         note(f"nothing to send: {letters_of(spec)}")
         return False

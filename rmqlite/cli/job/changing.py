@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmqlite.cli.dlq.redriving import counts_text, job_tree
 from rmqlite.cli.job.jobs import JobId
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.redrive_jobs import counts_text, job_tree
 from rmqlite.cli.terminal import print_json, printable
 from rmqlite.errors import JobUnknown, NotSupported
 from rmqlite.redrive_requests import RedriveJob

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqlite.bulk_requests import BulkJob
-from rmqlite.cli.dlq.redriving import (
+from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
+from rmqlite.cli.message_text import aligned
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
+from rmqlite.cli.redrive_jobs import (
     counts_text,
     follow,
     job_tree,
@@ -16,10 +19,7 @@ from rmqlite.cli.dlq.redriving import (
     print_over,
     print_samples,
 )
-from rmqlite.cli.dlq.words import NOT_ALL, second_text
-from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
-from rmqlite.cli.message_text import aligned
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.spans import second_text
 from rmqlite.cli.terminal import (
     note,
     print_json,

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from rmqlite.cli.dlq.redriving import outcome_tree
-from rmqlite.cli.dlq.words import NOT_ALL
+from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.job.changing import check_redrive
 from rmqlite.cli.job.jobs import JobId
-from rmqlite.cli.options import DEFAULT_ENDPOINT, Endpoint
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint
+from rmqlite.cli.redrive_jobs import outcome_tree
 from rmqlite.cli.terminal import note, print_json_line, printable
 from rmqlite.cli.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqlite.cli.bars import print_bars
 from rmqlite.cli.options import AsJson, refuse
 from rmqlite.cli.pipeline.options import (
     Archive,
@@ -27,8 +28,7 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_report,
 )
-from rmqlite.cli.schedule.bars import print_bars
-from rmqlite.cli.schedule.spans import delay_text
+from rmqlite.cli.spans import delay_text
 from rmqlite.cli.terminal import note, print_json, print_table, time_text
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue

@@ -27,7 +27,7 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_report,
 )
-from rmqlite.cli.status import span_text
+from rmqlite.cli.spans import span_text
 from rmqlite.cli.terminal import note, print_json, print_table
 from rmqlite.names import is_retry, retry_topic
 

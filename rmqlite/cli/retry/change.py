@@ -11,18 +11,12 @@ from typing import Annotated
 
 import typer
 
-from rmqlite.cli.dlq.wanted import Key, Reason, Tag, Topic, checked_group
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    AsJson,
-    DryRun,
-    Endpoint,
-    GroupArgument,
-    Yes,
-)
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
+from rmqlite.cli.letter_options import Key, Reason, Tag, Topic, checked_group
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, DryRun, Endpoint, GroupArgument, Yes
 from rmqlite.cli.schedule.change import Ids, carry_out, check_can_ask, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Wanted
+from rmqlite.cli.schedule.wanted import Wanted
 from rmqlite.names import RETRY_PREFIX
 from rmqlite.schedule_requests import ChangeOutcome, ScheduleAction
 
@@ -139,4 +133,4 @@ def _run(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         # A group that is not there has no retries, but it is a slip, and said to be one.
         admin.group(wanted.group or "")
-        carry_out(Broker(admin), change, ids, wanted, ("--due-from", "--due-until"))
+        carry_out(BrokerView(admin), change, ids, wanted, ("--due-from", "--due-until"))

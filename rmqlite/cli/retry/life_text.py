@@ -14,8 +14,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from rmqlite.cli.schedule.spans import delay_text, instant_text, wait_text
-from rmqlite.cli.status import span_text
+from rmqlite.cli.spans import delay_text, instant_text, span_text, wait_text
 from rmqlite.cli.terminal import out, printable, time_text
 from rmqlite.letter_requests import Hop, HopKind, Life
 from rmqlite.requests import GroupStatus

@@ -14,11 +14,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.dlq.wanted import Key, Reason, Since, Tag, Topic, Until, Wanted, checked_group
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
+from rmqlite.cli.letter_options import (
+    Key,
+    LetterOptions,
+    Reason,
+    Since,
+    Tag,
+    Topic,
+    Until,
+    checked_group,
+)
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.spans import instant_text, wait_text
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
+from rmqlite.cli.progress import counting
+from rmqlite.cli.spans import instant_text, wait_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
@@ -73,10 +82,10 @@ def list_retries(
     """
     from rmqlite.client import AdminClient
 
-    options = Wanted(topic, tag, key, reason, since, until)
+    options = LetterOptions(topic, tag, key, reason, since, until)
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         status = admin.group(group)
         found, more = _found(
             broker, LettersQuery(group, options.filter(broker), cursor=cursor), count
@@ -90,13 +99,13 @@ def list_retries(
         sys.stdout.write(f"{printable(line)}\n")
     if found:
         print_tall_table(_COLUMNS, [(_row(each, outlook), [_second_line(each)]) for each in found])
-    elif options != Wanted() and (outlook.waiting or outlook.due):
+    elif options != LetterOptions() and (outlook.waiting or outlook.due):
         note("no retry fits")
     if more:
         note(f"more: --cursor {more}")
 
 
-def outlook_of(broker: Broker, status: GroupStatus) -> Outlook:
+def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
     """Ask for what a group's list begins with."""
     topic = retry_topic(status.info.group)
     waiting = sum([e.pending for e in broker.schedule.count_pending() if e.topic == topic])
@@ -153,7 +162,7 @@ def _readers(outlook: Outlook) -> str:
     return f"{outlook.group} has {members} now"
 
 
-def _unconsumed(broker: Broker, status: GroupStatus, topic: str) -> int:
+def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
     try:
         ranges = broker.admin.ranges(topic)
     except TopicUnknown:
@@ -163,7 +172,7 @@ def _unconsumed(broker: Broker, status: GroupStatus, topic: str) -> int:
     return sum([max(0, r.max_offset - max(done[r.queue], r.min_offset)) for r in ranges])
 
 
-def _found(broker: Broker, query: LettersQuery, count: int) -> tuple[list[Letter], str]:
+def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[list[Letter], str]:
     """So many letters, and where the next ones begin; "" at the end."""
     letters: list[Letter] = []
     with counting("searching") as tell:

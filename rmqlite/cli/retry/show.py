@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.retry.life_text import Around, print_life
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX
 from rmqlite.cli.terminal import note, print_json
 from rmqlite.errors import GroupUnknown
 from rmqlite.letter_requests import Hop, HopKind, Life

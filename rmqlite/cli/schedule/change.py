@@ -13,19 +13,11 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    WRONG_COMMAND_LINE,
-    AsJson,
-    DryRun,
-    Endpoint,
-    Yes,
-)
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
+from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, DryRun, Endpoint, Yes
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.wanted import (
-    CALL_MS_MAX,
     DUE_OPTIONS,
-    Broker,
     DueFrom,
     DueUntil,
     Group,
@@ -36,7 +28,6 @@ from rmqlite.cli.schedule.wanted import (
     Tag,
     Topic,
     Wanted,
-    level_number,
 )
 from rmqlite.cli.terminal import can_ask, note
 from rmqlite.schedule_requests import ScheduleAction
@@ -155,11 +146,11 @@ def _run(
     _check(change, given, wanted, everything)
     ids = message_ids(given or ()) if given else None
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        carry_out(Broker(admin), change, ids, wanted)
+        carry_out(BrokerView(admin), change, ids, wanted)
 
 
 def carry_out(
-    broker: Broker,
+    broker: BrokerView,
     change: Change,
     ids: Sequence[str] | None,
     wanted: Wanted,

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.wanted import Broker, filter_text
+from rmqlite.cli.broker_view import BrokerView
+from rmqlite.cli.progress import counting
+from rmqlite.cli.schedule.wanted import filter_text
 from rmqlite.cli.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
@@ -83,7 +84,7 @@ class Change:
 # ---- by message id
 
 
-def change_by_ids(broker: Broker, change: Change, ids: Sequence[str], topic: str) -> bool:
+def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic: str) -> bool:
     """Change these and print what became of each.  Was every one done?"""
     if not ids:
         note("no message ids were given")
@@ -103,7 +104,7 @@ def change_by_ids(broker: Broker, change: Change, ids: Sequence[str], topic: str
 
 
 def _answers(
-    broker: Broker, change: Change, ids: Sequence[str], topic: str
+    broker: BrokerView, change: Change, ids: Sequence[str], topic: str
 ) -> Iterator[tuple[ChangedId, ...]]:
     """The answers, call by call."""
     for start in range(0, len(ids), IDS_MAX):
@@ -155,7 +156,7 @@ def _changed_tree(changed: ChangedId) -> dict[str, Any]:
 # ---- by key
 
 
-def change_by_key(broker: Broker, change: Change, wanted: PendingFilter) -> bool:
+def change_by_key(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
     """Change what waits with this key, and print what became of each.  Was every one done?
 
     With a topic, its messages that were delivered or cancelled before are named, too.
@@ -171,7 +172,7 @@ def change_by_key(broker: Broker, change: Change, wanted: PendingFilter) -> bool
     return change_by_ids(broker, change, tuple(ids), wanted.topic)
 
 
-def _scheduled_before(broker: Broker, wanted: PendingFilter) -> list[str]:
+def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
     """The ids of messages with the key that are, or were, scheduled for the topic."""
     if not wanted.topic or is_retry(wanted.topic):
         return []
@@ -192,7 +193,7 @@ def _scheduled_before(broker: Broker, wanted: PendingFilter) -> list[str]:
 # ---- by filter
 
 
-def change_by_filter(broker: Broker, change: Change, wanted: PendingFilter) -> bool:
+def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
     """Change all that fits, and print how many.  Was there any?"""
     # A dry run only counts; so does who may still say no.
     total = _count(broker, change, wanted) if change.dry_run or not change.yes else None
@@ -208,14 +209,14 @@ def change_by_filter(broker: Broker, change: Change, wanted: PendingFilter) -> b
     return True
 
 
-def _count(broker: Broker, change: Change, wanted: PendingFilter) -> int:
+def _count(broker: BrokerView, change: Change, wanted: PendingFilter) -> int:
     with counting("counting") as tell:
         return broker.schedule.change_pending(
             change.action, wanted, delay_level=change.delay_level, dry_run=True, progress=tell
         )
 
 
-def _change(broker: Broker, change: Change, wanted: PendingFilter, total: int | None) -> int:
+def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: int | None) -> int:
     with counting(change.done, total) as tell, _told_how_far(change) as far:
 
         def progress(changed: int) -> None:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker
 from rmqlite.cli.terminal import print_json, print_table
 from rmqlite.levels import LevelTable
 from rmqlite.schedule_requests import PendingCount
@@ -33,7 +33,7 @@ def count(
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         counts = broker.schedule.count_pending()
         table = broker.table
     columns, rows = _summed(counts, by, table)

@@ -8,13 +8,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.message_text import times_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.schedule.progress import counting
-from rmqlite.cli.schedule.spans import delay_text, wait_text
+from rmqlite.cli.progress import counting
 from rmqlite.cli.schedule.wanted import (
-    CALL_MS_MAX,
-    Broker,
     DueFrom,
     DueUntil,
     Group,
@@ -26,7 +24,7 @@ from rmqlite.cli.schedule.wanted import (
     Topic,
     Wanted,
 )
-from rmqlite.cli.status import size_text
+from rmqlite.cli.spans import delay_text, size_text, wait_text
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.schedule_requests import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
 
@@ -67,7 +65,7 @@ def list_pending(
         *(tag, origin_topic, reason),
     )
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         wanted = options.filter(broker)
         is_indexed = bool(wanted.key or wanted.message_id)
         found, more = _found(broker, wanted, cursor, INDEXED_MAX if is_indexed else count)
@@ -93,7 +91,7 @@ def list_pending(
 
 
 def _found(
-    broker: Broker, wanted: PendingFilter, cursor: str, count: int
+    broker: BrokerView, wanted: PendingFilter, cursor: str, count: int
 ) -> tuple[Sequence[PendingMessage], str]:
     """So many messages from the cursor on, and where the next ones begin; "" at the end."""
     messages: list[PendingMessage] = []

@@ -15,10 +15,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from rmqlite.cli.bars import print_bars
+from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
-from rmqlite.cli.schedule.bars import print_bars
-from rmqlite.cli.schedule.spans import delay_text, instant_text
-from rmqlite.cli.schedule.wanted import CALL_MS_MAX, Broker, Levels, Wanted
+from rmqlite.cli.schedule.wanted import Levels, Wanted
+from rmqlite.cli.spans import delay_text, instant_text
 from rmqlite.cli.terminal import print_json
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay, parse_levels
@@ -70,7 +71,7 @@ def timeline(
     offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
     wanted = Wanted(level or ())
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        broker = Broker(admin)
+        broker = BrokerView(admin)
         levels = wanted.filter(broker).levels
         now_ms = broker.now_ms
         bounds_ms = tuple([now_ms + each for each in offsets_ms])

@@ -9,24 +9,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
 from rmqlite.cli import completion
+from rmqlite.cli.broker_view import BrokerView, level_or_delay, number_in_force
 from rmqlite.cli.options import moment_ms, refuse
 from rmqlite.cli.terminal import time_text
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
+from rmqlite.levels import parse_delay
 from rmqlite.names import group_of, is_retry, retry_topic
 from rmqlite.schedule_requests import PendingFilter
 
-if TYPE_CHECKING:
-    from rmqlite.client import AdminClient
-
-CALL_MS_MAX: Final = 60_000
-"""A page of a large schedule may take its time; a broker that is gone is noticed at once."""
 DUE_OPTIONS: Final = ("--from", "--until")
 
 Levels = Annotated[
@@ -90,22 +85,6 @@ Reason = Annotated[
 ]
 
 
-class Broker:
-    """A broker's clock and its table of levels, each asked for when it is first needed."""
-
-    def __init__(self, admin: AdminClient) -> None:
-        self.admin = admin
-        self.schedule = admin.schedule
-
-    @cached_property
-    def now_ms(self) -> int:
-        return self.admin.broker_status().now_ms
-
-    @cached_property
-    def table(self) -> LevelTable:
-        return parse_levels(self.admin.levels().message_delay_level)
-
-
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """The options as they were typed."""
@@ -143,10 +122,12 @@ class Wanted:
         """Is there nothing but a key, and perhaps a topic or a group?"""
         return bool(self.key) and self == Wanted(topic=self.topic, group=self.group, key=self.key)
 
-    def filter(self, broker: Broker, due_options: tuple[str, str] = DUE_OPTIONS) -> PendingFilter:
+    def filter(
+        self, broker: BrokerView, due_options: tuple[str, str] = DUE_OPTIONS
+    ) -> PendingFilter:
         """What the options mean; one that cannot be ends the command."""
         # Every option is looked at before any makes a call.
-        levels = [_level("--level", each) for each in self.levels]
+        levels = [level_or_delay("--level", each) for each in self.levels]
         due_from = _due(due_options[0], self.due_from)
         due_until = _due(due_options[1], self.due_until)
         from_ms = _instant_ms(due_from, broker) or 0
@@ -155,7 +136,7 @@ class Wanted:
             rule = f"later than {due_options[0]} {self.due_from or 0!r}"
             refuse(due_options[1], self.due_until, rule)
         return PendingFilter(
-            tuple(sorted({_number(each, broker) for each in levels})),
+            tuple(sorted({number_in_force(each, broker) for each in levels})),
             self.destination,
             from_ms,
             until_ms,
@@ -165,14 +146,6 @@ class Wanted:
             tag=self.tag or "",
             reason=self.reason or "",
         )
-
-
-def level_number(option: str, text: str, broker: Broker) -> int:
-    """A level of the table in force, named by its number or its delay.  Raises DelayUnknown."""
-    number = _number(_level(option, text), broker)
-    if number > broker.table.max_level:
-        refuse(option, text, f"this broker has the levels 1 to {broker.table.max_level}")
-    return number
 
 
 def filter_text(wanted: PendingFilter) -> str:
@@ -201,21 +174,6 @@ def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
         yield f"due before {time_text(wanted.due_until_ms)}"
 
 
-def _level(option: str, text: str) -> int | str:
-    """A level's number, or a delay as it stands, once it is known to be one."""
-    if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= LEVELS_MAX:
-        return int(text)
-    try:
-        parse_delay(text)
-    except InvalidValue:
-        refuse(option, text, f"a level, 1 to {LEVELS_MAX}, or a delay such as 10m")
-    return text
-
-
-def _number(level: int | str, broker: Broker) -> int:
-    return level if isinstance(level, int) else broker.table.level_lasting(level)
-
-
 @dataclass(frozen=True, slots=True)
 class _FromNow:
     ms: int
@@ -234,5 +192,5 @@ def _due(option: str, text: str | None) -> int | _FromNow | None:
     return moment_ms(option, text)
 
 
-def _instant_ms(moment: int | _FromNow | None, broker: Broker) -> int | None:
+def _instant_ms(moment: int | _FromNow | None, broker: BrokerView) -> int | None:
     return broker.now_ms + moment.ms if isinstance(moment, _FromNow) else moment

@@ -12,7 +12,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.status import size_text
+from rmqlite.cli.spans import size_text
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
 from rmqlite.cli.terminal import print_json, printable, progress_console, text_column
 from rmqlite.clock import elapsed_s

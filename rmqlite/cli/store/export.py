@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemaining
 
 from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
 from rmqlite.cli.options import Since, Until, refuse
-from rmqlite.cli.status import size_text
+from rmqlite.cli.spans import size_text
 from rmqlite.cli.store.export_arrow import (
     Columns,
     ExportFormat,

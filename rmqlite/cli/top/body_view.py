@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from rmqlite.cli.dlq.bodies import shown
+from rmqlite.cli.bodies import shown
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import printable
 from rmqlite.message import StoredMessage

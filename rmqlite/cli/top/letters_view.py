@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rmqlite.cli.dlq.words import reason_line
-from rmqlite.cli.schedule.spans import instant_text
-from rmqlite.cli.status import span_text
+from rmqlite.cli.letter_text import reason_line
+from rmqlite.cli.spans import instant_text, span_text
 from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
 from rmqlite.cli.top.picture import Picture

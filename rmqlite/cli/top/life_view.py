@@ -7,7 +7,7 @@ from typing import Final
 
 from rmqlite.cli.message_text import times_text, where_text
 from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
-from rmqlite.cli.schedule.spans import instant_text
+from rmqlite.cli.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.body_view import body_lines, body_of
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row

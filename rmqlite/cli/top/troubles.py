@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.cli.status import disk_lines, span_text
+from rmqlite.cli.spans import span_text
+from rmqlite.cli.status import disk_lines
 from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.picture import SILENT_AFTER_S, GroupFigures, Picture
 from rmqlite.errors import RmqliteError

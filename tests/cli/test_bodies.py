@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.cli.dlq.bodies import SHOWN_CHARS_MAX, SHOWN_LINES_MAX, shown
+from rmqlite.cli.bodies import SHOWN_CHARS_MAX, SHOWN_LINES_MAX, shown
 from rmqlite.cli.terminal import printable
 from rmqlite.visible import dump, json_lines
 

@@ -20,8 +20,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from rmqlite.cli.dlq.wanted import filter_text
-from rmqlite.cli.status import span_text
+from rmqlite.cli.letter_options import filter_text
+from rmqlite.cli.spans import span_text
 from rmqlite.cli.terminal import (
     note,
     print_two_line_table,

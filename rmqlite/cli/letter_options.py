@@ -1,4 +1,4 @@
-"""Which dead letters a command is about: the options, and what they mean to this broker.
+"""Which failed messages a command is about: the options, and what they mean to this broker.
 
 Also the options that say where letters are sent, and how fast.
 """
@@ -15,8 +15,8 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli import completion
+from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
-from rmqlite.cli.schedule.wanted import Broker
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.letter_requests import LetterFilter
@@ -80,7 +80,7 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LetterOptions:
     """The options as they were typed."""
 
     topic: str | None = None
@@ -99,7 +99,7 @@ class Wanted:
         if _SURROGATE.search("".join(given)):
             raise typer.BadParameter("an option of a filter is no UTF-8 text")
 
-    def filter(self, broker: Broker) -> LetterFilter:
+    def filter(self, broker: BrokerView) -> LetterFilter:
         """What the options mean; one that cannot be ends the command."""
         since_ms = past_ms("--since", self.since, broker)
         until_ms = past_ms("--until", self.until, broker)
@@ -122,7 +122,7 @@ class Wanted:
         return " ".join([f"{name} {shlex.quote(value)}" for name, value in given if value])
 
 
-def past_ms(option: str, text: str | None, broker: Broker) -> int | None:
+def past_ms(option: str, text: str | None, broker: BrokerView) -> int | None:
     """A moment, or how long ago it was, on the broker's clock; None if it is not given."""
     if text is None:
         return None

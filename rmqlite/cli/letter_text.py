@@ -1,4 +1,4 @@
-"""How a dead letter is spoken of: where it lies, when it failed, why."""
+"""A dead letter as text: its place, why it failed, and how often it was redriven."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import dataclasses
 import re
 from typing import Any, Final
 
-from rmqlite.cli.status import span_text
-from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.terminal import printable
 from rmqlite.letter_requests import Letter
 from rmqlite.names import DLQ_PREFIX
 
-NOT_ALL: Final = 1
-"""The exit code when nothing was found, or not all was done."""
 _PLACE: Final = re.compile(rf"(?:{DLQ_PREFIX})?([%|a-zA-Z0-9_-]+):([0-9]{{1,9}}):([0-9]{{1,18}})")
 
 
@@ -25,19 +22,6 @@ def parse_place(text: str) -> tuple[str, int, int] | None:
     """The inverse, also of what the property REDRIVEN_FROM says; None for what is no place."""
     found = _PLACE.fullmatch(text)
     return (found[1], int(found[2]), int(found[3])) if found else None
-
-
-def second_text(timestamp_ms: int) -> str:
-    """A moment in local time to the second; "-" for never."""
-    return time_text(timestamp_ms).partition(".")[0]
-
-
-def age_text(timestamp_ms: int, now_ms: int) -> str:
-    """How long ago: "5m 3s ago", "just now"; "-" for never."""
-    if not timestamp_ms:
-        return "-"
-    age_ms = now_ms - timestamp_ms
-    return f"{span_text(age_ms)} ago" if age_ms >= 1_000 else "just now"
 
 
 def reason_line(reason: str) -> str:

@@ -1,0 +1,58 @@
+"""A broker as a command asks it: its clock and its table of levels, looked up once.
+
+Also what a person writes for a level: its number, or its delay.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.cli.options import refuse
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import LEVELS_MAX, LevelTable, parse_delay, parse_levels
+
+if TYPE_CHECKING:
+    from rmqlite.client import AdminClient
+
+CALL_MS_MAX: Final = 60_000
+"""A page of a large schedule may take its time; a broker that is gone is noticed at once."""
+
+
+class BrokerView:
+    """A broker's clock and its table of levels, each asked for when it is first needed."""
+
+    def __init__(self, admin: AdminClient) -> None:
+        self.admin = admin
+        self.schedule = admin.schedule
+
+    @cached_property
+    def now_ms(self) -> int:
+        return self.admin.broker_status().now_ms
+
+    @cached_property
+    def table(self) -> LevelTable:
+        return parse_levels(self.admin.levels().message_delay_level)
+
+
+def level_number(option: str, text: str, broker: BrokerView) -> int:
+    """A level of the table in force, named by its number or its delay.  Raises DelayUnknown."""
+    number = number_in_force(level_or_delay(option, text), broker)
+    if number > broker.table.max_level:
+        refuse(option, text, f"this broker has the levels 1 to {broker.table.max_level}")
+    return number
+
+
+def level_or_delay(option: str, text: str) -> int | str:
+    """A level's number, or a delay as it stands, once it is known to be one."""
+    if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= LEVELS_MAX:
+        return int(text)
+    try:
+        parse_delay(text)
+    except InvalidValue:
+        refuse(option, text, f"a level, 1 to {LEVELS_MAX}, or a delay such as 10m")
+    return text
+
+
+def number_in_force(level: int | str, broker: BrokerView) -> int:
+    return level if isinstance(level, int) else broker.table.level_lasting(level)
