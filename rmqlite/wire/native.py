@@ -1,4 +1,4 @@
-"""The messages of rmqlite.v1 and the plain values they carry: one pair of functions each.
+"""The messages of rmqlite.v1 and the plain values they carry: a codec each.
 
 Those on the hot path, and those that codec.py cannot make by field name, are written out.
 Nothing outside wire/ sees protobuf.
@@ -6,12 +6,11 @@ Nothing outside wire/ sees protobuf.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from rmqlite import requests
 from rmqlite.message import Message, StoredMessage
-from rmqlite.wire.codec import flat
+from rmqlite.wire.codec import Codec, flat, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 # ---- messages
@@ -160,40 +159,6 @@ def pull_result_from_pb(response: pb.PullResponse) -> requests.PullResult:
     )
 
 
-# ---- finding
-
-
-def found_to_pb(value: requests.FoundMessage) -> pb.FoundMessage:
-    return pb.FoundMessage(
-        message=stored_to_pb(value.message),
-        state=int(value.state),  # type: ignore[arg-type]
-        deliver_at_ms=value.deliver_at_ms,
-        is_pending=value.is_pending,
-        ended=value.ended,
-    )
-
-
-def found_from_pb(value: pb.FoundMessage) -> requests.FoundMessage:
-    return requests.FoundMessage(
-        stored_from_pb(value.message),
-        requests.MessageState(value.state),
-        value.deliver_at_ms,
-        value.is_pending,
-        value.ended,
-    )
-
-
-def all_found_to_pb(value: requests.FoundMessages) -> pb.QueryMessagesResponse:
-    messages = [found_to_pb(each) for each in value.messages]
-    return pb.QueryMessagesResponse(messages=messages, is_cut=value.is_cut)
-
-
-def all_found_from_pb(value: pb.QueryMessagesResponse) -> requests.FoundMessages:
-    return requests.FoundMessages(
-        tuple(found_from_pb(each) for each in value.messages), value.is_cut
-    )
-
-
 # ---- offsets
 
 
@@ -216,18 +181,6 @@ def commit_to_pb(request: requests.OffsetsCommit) -> pb.CommitOffsetsRequest:
 
 def commit_from_pb(request: pb.CommitOffsetsRequest) -> requests.OffsetsCommit:
     return requests.OffsetsCommit(request.group, queue_offsets_from_pb(request.offsets))
-
-
-def offsets_query_to_pb(request: requests.OffsetsQuery) -> pb.QueryOffsetsRequest:
-    return pb.QueryOffsetsRequest(
-        group=request.group, queues=[queue.to_pb(each) for each in request.queues]
-    )
-
-
-def offsets_query_from_pb(request: pb.QueryOffsetsRequest) -> requests.OffsetsQuery:
-    return requests.OffsetsQuery(
-        request.group, tuple(queue.from_pb(each) for each in request.queues)
-    )
 
 
 def time_query_to_pb(request: requests.TimeQuery) -> pb.SearchOffsetRequest:
@@ -261,56 +214,6 @@ def queue_range_from_pb(value: pb.QueueRange) -> requests.QueueRange:
 # ---- groups
 
 
-def heartbeat_to_pb(request: requests.HeartbeatRequest) -> pb.HeartbeatRequest:
-    return pb.HeartbeatRequest(
-        group=request.group,
-        client_id=request.client_id,
-        subscriptions=[subscription.to_pb(each) for each in request.subscriptions],
-        known_epoch=request.known_epoch,
-        wait_ms=request.wait_ms,
-    )
-
-
-def heartbeat_from_pb(request: pb.HeartbeatRequest) -> requests.HeartbeatRequest:
-    return requests.HeartbeatRequest(
-        request.group,
-        request.client_id,
-        tuple(subscription.from_pb(each) for each in request.subscriptions),
-        request.known_epoch,
-        request.wait_ms,
-    )
-
-
-def assignment_to_pb(value: requests.Assignment) -> pb.HeartbeatResponse:
-    return pb.HeartbeatResponse(
-        epoch=value.epoch,
-        queues=[queue.to_pb(each) for each in value.queues],
-        members=value.members,
-    )
-
-
-def assignment_from_pb(value: pb.HeartbeatResponse) -> requests.Assignment:
-    return requests.Assignment(
-        value.epoch, tuple(queue.from_pb(each) for each in value.queues), tuple(value.members)
-    )
-
-
-def member_to_pb(value: requests.MemberInfo) -> pb.Member:
-    return pb.Member(
-        client_id=value.client_id,
-        subscriptions=[subscription.to_pb(each) for each in value.subscriptions],
-        last_seen_ms=value.last_seen_ms,
-    )
-
-
-def member_from_pb(value: pb.Member) -> requests.MemberInfo:
-    return requests.MemberInfo(
-        value.client_id,
-        tuple(subscription.from_pb(each) for each in value.subscriptions),
-        value.last_seen_ms,
-    )
-
-
 def progress_to_pb(value: requests.QueueProgress) -> pb.QueueProgress:
     return pb.QueueProgress(
         topic=value.queue.topic,
@@ -335,7 +238,7 @@ def progress_from_pb(value: pb.QueueProgress) -> requests.QueueProgress:
 def group_status_to_pb(value: requests.GroupStatus) -> pb.DescribeGroupResponse:
     return pb.DescribeGroupResponse(
         group=group.to_pb(value.info),
-        members=[member_to_pb(each) for each in value.members],
+        members=[member.to_pb(each) for each in value.members],
         progress=[progress_to_pb(each) for each in value.progress],
     )
 
@@ -343,46 +246,25 @@ def group_status_to_pb(value: requests.GroupStatus) -> pb.DescribeGroupResponse:
 def group_status_from_pb(value: pb.DescribeGroupResponse) -> requests.GroupStatus:
     return requests.GroupStatus(
         group.from_pb(value.group),
-        tuple(member_from_pb(each) for each in value.members),
+        tuple(member.from_pb(each) for each in value.members),
         tuple(progress_from_pb(each) for each in value.progress),
     )
 
 
-# ---- topics and the broker
+# ---- what codec.py makes by field name
 
-
-def route_to_pb(value: requests.Route) -> pb.GetRouteResponse:
-    return pb.GetRouteResponse(
-        topic=topic.to_pb(value.topic),
-        broker_name=value.broker_name,
-        message_delay_level=value.message_delay_level,
-        max_message_bytes=value.max_message_bytes,
-    )
-
-
-def route_from_pb(value: pb.GetRouteResponse) -> requests.Route:
-    return requests.Route(
-        topic.from_pb(value.topic),
-        value.broker_name,
-        value.message_delay_level,
-        value.max_message_bytes,
-    )
-
-
-def status_to_pb(value: requests.BrokerStatus) -> pb.GetBrokerStatusResponse:
-    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-    fields["levels"] = [level_status.to_pb(level) for level in value.levels]
-    return pb.GetBrokerStatusResponse(**fields)
-
-
-def status_from_pb(value: pb.GetBrokerStatusResponse) -> requests.BrokerStatus:
-    fields = {f.name: getattr(value, f.name) for f in dataclasses.fields(requests.BrokerStatus)}
-    fields["levels"] = tuple(level_status.from_pb(level) for level in value.levels)
-    return requests.BrokerStatus(**fields)
-
-
+stored = Codec(pb.KeptMessage, stored_to_pb, stored_from_pb)
+found = nested(requests.FoundMessage, pb.FoundMessage, message=stored, state=requests.MessageState)
+all_found = nested(requests.FoundMessages, pb.QueryMessagesResponse, messages=found)
 queue = flat(requests.Queue, pb.Queue)
+offsets_query = nested(requests.OffsetsQuery, pb.QueryOffsetsRequest, queues=queue)
+queue_range = Codec(pb.QueueRange, queue_range_to_pb, queue_range_from_pb)
 subscription = flat(requests.Subscription, pb.Subscription)
+heartbeat = nested(requests.HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
+assignment = nested(requests.Assignment, pb.HeartbeatResponse, queues=queue)
+member = nested(requests.MemberInfo, pb.Member, subscriptions=subscription)
 group = flat(requests.GroupInfo, pb.Group)
-level_status = flat(requests.LevelStatus, pb.LevelStatus)
 topic = flat(requests.TopicInfo, pb.Topic)
+route = nested(requests.Route, pb.GetRouteResponse, topic=topic)
+level_status = flat(requests.LevelStatus, pb.LevelStatus)
+status = nested(requests.BrokerStatus, pb.GetBrokerStatusResponse, levels=level_status)

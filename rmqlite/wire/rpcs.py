@@ -81,7 +81,7 @@ GET_ROUTE: Rpc[requests.RouteRequest, requests.Route] = _rpc(
     "Messaging",
     "GetRoute",
     flat(requests.RouteRequest, pb.GetRouteRequest),
-    Codec(pb.GetRouteResponse, native.route_to_pb, native.route_from_pb),
+    native.route,
 )
 SEND: Rpc[requests.SendRequest, tuple[requests.SendResult, ...]] = _rpc(
     "Messaging",
@@ -104,7 +104,7 @@ SEND_BACK: Rpc[requests.SendBackRequest, requests.SendBackResult] = _rpc(
 QUERY_OFFSETS: Rpc[requests.OffsetsQuery, dict[requests.Queue, int]] = _rpc(
     "Messaging",
     "QueryOffsets",
-    Codec(pb.QueryOffsetsRequest, native.offsets_query_to_pb, native.offsets_query_from_pb),
+    native.offsets_query,
     Codec(
         pb.QueryOffsetsResponse,
         lambda offsets: pb.QueryOffsetsResponse(offsets=native.queue_offsets_to_pb(offsets)),
@@ -130,14 +130,14 @@ GET_QUEUE_RANGES: Rpc[str, tuple[requests.QueueRange, ...]] = _rpc(
     sequence(
         pb.GetQueueRangesResponse,
         "ranges",
-        Codec(pb.QueueRange, native.queue_range_to_pb, native.queue_range_from_pb),
+        native.queue_range,
     ),
 )
 HEARTBEAT: Rpc[requests.HeartbeatRequest, requests.Assignment] = _rpc(
     "Messaging",
     "Heartbeat",
-    Codec(pb.HeartbeatRequest, native.heartbeat_to_pb, native.heartbeat_from_pb),
-    Codec(pb.HeartbeatResponse, native.assignment_to_pb, native.assignment_from_pb),
+    native.heartbeat,
+    native.assignment,
 )
 LEAVE: Rpc[requests.LeaveRequest, None] = _rpc(
     "Messaging",
@@ -174,13 +174,13 @@ GET_BROKER_STATUS: Rpc[None, requests.BrokerStatus] = _rpc(
     "Admin",
     "GetBrokerStatus",
     nothing(pb.GetBrokerStatusRequest),
-    Codec(pb.GetBrokerStatusResponse, native.status_to_pb, native.status_from_pb),
+    native.status,
 )
 QUERY_MESSAGES: Rpc[requests.MessageQuery, requests.FoundMessages] = _rpc(
     "Admin",
     "QueryMessages",
     flat(requests.MessageQuery, pb.QueryMessagesRequest),
-    Codec(pb.QueryMessagesResponse, native.all_found_to_pb, native.all_found_from_pb),
+    native.all_found,
 )
 GET_MESSAGE: Rpc[str, requests.FoundMessage] = _rpc(
     "Admin",
@@ -189,14 +189,14 @@ GET_MESSAGE: Rpc[str, requests.FoundMessage] = _rpc(
     wrapped(
         pb.GetMessageResponse,
         "message",
-        Codec(pb.FoundMessage, native.found_to_pb, native.found_from_pb),
+        native.found,
     ),
 )
 LIST_PENDING: Rpc[schedule_requests.PendingQuery, schedule_requests.PendingPage] = _rpc(
     "Admin",
     "ListPending",
-    Codec(pb.ListPendingRequest, native_schedule.query_to_pb, native_schedule.query_from_pb),
-    Codec(pb.ListPendingResponse, native_schedule.page_to_pb, native_schedule.page_from_pb),
+    native_schedule.query,
+    native_schedule.page,
 )
 COUNT_PENDING: Rpc[None, tuple[schedule_requests.PendingCount, ...]] = _rpc(
     "Admin",
@@ -209,48 +209,38 @@ GET_TIMELINE: Rpc[
 ] = _rpc(
     "Admin",
     "GetTimeline",
-    Codec(
-        pb.GetTimelineRequest,
-        native_schedule.timeline_request_to_pb,
-        native_schedule.timeline_request_from_pb,
-    ),
+    native_schedule.timeline_request,
     sequence(pb.GetTimelineResponse, "levels", native_schedule.level_timeline),
 )
 CHANGE_BY_IDS: Rpc[schedule_requests.ChangeByIds, tuple[schedule_requests.ChangedId, ...]] = _rpc(
     "Admin",
     "ChangeByIds",
-    Codec(pb.ChangeByIdsRequest, native_schedule.by_ids_to_pb, native_schedule.by_ids_from_pb),
+    native_schedule.by_ids,
     native_schedule.changed_ids,
 )
 CHANGE_BY_FILTER: Rpc[schedule_requests.ChangeByFilter, schedule_requests.ChangedPage] = _rpc(
     "Admin",
     "ChangeByFilter",
-    Codec(
-        pb.ChangeByFilterRequest, native_schedule.by_filter_to_pb, native_schedule.by_filter_from_pb
-    ),
+    native_schedule.by_filter,
     flat(schedule_requests.ChangedPage, pb.ChangeByFilterResponse),
 )
 GET_LEVELS: Rpc[None, schedule_requests.LevelsInForce] = _rpc(
     "Admin",
     "GetLevels",
     nothing(pb.GetLevelsRequest),
-    Codec(pb.GetLevelsResponse, native_schedule.in_force_to_pb, native_schedule.in_force_from_pb),
+    native_schedule.in_force,
 )
 CHANGE_LEVELS: Rpc[schedule_requests.LevelsChange, schedule_requests.LevelsChanged] = _rpc(
     "Admin",
     "ChangeLevels",
     flat(schedule_requests.LevelsChange, pb.ChangeLevelsRequest),
-    Codec(
-        pb.ChangeLevelsResponse,
-        native_schedule.levels_changed_to_pb,
-        native_schedule.levels_changed_from_pb,
-    ),
+    native_schedule.levels_changed,
 )
 SCHEDULE_BULK: Rpc[bulk_requests.BulkRequest, bulk_requests.BulkAnswer] = _rpc(
     "Messaging",
     "ScheduleBulk",
-    Codec(pb.ScheduleBulkRequest, native_bulk.request_to_pb, native_bulk.request_from_pb),
-    Codec(pb.ScheduleBulkResponse, native_bulk.answer_to_pb, native_bulk.answer_from_pb),
+    native_bulk.request,
+    native_bulk.answer,
 )
 GET_BULK_JOB: Rpc[str, bulk_requests.BulkJob] = _rpc(
     "Admin",
