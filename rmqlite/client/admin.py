@@ -5,8 +5,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final
 
-import grpc
-
 from rmqlite import bulk_requests, letter_requests, requests, schedule_requests
 from rmqlite.client.channel import Connection
 from rmqlite.client.letters import LetterAdmin
@@ -24,10 +22,8 @@ class AdminClient:
     the broker cannot be reached.
     """
 
-    def __init__(
-        self, endpoint: str, *, timeout_ms: int = 5_000, channel: grpc.Channel | None = None
-    ) -> None:
-        self._connection = Connection(endpoint, channel)
+    def __init__(self, endpoint: str, *, timeout_ms: int = 5_000) -> None:
+        self._connection = Connection(endpoint)
         self._timeout_s = timeout_ms / 1000
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
         self.letters: Final = LetterAdmin(self._connection, self._timeout_s)

@@ -17,8 +17,6 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
-import grpc
-
 from rmqlite.bulk_requests import (
     BulkAnswer,
     BulkMatch,
@@ -137,7 +135,6 @@ class BulkScheduler:
         in_flight: int = CALLS_IN_FLIGHT,
         timeout_ms: int = 30_000,
         retry_ms: int = 60_000,
-        channel: grpc.Channel | None = None,
     ) -> None:
         for name, value in (("batch_messages", batch_messages), ("in_flight", in_flight)):
             if value < 1:
@@ -153,7 +150,7 @@ class BulkScheduler:
         self._retry_s = retry_ms / 1000
         self._ids = UniqueIds()
         self._pause = threading.Event()
-        self._connection = Connection(endpoint, channel)
+        self._connection = Connection(endpoint)
 
     def schedule(self, messages: Iterable[BulkMessage]) -> Iterator[BulkOutcome]:
         """The outcome of each message, in their order, while the next ones are under way.

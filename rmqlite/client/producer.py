@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 
-import grpc
-
 from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, size_bytes
 from rmqlite.client.channel import Connection, Started
 from rmqlite.client.level_lookup import LevelLookup
@@ -48,7 +46,6 @@ class Producer:
         batch_messages_max: int = 256,
         batch_bytes_max: int = 1024 * 1024,
         in_flight_max: int = 10_000,
-        channel: grpc.Channel | None = None,
     ) -> None:
         self._limits = BatchLimits(
             linger_s=linger_ms / 1000,
@@ -59,7 +56,7 @@ class Producer:
             retries=retries,
         )
         self._group = group
-        self._connection = Connection(endpoint, channel)
+        self._connection = Connection(endpoint)
         self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
         self._ids = UniqueIds()
         self._batcher = Batcher(self._start, self._limits)

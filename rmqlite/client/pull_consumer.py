@@ -12,8 +12,6 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final
 
-import grpc
-
 from rmqlite.client.body import inflated
 from rmqlite.client.channel import Connection
 from rmqlite.client.tag_expression import EVERYTHING, parse_tags
@@ -49,11 +47,10 @@ class PullConsumer:
         group: str,
         *,
         timeout_ms: int = 10_000,
-        channel: grpc.Channel | None = None,
     ) -> None:
         check_group(group)
         self.group: Final = group
-        self._connection = Connection(endpoint, channel)
+        self._connection = Connection(endpoint)
         self._timeout_s = timeout_ms / 1000
         self._positions: dict[Queue, int] = {}
 

@@ -16,8 +16,6 @@ from functools import partial
 from types import TracebackType
 from typing import Final
 
-import grpc
-
 from rmqlite.client.backlog import Backlog
 from rmqlite.client.broker_link import BrokerLink
 from rmqlite.client.channel import Connection
@@ -85,7 +83,6 @@ class PushConsumer:
         heartbeat_interval_ms: int = 10_000,
         close_timeout_ms: int = 30_000,
         client_id: str | None = None,
-        channel: grpc.Channel | None = None,
     ) -> None:
         check_group(group)
         for name, value, least in (
@@ -110,7 +107,7 @@ class PushConsumer:
         self._close_timeout_s = close_timeout_ms / 1000
         limits = CacheLimits(cached_messages_max, cached_bytes_max)
         self._settings = PullSettings(group, pull_batch, limits)
-        self._connection = Connection(endpoint, channel)
+        self._connection = Connection(endpoint)
         self._backlog = Backlog(consume_threads)
         self._threads = [
             threading.Thread(target=self._consume, name=f"rmqlite-{group}-{n}", daemon=True)

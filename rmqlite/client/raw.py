@@ -12,8 +12,6 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Final, Generic, TypeVar
 
-import grpc
-
 from rmqlite.client.channel import Connection, Started
 from rmqlite.errors import RmqliteError
 from rmqlite.log_requests import (
@@ -48,9 +46,8 @@ class RawReader:
         *,
         patience_ms: int = 30_000,
         chunk_bytes: int = READ_BYTES_DEFAULT,
-        channel: grpc.Channel | None = None,
     ) -> None:
-        self._connection = Connection(endpoint, channel)
+        self._connection = Connection(endpoint)
         self._patience_s = patience_ms / 1000
         self._chunk_bytes = chunk_bytes
         self._has_met = False
