@@ -116,7 +116,8 @@ def row_in(line: bytes) -> Row:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict) or not row.keys() >= _READ.keys():
-        raise InvalidValue("line", line[:_LINE_BYTES_SHOWN], "a JSON line as dlq export writes it")
+        shown = line[:_LINE_BYTES_SHOWN].decode("utf-8", "replace").strip()
+        raise InvalidValue("line", shown, "a JSON line as dlq export writes it")
     for name, kind in _READ.items():
         if type(row[name]) is not kind:
             raise InvalidValue(name, row[name], f"{kind.__name__}, as dlq export writes it")
