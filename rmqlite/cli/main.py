@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, 1 refused (asking again will not help), 2 the command line is wrong,
 3 the broker is unavailable (asking again may help), 4 a job found a promise of the broker's
-broken, 130 interrupted.
+broken, 5 a store was not closed and the next start completes it, 130 interrupted.
 """
 
 from __future__ import annotations

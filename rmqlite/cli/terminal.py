@@ -11,6 +11,7 @@ import dataclasses
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -138,6 +139,22 @@ def fitted(text: str, indent: int = 2) -> str:
     if not sys.stdout.isatty():
         return text
     return shortened(text, max(10, shutil.get_terminal_size().columns - indent))
+
+
+def wrapped(text: str, indent: int = 2) -> list[str]:
+    """In lines of a terminal's width, the later ones indented more; whole without a terminal."""
+    if not sys.stdout.isatty():
+        return [text]
+    words = text.lstrip()
+    begin = text[: len(text) - len(words)]
+    width = shutil.get_terminal_size().columns
+    return textwrap.wrap(
+        words,
+        max(20, width),
+        initial_indent=begin,
+        subsequent_indent=begin + " " * indent,
+        break_on_hyphens=False,
+    ) or [text]
 
 
 def shortened(text: str, width: int) -> str:

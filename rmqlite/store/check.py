@@ -2,14 +2,14 @@
 
 The log is the truth.  It is walked as recovery walks it, past what is broken, and all its
 bytes are compared with their checksums; what each record promises is compared with the
-queues, each delivery with the schedule, and last the tables with where all that ends.  Of a
-store that a broker holds only what was on disk when the check began is looked at.
+queues, each delivery with the schedule, and last the tables with where all that ends.  In a
+store that a broker holds the walk ends where the log ends when it gets there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +18,9 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
+from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.checking.finding import Finding, from_error
+from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
 from rmqlite.store.checking.folders import (
     look_at_folder,
     queue_folder,
@@ -28,8 +29,9 @@ from rmqlite.store.checking.folders import (
     usual_size,
 )
 from rmqlite.store.checking.index import IndexCheck
+from rmqlite.store.checking.index_files import last_indexed
 from rmqlite.store.checking.log import LogCheck
-from rmqlite.store.checking.queues import Moment, QueueChecks
+from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.checksums import Point
@@ -40,7 +42,7 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.table_shapes import LevelsTable, validated
 
-__all__ = ["Finding", "StoreCheck", "check", "is_store"]
+__all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
 
 AHEAD: Final = "table-ahead"
 BEHIND: Final = "table-behind"
@@ -102,8 +104,17 @@ class StoreCheck:
         self.files = files or FileLayer()
         self.is_live = files is None and self.files.is_locked(root / "lock")
         """Does a broker hold the store?"""
+        self.is_closed = self.is_live or "abort" not in self.files.names(root)
+        """False: its process was killed."""
         self.messages = 0
-        self.log_bytes = 0
+        self.log_begin = self.log_end = 0
+        """The physical offsets between which the log was looked at."""
+        self.saved_end: int | None = None
+        """Queues, key index and progress were saved up to this physical offset; None: not by
+        rmqlite.
+        """
+        self.indexed_end: int | None = None
+        """Where rmqlite has saved nothing: the last record in the key index, if others follow."""
         self.bytes_without_checksum = 0
         """RocketMQ wrote them, or nobody has summed them up yet."""
         self.log: CommitLog | None = None
@@ -131,6 +142,15 @@ class StoreCheck:
 
     def close(self) -> None:
         self.files.close()
+
+    @property
+    def log_bytes(self) -> int:
+        """How much of the log was looked at."""
+        return self.log_end - self.log_begin
+
+    def verdict(self, found: Sequence[Finding]) -> Verdict:
+        """What all the findings of run() come to."""
+        return verdict(found, is_closed=self.is_closed)
 
     def has_queues_of(self, topic: str) -> bool:
         """Has the topic a queue, in the log or in the folders?"""
@@ -161,16 +181,19 @@ class StoreCheck:
         self, log: CommitLog, persisted: tables.Tree | None, delay_offsets: tables.Tree
     ) -> Iterator[Finding]:
         persisted_end = int(persisted["physicalOffset"]) if persisted else 0
+        self.saved_end = persisted_end if persisted else None
         if not log.has_room_for(persisted_end):
             persisted_end = 0
         mark = log.log_end.mark_over(log.min_offset)
         trusted_end = max(persisted_end, mark.synced_end if mark else 0, self._trusted_end)
-        live_end = trusted_end if self.is_live else None
         point = None
         if persisted and persisted_end and "checksum" in persisted:
             point = Point(persisted_end, int(persisted["checksum"]))
         table = self._root / "config" / PROGRESS_TABLE
-        sums = SumsCheck(log, point, table, trusted_end, is_live=self.is_live)
+        marked_end = min(persisted_end, int(persisted.get("markedOffset", 0))) if persisted else 0
+        sums = SumsCheck(
+            *(log, point, table, trusted_end), marked_end=marked_end, is_live=self.is_live
+        )
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
             self.levels = validated(LevelsTable, tree).history()
@@ -195,24 +218,35 @@ class StoreCheck:
             log_begin=begin,
             trusted_end=trusted_end,
             persisted_end=persisted_end,
-            live_end=live_end,
+            is_live=self.is_live,
             progress=lambda done: self._tell(done, max(done, total)),
         )
         self.walk, self._queues = walk, queues
         yield from walk.run()
-        self.messages, self.log_bytes = walk.records, walk.end - log.min_offset
+        self.messages = walk.records
+        self.log_begin, self.log_end = log.min_offset, walk.end
         self.bytes_without_checksum = sums.bytes_without
         for key in queue_keys(self.files, self._root):
             yield from queues.opened(key)[1]
         yield from queues.findings(walk.end)
         changed = [(span.first.position, span.claim.position) for span, _ in walk.changed]
         yield from index.finish(walk.end, changed)
-        if persisted is not None:
+        yield from self._check_saved(persisted, walk, queues)
+        yield from self._check_delay_offsets(delay_offsets, queues)
+
+    def _check_saved(
+        self, persisted: tables.Tree | None, walk: LogCheck, queues: QueueChecks
+    ) -> Iterator[Finding]:
+        """Does what the last persist saved agree with the log?"""
+        if persisted is None:
+            indexed = last_indexed(self.files, self._root / "index")
+            is_behind = indexed is not None and indexed < queues.last_record
+            self.indexed_end = indexed if is_behind else None
+        else:
             found = list(self._check_progress(persisted, walk, queues))
             yield from found
             if not found and "pending" in persisted and walk.at_persisted is not None:
                 yield from self._check_pending(persisted, walk.at_persisted)
-        yield from self._check_delay_offsets(delay_offsets, queues)
 
     def _tell(self, done: int, total: int) -> None:
         if self.progress is not None:

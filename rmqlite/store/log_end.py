@@ -73,11 +73,17 @@ class LogEnd:
             at = data.find(record.MAGIC_BYTES)
             while at >= 0:
                 offset = start + at - 4
-                if offset > position and self._is_sound(offset, newest_timestamp_ms):
+                if offset > position and self._has_record(offset, newest_timestamp_ms):
                     return offset
                 at = data.find(record.MAGIC_BYTES, at + 1)
             carried, carried_at = data[-3:], start + len(data) - 3
         return None
+
+    def goes_on_at(self, position: int) -> bool:
+        """Is there a sound record, or the blank that fills the file?"""
+        room = self._segment_bytes - position % self._segment_bytes
+        is_blank = self._segments.read(position, BLANK_BYTES) == record.encode_blank(room)
+        return is_blank or self._has_record(position, 0)
 
     def has_bytes_from(self, position: int) -> bool:
         """Is anything but zeros and a mark there or behind?"""
@@ -153,7 +159,7 @@ class LogEnd:
         # All its lengths add up: what is cut off are zeros at most, yet the body is wrong.
         return head is None or record.has_sound_body(head, data)
 
-    def _is_sound(self, physical_offset: int, newest_timestamp_ms: int) -> bool:
+    def _has_record(self, physical_offset: int, newest_timestamp_ms: int) -> bool:
         start = self._segments.read(physical_offset, BLANK_BYTES)
         size = int.from_bytes(start[:4], "big")
         if not record.RECORD_BYTES_MIN <= size <= self._segment_bytes:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import Message, Producer
 from tests.support.looking import run_store, unpack_golden, untouched
-from tests.support.stores import StoreUnderTest
+from tests.support.stores import StoreUnderTest, scheduled
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_what_rocketmq_wrote_has_no_checksums(tmp_path: Path) -> None:
     """It is counted, so that nobody believes more than was compared."""
     result = run_store("check", unpack_golden(tmp_path) / "clean")
     assert result.exit_code == 0
-    assert "have no checksum" in result.stdout.splitlines()[0]
+    assert "have no checksum" in result.stdout.splitlines()[1]
 
 
 def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
@@ -133,25 +134,103 @@ def test_a_live_store_is_checked_while_it_is_written(tmp_path: Path) -> None:
         try:
             messages = 0
             while messages < 2_000:
-                messages = assert_sound(broker.store, is_live=True)
-            seen = [assert_sound(broker.store, is_live=True) for _ in range(5)]
+                messages = assert_sound(broker.store)
+            seen = [assert_sound(broker.store) for _ in range(5)]
             assert seen == sorted(seen)
             messages = seen[-1]
         finally:
             stopped.set()
             sending.join()
         broker.kill()
-        assert assert_sound(broker.store, is_live=False) >= messages
+        tree = checked(broker.store, exit_code=5)
+        assert (tree["result"], tree["is_live"], tree["is_closed"]) == ("not-closed", False, False)
+        assert tree["messages"] >= messages
         broker.start()
         broker.stop()
-        assert_sound(broker.store, is_live=False)
+        tree = checked(broker.store, exit_code=0)
+        assert (tree["result"], tree["is_live"], tree["is_closed"]) == ("sound", False, True)
 
 
-def assert_sound(store: Path, *, is_live: bool) -> int:
-    """The number of messages."""
-    result = run_store("check", store, "--json")
-    tree = json.loads(result.stdout)
-    assert tree["findings"] == []
-    assert result.exit_code == 0
-    assert tree["is_live"] is is_live
+def assert_sound(store: Path) -> int:
+    """The number of messages of a live store."""
+    tree = checked(store, exit_code=0)
+    assert (tree["findings"], tree["result"], tree["is_live"]) == ([], "sound", True)
+    assert tree["log_end"] - tree["log_begin"] == tree["log_bytes"]
     return int(tree["messages"])
+
+
+def checked(store: Path, *, exit_code: int) -> dict[str, Any]:
+    """What --json prints."""
+    result = run_store("check", store, "--json")
+    assert result.exit_code == exit_code, result.stdout
+    tree: dict[str, Any] = json.loads(result.stdout)
+    return tree
+
+
+def test_a_killed_store_says_what_the_next_start_completes(tmp_path: Path) -> None:
+    """Nothing is damaged: no line for each missing entry, and an exit code of its own."""
+    store = StoreUnderTest(tmp_path / "store")
+    store.fill()
+    store.persist()
+    written = store.send("one", "two")
+    (last,) = store.append(scheduled("three", 1))
+    unsaved_bytes = last.physical_offset + last.size - written[0].physical_offset
+    store.sync()
+    store.crash()
+    path = max((store.root / "consumequeue" / "orders" / "0").iterdir())
+    at = written[0].queue_offset * 20 - int(path.name)
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + bytes(40) + data[at + 40 :])
+    with untouched(store.root):
+        result = run_store("check", store.root)
+    assert result.exit_code == 5
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("checked 38 messages, ")
+    assert lines[0].endswith(": no inconsistency")
+    said = "the store was not closed (a kill, or a power cut); nothing is damaged"
+    assert lines[-3:] == [
+        f"{said}, and the next start completes:",
+        "  2 queue entries missing at the end of 1 queue",
+        f"  queues, key index and progress for the last {unsaved_bytes} bytes of the log",
+    ]
+    tree = checked(store.root, exit_code=5)
+    assert tree["result"] == "not-closed"
+    assert [(each["count"], each["is_leftover"]) for each in tree["findings"]] == [(2, True)]
+    store.open()
+    store.close()
+    assert checked(store.root, exit_code=0)["result"] == "sound"
+
+
+def test_damage_in_a_killed_store_is_damage(tmp_path: Path) -> None:
+    """Exit code 1, and a line for everything."""
+    store = StoreUnderTest(tmp_path / "store")
+    store.fill()
+    store.crash()
+    damage(store)
+    last = store.log_files()[-1]
+    data = last.read_bytes()
+    at = store.store.end % len(data)
+    last.write_bytes(data[:at] + b"torn" + data[at + 4 :])
+    result = run_store("check", store.root)
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert "commitlog/00000000000000000000 at byte 0: damaged-record" in lines
+    assert lines[-2:] == [
+        "1 of them was left by a process that was killed, and the next start completes it",
+        "rmqlite store repair says what can be done",
+    ]
+    assert checked(store.root, exit_code=1)["result"] == "inconsistent"
+
+
+def test_a_live_store_says_up_to_where_it_was_checked(tmp_path: Path) -> None:
+    """What is written during the check is not looked at, and nobody should believe it was."""
+    with BrokerProcess(tmp_path / "broker", {}) as broker:
+        with Producer(broker.endpoint, "senders") as producer:
+            producer.send(Message("orders", b"one"))
+        end = checked(broker.store, exit_code=0)["log_end"]
+        lines = run_store("check", broker.store).stdout.splitlines()
+    assert end > 0
+    assert lines[1] == (
+        f"a running broker holds the store: physical offsets 0 to {end:,} were checked, up to the"
+        " log's end at that moment; what was written later was not"
+    )

@@ -122,8 +122,10 @@ def test_nothing_acknowledged_is_lost_at_any_moment(tmp_path: Path, seed: int) -
         torn_bytes=chance.choice([0, 1, 50, 400, 3_000]),
         surviving=lambda path: queues_survive and "consumequeue" in path.parts,
     )
-    tables = [each for each in under_test.findings() if each.path.parent.name == "config"]
+    found = under_test.findings()
+    tables = [each for each in found if each.path.parent.name == "config"]
     assert tables == [], "a table tells of what the log does not have"
+    assert [str(each) for each in found if not each.is_leftover] == []
     under_test.open()
     assert under_test.store.end >= durable_end
     for physical_offset, body in kept.items():

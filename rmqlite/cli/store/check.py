@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn
+from rich.text import Text
 
 from rmqlite.cli.options import AsJson
 from rmqlite.cli.spans import size_text
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
-from rmqlite.cli.terminal import print_json, printable, progress_console, text_column
+from rmqlite.cli.terminal import (
+    out,
+    print_json,
+    printable,
+    progress_console,
+    text_column,
+    wrapped,
+)
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
 
@@ -23,6 +31,22 @@ if TYPE_CHECKING:
     from rmqlite.store.check import Finding, StoreCheck
 
 FOUND: Final = 1
+NOT_CLOSED: Final = 5
+EXIT_CODES: Final = {"sound": 0, "not-closed": NOT_CLOSED, "inconsistent": FOUND}
+"""By verdict."""
+_LEFTOVERS: Final = {
+    "missing-queue": ("queue", "queues", " without files"),
+    "missing-entry": ("queue entry", "queue entries", " missing at the end of {queues}"),
+    "wrong-entry": ("queue entry", "queue entries", " written only in part, in {queues}"),
+    "entry-without-record": ("queue entry", "queue entries", " behind the log's end, in {queues}"),
+    "unsynced-tail": ("record", "records", " written only in part, at the log's end"),
+    "broken-mark": ("synced mark", "synced marks", " written only in part"),
+    "file-length": ("file", "files", " without its length"),
+    "index-ahead": ("index file", "index files", " ahead of the log"),
+}
+"""In words: one, several, and where."""
+Line = tuple[str, str]
+"""A line, and its style on a terminal."""
 OnProgress = Callable[[int, int], None]
 Levels = Annotated[
     str,
@@ -39,9 +63,10 @@ def check(
     levels: Levels = "",
     as_json: AsJson = False,
 ) -> None:
-    """Check every byte and every promise of a store; a live store is fine.
+    """Check every byte and every promise of a store; a broker may be running on it.
 
-    Exit code 1 when something is wrong.
+    Exit code 1: something is wrong.  Exit code 5: the broker was killed; nothing is damaged, and
+    its next start completes the store.
     """
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
@@ -50,15 +75,15 @@ def check(
         found = list(checking.run())
     took_s = elapsed_s() - began_s
     checking.close()
+    result = checking.verdict(found)
     if as_json:
         print_json(_tree(root, checking, found, took_s))
     else:
-        for line in finding_lines(root, found):
-            sys.stdout.write(line + "\n")
-        for line in _summary(checking, found, took_s):
-            sys.stdout.write(line + "\n")
-    if found:
-        raise typer.Exit(FOUND)
+        shown = [] if result is result.NOT_CLOSED else found
+        _print(_wrong_lines(root, shown))
+        _print(_summary(checking, found, took_s))
+    if code := EXIT_CODES[result]:
+        raise typer.Exit(code)
 
 
 def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCheck:
@@ -124,6 +149,8 @@ def finding_tree(found: Finding) -> dict[str, object]:
         "found": found.found,
         "size": found.size,
         "opening_mends": found.opening_mends,
+        "count": found.count,
+        "is_leftover": found.is_leftover,
     }
 
 
@@ -137,20 +164,80 @@ def rate_text(size: int, took_s: float) -> str:
     return f"{size / 1e6 / max(took_s, 1e-9):,.0f} MB/s"
 
 
-def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Iterator[str]:
-    if checking.is_live:
-        yield "a broker holds the store: checked up to what was on disk at the beginning"
-    if checking.bytes_without_checksum:
-        size = size_text(checking.bytes_without_checksum)
-        yield f"{size} have no checksum, as RocketMQ wrote them: of those only bodies are sure"
+def _wrong_lines(root: Path, found: Sequence[Finding]) -> Iterator[Line]:
+    for number, line in enumerate(finding_lines(root, found)):
+        yield line, "" if number % 2 else "red"
+
+
+def _print(lines: Iterable[Line]) -> None:
+    """On a terminal with styles, and wrapped below their beginnings; else each as it is."""
+    console = out()
+    for line, style in lines:
+        if console.is_terminal:
+            console.print(Text("\n".join(wrapped(line)), style=style))
+        else:
+            sys.stdout.write(line + "\n")
+
+
+def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Iterator[Line]:
+    result = checking.verdict(found)
     rate = rate_text(checking.log_bytes, took_s)
     size = size_text(checking.log_bytes)
     yield (
         f"checked {count_text(checking.messages, 'message')}, {size} in {took_s:.1f} s ({rate}):"
-        f" {_result(found)}"
+        f" {_result(found if result is result.INCONSISTENT else [])}",
+        {"sound": "green", "inconsistent": "bold red"}.get(result, ""),
     )
+    if checking.is_live:
+        yield (
+            f"a running broker holds the store: physical offsets {checking.log_begin:,} to"
+            f" {checking.log_end:,} were checked, up to the log's end at that moment; what was"
+            " written later was not",
+            "",
+        )
+    if checking.bytes_without_checksum:
+        size = size_text(checking.bytes_without_checksum)
+        yield (
+            f"{size} have no checksum (RocketMQ writes none, and rmqlite's newest bytes have none"
+            " yet): of those only bodies were verified",
+            "",
+        )
+    left = sum(each.is_leftover for each in found)
+    if left and not checking.is_closed and result is result.INCONSISTENT:
+        was, those = ("was", "it") if left == 1 else ("were", "them")
+        yield (
+            f"{left:,} of them {was} left by a process that was killed, and the next start"
+            f" completes {those}",
+            "",
+        )
     if any(not each.opening_mends for each in found):
-        yield "rmqlite store repair says what can be done"
+        yield "rmqlite store repair says what can be done", ""
+    if result is result.NOT_CLOSED:
+        yield from _not_closed_lines(checking, found)
+
+
+def _not_closed_lines(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[Line]:
+    """What the next start of a broker has to do."""
+    left = list(_leftovers(checking, found))
+    said = "the store was not closed (a kill, or a power cut); nothing is damaged"
+    yield f"{said}, and the next start completes:" if left else said, "yellow"
+    for each in left:
+        yield f"  {each}", ""
+
+
+def _leftovers(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[str]:
+    for what, (one, more, where) in _LEFTOVERS.items():
+        those = [each for each in found if each.what == what]
+        if those:
+            queues = count_text(len({each.path.parent for each in those}), "queue")
+            count = count_text(sum(each.count for each in those), one, more)
+            yield count + where.format(queues=queues)
+    behind = checking.log_end - checking.saved_end if checking.saved_end is not None else 0
+    if behind > 0:
+        size = size_text(behind)
+        yield f"queues, key index and progress for the last {size} of the log"
+    if checking.indexed_end is not None:
+        yield f"the key index, which ends at the record at physical offset {checking.indexed_end:,}"
 
 
 def _result(found: list[Finding]) -> str:
@@ -164,7 +251,11 @@ def _tree(
 ) -> dict[str, object]:
     return {
         "store": str(root),
+        "result": checking.verdict(found),
         "is_live": checking.is_live,
+        "is_closed": checking.is_closed,
+        "log_begin": checking.log_begin,
+        "log_end": checking.log_end,
         "messages": checking.messages,
         "log_bytes": checking.log_bytes,
         "bytes_without_checksum": checking.bytes_without_checksum,

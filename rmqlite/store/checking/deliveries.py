@@ -6,18 +6,31 @@ A delivery may not be early; what somebody wanted at once, cancelled or delayed 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import completion_of, level_of, topic_ahead, waited_for
+from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import ScheduleProgress
 
 POINTER: Final = "wrong-delivery"
 EARLY: Final = "delivered-early"
 AGAIN: Final = "delivered-again"
+
+
+class Moment(NamedTuple):
+    """What a walk had met at some point.
+
+    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
+    pending: by level and topic, how many messages wait.
+    """
+
+    queues: dict[QueueKey, tuple[int, int]]
+    completed: dict[int, list[tuple[int, int]]]
+    pending: dict[int, dict[str, int]]
 
 
 class DeliveryCheck:

@@ -1,11 +1,30 @@
-"""One inconsistency of a store: which file, which bytes, what is wrong."""
+"""One inconsistency of a store: which file, which bytes, what is wrong; and what all come to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from rmqlite.errors import StoreDamaged
+
+
+class Verdict(StrEnum):
+    """What a check comes to."""
+
+    SOUND = "sound"
+    NOT_CLOSED = "not-closed"
+    """Its process was killed: the next start completes the store, and no message is lost."""
+    INCONSISTENT = "inconsistent"
+
+
+def verdict(found: Sequence[Finding], *, is_closed: bool) -> Verdict:
+    """found: all that a check has found.  is_closed: else leftovers are what is to be expected."""
+    if is_closed:
+        return Verdict.INCONSISTENT if found else Verdict.SOUND
+    is_sound = all(each.is_leftover for each in found)
+    return Verdict.NOT_CLOSED if is_sound else Verdict.INCONSISTENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +43,11 @@ class Finding:
     found: str = ""
     size: int = 0
     opening_mends: bool = False
-    """What a crash leaves behind; opening the store puts it right, nothing else is needed."""
+    """Opening the store puts it right; nothing else is needed."""
+    count: int = 1
+    """How many wrong entries, one behind the other, are told as one."""
+    is_leftover: bool = False
+    """A killed process leaves this: no message is lost, and opening the store completes it."""
 
     def __str__(self) -> str:
         return f"{self.path} at byte {self.position}: {self.sentence}"

@@ -97,7 +97,14 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
         size = files.size(path)
         if size != file_bytes and (size or name != names[-1]):
             said = f"{size} bytes long, {file_bytes} bytes are right"
-            found.append(Finding(path, 0, LENGTH, said, str(file_bytes), str(size), size))
+            # Empty where its length did not survive a power cut; opening gives it back.
+            found.append(
+                Finding(
+                    *(path, 0, LENGTH, said, str(file_bytes), str(size), size),
+                    opening_mends=not size,
+                    is_leftover=not size,
+                )
+            )
     near = _neighbours(starts, file_bytes)
     kept = set(near)
     for start in starts:

@@ -11,6 +11,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -191,7 +192,8 @@ class ToldIndex:
             number, count = file.header.next_number, file.counted
             if file.is_ahead and self._offset(file, number) != file.header.end_offset:
                 said = f"counts {count - 1} entries, the log's records have {number - 1}"
-                return _finding(file.path, _COUNT_AT, AHEAD, said, str(number), str(count))
+                fault = _finding(file.path, _COUNT_AT, AHEAD, said, str(number), str(count))
+                return replace(fault, is_leftover=True)
         return None
 
     def _offset(self, file: ToldFile, number: int) -> int:
@@ -222,6 +224,12 @@ class ToldIndex:
         said = f"its header says {(*found,)}, it was {(*header,)} when it was persisted"
         self.found.append(_finding(path, position, HEAD, said, str((*header,)), str((*found,))))
         return found.next_number if has_grown else 0
+
+
+def last_indexed(files: Files, folder: Path) -> int | None:
+    """The physical offset of the last record that is in the index; None if there is no index."""
+    name = max(files.names(folder), default="")
+    return read_header(files, folder / name).end_offset if name else None
 
 
 def _words(data: bytes) -> array[int]:

@@ -11,16 +11,17 @@ import struct
 import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store import record
 from rmqlite.store.checking.damage import Damage, Gap, what_is_wrong
-from rmqlite.store.checking.deliveries import DeliveryCheck
+from rmqlite.store.checking.deliveries import DeliveryCheck, Moment
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.key_hashes import Keyed
-from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, Moment, QueueCheck, QueueChecks
+from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import is_completing
@@ -52,12 +53,12 @@ class LogCheck:
         log_begin: Callable[[], int],
         trusted_end: int,
         persisted_end: int,
-        live_end: int | None,
+        is_live: bool,
         progress: Callable[[int], None],
     ) -> None:
         """log_begin: the log's minimum now.  Up to trusted_end the log was on disk once.
 
-        live_end: where to stop in a log that is written to.  persisted_end: where the walk
+        is_live: beyond that the log ends where its writer is.  persisted_end: where the walk
         notes what queues and deliveries are, see at_persisted.  progress: told the bytes done.
         """
         self.records = 0
@@ -82,7 +83,7 @@ class LogCheck:
         self._deliveries = DeliveryCheck(log, queues, log_begin)
         self.trusted_end = trusted_end
         self._persisted_end = persisted_end
-        self._live_end = live_end
+        self._is_live = is_live
         self._progress = progress
         self._position = log.min_offset
         self._is_over = False
@@ -96,9 +97,8 @@ class LogCheck:
     def run(self) -> Iterator[Finding]:
         """What is wrong, file by file."""
         for start in self._log.segment_starts:
-            if self._live_end is None or start < self._live_end:
-                self._check_file(start)
-                yield from self._told()
+            self._check_file(start)
+            yield from self._told()
         if self.end == self._persisted_end and self.at_persisted is None:
             self._note_persisted()
         self._queues.compare_all()
@@ -107,12 +107,11 @@ class LogCheck:
         log, sums = self._log, self._sums
         sums.begin_file(start)
         file_end = start + log.segment_bytes
-        limit = file_end if self._live_end is None else min(file_end, self._live_end)
         carried, at = b"", start
         begins = [start]
-        while at < limit and (self._wants(limit) or at < sums.summed_end):
+        while at < file_end and (self._wants(file_end) or at < sums.summed_end):
             begins.append(self._position)
-            part = log.read_raw(at, min(READ_BYTES, limit - at))
+            part = log.read_raw(at, min(READ_BYTES, file_end - at))
             if not part:
                 # Retention has taken the file; what it held is no business any more.
                 self._position = max(self._position, file_end)
@@ -120,10 +119,10 @@ class LogCheck:
             sums.feed(part)
             base = at - len(carried)
             at += len(part)
-            if self._wants(limit) and self._position < at:
+            if self._wants(file_end) and self._position < at:
                 data = (carried + part if carried else part)[self._position - base :]
                 base = self._position
-                self._take(data, base, limit, is_whole=at >= limit)
+                self._take(data, base, is_whole=at >= file_end)
                 carried = data[self._position - base :]
             self.bytes += len(part)
             self._progress(self.bytes)
@@ -137,8 +136,8 @@ class LogCheck:
             before = bisect_right(begins, span.first.position) - 1
             self.changed.append((span, begins[before]))
 
-    def _wants(self, limit: int) -> bool:
-        return self._position < limit and not self._is_over
+    def _wants(self, file_end: int) -> bool:
+        return self._position < file_end and not self._is_over
 
     def _told(self) -> Iterator[Finding]:
         """What was found in one file; changed bytes only where no record tells them."""
@@ -160,20 +159,20 @@ class LogCheck:
 
     # ---- records
 
-    def _take(self, data: bytes, base: int, limit: int, *, is_whole: bool) -> None:
+    def _take(self, data: bytes, base: int, *, is_whole: bool) -> None:
         """Every record that data, which lies at base, holds; is_whole: no more is behind it."""
         file_end = base - base % self._log.segment_bytes + self._log.segment_bytes
-        while self._wants(limit):
+        while self._wants(file_end):
             at = self._plain(data, self._position - base, base)
             position = self._position = base + at
             if position == self._persisted_end and self.at_persisted is None:
                 self._note_persisted()
-            if position >= limit:
+            if position >= file_end:
                 return
             left = len(data) - at
             size, magic = record.BLANK.unpack_from(data, at) if left >= BLANK_BYTES else (0, 0)
             is_begun = left < BLANK_BYTES or (magic == record.MAGIC and size > left)
-            if is_begun and not is_whole and size <= limit - position:
+            if is_begun and not is_whole and size <= file_end - position:
                 return
             head = record.read_head(data, at)
             if head is not None and head.physical_offset == position and self._is_sound(head, data):
@@ -187,8 +186,7 @@ class LogCheck:
     def _is_sound(self, head: Head, data: bytes) -> bool:
         if not record.has_sound_body(head, data):
             return False
-        was_promised = self._live_end is not None or head.physical_offset < self.trusted_end
-        return was_promised or not self._log.log_end.is_torn(head)
+        return head.physical_offset < self.trusted_end or not self._log.log_end.is_torn(head)
 
     def _plain(self, data: bytes, at: int, base: int) -> int:
         """Take records that are as nearly all are; where the first other one begins.
@@ -334,18 +332,20 @@ class LogCheck:
     def _break(self, position: int) -> None:
         """Neither a record nor a blank: the log's end, or damage with more behind it."""
         log_end = self._log.log_end
-        if self._live_end is None:
+        if not self._is_live or position >= self.trusted_end:
             try:
                 log_end.check(position, self.newest_timestamp_ms, self._persisted_end)
             except StoreDamaged:
-                pass
+                # What was read while it was written is whole by now.
+                self._is_over = self._is_live and log_end.goes_on_at(position)
             else:
                 self._end_here(position)
+            if self._is_over:
                 return
         # A changed timestamp must not hide all that was stored after it.
         newest_ms = 0 if position < self.trusted_end else self.newest_timestamp_ms
         follows = log_end.next_sound(position, newest_ms)
-        if follows is not None and (self._live_end is None or follows < self._live_end):
+        if follows is not None:
             self._note_damage(position, follows)
             said = f"{what_is_wrong(self._log, position)}; records follow"
             self._tell(position, RECORD, said, follows - position)
@@ -362,7 +362,7 @@ class LogCheck:
     def _end_here(self, position: int) -> None:
         self._is_over = True
         lost = self.trusted_end - position
-        if lost <= 0 and not self._log.has_bytes_from(position):
+        if lost <= 0 and (self._is_live or not self._log.has_bytes_from(position)):
             return
         self._note_damage(position, None)
         what = what_is_wrong(self._log, position)
@@ -372,6 +372,7 @@ class LogCheck:
         self._tell(
             *(position, LOST_TAIL if lost > 0 else UNSYNCED_TAIL, said, max(0, lost)),
             opening_mends=True,
+            is_leftover=lost <= 0,
         )
 
     def _note_damage(self, position: int, follows: int | None) -> None:
@@ -390,9 +391,9 @@ class LogCheck:
         expected: str = "",
         found: str = "",
         opening_mends: bool = False,
+        is_leftover: bool = False,
     ) -> None:
         position = physical_offset % self._log.segment_bytes
         path = self._log.path_at(physical_offset)
-        self._found.append(
-            Finding(path, position, what, said, expected, found, size, opening_mends)
-        )
+        told = Finding(path, position, what, said, expected, found, size, opening_mends)
+        self._found.append(replace(told, is_leftover=is_leftover))

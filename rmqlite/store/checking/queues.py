@@ -8,13 +8,21 @@ until the log's end is reached: a topic that was made again begins anew.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.checking.entry_runs import (
+    NO_ENTRY,
+    STRAY_ENTRY,
+    WRONG_ENTRY,
+    EntryRun,
+    add_run,
+    missing_tail,
+)
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, from_error
 from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
@@ -30,24 +38,8 @@ WAITING_ENTRIES_MAX: Final = 1 << 20
 """When so many wait in all queues together, all are compared."""
 CORRECTED_MAX: Final = 100_000
 """So many wrong entries of a queue are remembered as they should be."""
-NO_ENTRY: Final = "missing-entry"
-WRONG_ENTRY: Final = "wrong-entry"
-STRAY_ENTRY: Final = "entry-without-record"
-WRONG_ENTRIES: Final = (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY)
 NO_FILES: Final = "missing-queue"
 UNREADABLE: Final = "unreadable-queue"
-
-
-class Moment(NamedTuple):
-    """What a walk had met at some point.
-
-    queues: first and next queue offset.  completed: by level, ranges of queue offsets.
-    pending: by level and topic, how many messages wait.
-    """
-
-    queues: dict[QueueKey, tuple[int, int]]
-    completed: dict[int, list[tuple[int, int]]]
-    pending: dict[int, dict[str, int]]
 
 
 class QueueCheck:
@@ -55,8 +47,8 @@ class QueueCheck:
 
     __slots__ = (
         *("_compared", "_corrected", "_is_live", "_log_begin", "_blocks"),
-        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "missing"),
-        *("name", "next", "persisted_end", "prefix", "wanted"),
+        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "name"),
+        *("next", "persisted_end", "prefix", "wanted"),
     )
 
     def __init__(
@@ -65,10 +57,12 @@ class QueueCheck:
         files: ConsumeQueue,
         *,
         log_begin: Callable[[], int],
-        persisted_end: int,
+        persisted_end: int | None,
         is_live: bool,
     ) -> None:
-        """log_begin: the log's minimum now.  From persisted_end on opening makes entries anew."""
+        """log_begin: the log's minimum now.  From persisted_end on opening makes entries anew;
+        None: rmqlite has not written the queues, opening makes all of them.
+        """
         self.key = key
         self.name = queue_name(key)
         self.prefix = topic_prefix(key[0])
@@ -83,12 +77,11 @@ class QueueCheck:
         self.wanted = bytearray()
         """The entries that should be there and are not compared yet; they end at `next`."""
         self.persisted_end = persisted_end
-        self.missing = 0
         self.is_settled = True
         """False: files are so wrong that nothing can be looked up in them."""
         self._log_begin = log_begin
         self._is_live = is_live
-        self._wrong: list[_Run] = []
+        self._wrong: list[EntryRun] = []
         self._corrected: dict[int, Entry] = {}
         self._compared = self.next
         self._blocks: dict[int, bytes] = {}
@@ -99,7 +92,6 @@ class QueueCheck:
         self._wrong.clear()
         self._corrected.clear()
         self._blocks.clear()
-        self.missing = 0
         self.is_settled = True
         self.first = self.next = self._compared = queue_offset
         self.files.begin_at(queue_offset)
@@ -180,14 +172,9 @@ class QueueCheck:
         entry = self.entry(queue_offset)
         return entry.physical_offset + entry.size if entry else -1
 
-    def findings(self, log_end: int) -> Iterator[Finding]:
-        """All of this queue, once the log's end is reached."""
+    def finish(self, log_end: int) -> None:
+        """The log's end is reached: compare what is left of the log, and of the files."""
         self.compare()
-        if self.missing and not self.files.has_files:
-            path, _ = self.files.place_of(self.first or 0)
-            said = f"{self.name}: no files for {self.missing} entries"
-            yield Finding(path.parent, 0, NO_FILES, said, opening_mends=True)
-            self._wrong = [run for run in self._wrong if run.what != NO_ENTRY]
         end = self.next
         if self.first is None:
             end = self.files.recovered_end(log_end)
@@ -195,10 +182,58 @@ class QueueCheck:
         self._compare_rest(self.files.files_begin, begin, is_kept=True)
         if not self._is_live:
             self._compare_rest(end, self.files.files_end)
+
+    def look_again(self, files: ConsumeQueue) -> None:
+        """Forget what its writer has entered since it was missed; files: opened anew."""
+        self.files = files
+        for run in self._wrong:
+            while run.what == NO_ENTRY and run.count:
+                if self.files.read_beyond(run.begin) != self.entry(run.begin):
+                    break
+                run.drop_first()
+        self._wrong = [run for run in self._wrong if run.count]
+
+    @property
+    def lacks_entries(self) -> bool:
+        return any(run.what == NO_ENTRY for run in self._wrong)
+
+    @property
+    def last_entered(self) -> int:
+        """Physical offset of the last record before those without entries at the end; -1: none."""
+        tail = missing_tail(self._wrong, self.next)
+        if not tail:
+            return self.last_offset
+        entry = self.entry(tail[-1].begin - 1)
+        return entry.physical_offset if entry else -1
+
+    def findings(self, log_end: int, last_entered: int) -> Iterator[Finding]:
+        """All of this queue, when finished.  last_entered: the last one of all queues."""
+        tail = missing_tail(self._wrong, self.next)
+        cut_off = tail if tail and tail[-1].record > last_entered else []
+        without_files: list[tuple[EntryRun, bool]] = []
         for run in self._wrong:
             is_filed = self.files.files_begin <= run.begin < self.files.files_end
-            is_mended = not is_filed or (run.begin >= self.persisted_end and not run.is_kept)
-            yield run.finding(self.name, is_mended=is_mended)
+            is_new = run.begin >= (self.persisted_end or 0) and not run.is_kept
+            if self.persisted_end is None or self._is_live:
+                is_behind = run.what == STRAY_ENTRY and run.record >= log_end
+                is_leftover = run in cut_off or (is_behind and is_new)
+            else:
+                is_leftover = is_new
+            if is_leftover and self._is_live:
+                # Its writer is about to enter them.
+                continue
+            if run.what == NO_ENTRY and not self.files.has_files:
+                without_files.append((run, is_leftover))
+                continue
+            is_mended = is_new or not is_filed
+            yield run.finding(self.name, is_mended=is_mended, is_leftover=is_leftover)
+        if without_files:
+            path, _ = self.files.place_of(self.first or 0)
+            said = f"{self.name}: no files for {sum(run.count for run, _ in without_files)} entries"
+            is_leftover = all(is_leftover for _, is_leftover in without_files)
+            yield Finding(
+                *(path.parent, 0, NO_FILES, said), opening_mends=True, is_leftover=is_leftover
+            )
 
     def _there(self, begin: int, count: int) -> bytes:
         """Entries as the files hold them; what lies before the first file reads as zeros."""
@@ -217,8 +252,7 @@ class QueueCheck:
         self._blocks.clear()
         at = wanted.physical_offset
         if found.size == 0:
-            self.missing += 1
-            self._add(queue_offset, NO_ENTRY, f"no entry for the record at {at}")
+            self._add(queue_offset, at, NO_ENTRY, f"no entry for the record at {at}")
             return
         said = []
         if found.physical_offset != at:
@@ -231,7 +265,7 @@ class QueueCheck:
         # A deliver time is a promise, which opening keeps.
         is_kept = bool(self.level) and found[:2] == wanted[:2]
         whole = "; it ".join(said)
-        self._add(queue_offset, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
+        self._add(queue_offset, at, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
 
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
         """Entries without a record: only what points before the log, and zeros at the end."""
@@ -245,11 +279,12 @@ class QueueCheck:
                 is_past = entry.size > 0 and entry.physical_offset < log_begin
                 if any(entry) and not is_past and ENTRY.pack(*entry) != PRE_BLANK:
                     said = f"an entry for {entry.physical_offset}, where the log has no such record"
-                    self._add(at, STRAY_ENTRY, said, is_kept=is_kept)
+                    self._add(at, entry.physical_offset, STRAY_ENTRY, said, is_kept=is_kept)
 
     def _add(
         self,
         queue_offset: int,
+        record: int,
         what: str,
         said: str,
         expected: str = "",
@@ -257,43 +292,9 @@ class QueueCheck:
         *,
         is_kept: bool = False,
     ) -> None:
-        path, position = self.files.place_of(queue_offset)
-        last = self._wrong[-1] if self._wrong else None
-        if last is not None and last.goes_on(path, what, queue_offset, is_kept=is_kept):
-            last.count += 1
-        else:
-            run = _Run(path, position, what, queue_offset, said, expected, found, is_kept)
-            self._wrong.append(run)
-
-
-@dataclass(slots=True)
-class _Run:
-    """Wrong entries one behind the other, told with the first; is_kept: by opening."""
-
-    path: Path
-    position: int
-    what: str
-    begin: int
-    said: str
-    expected: str
-    found: str
-    is_kept: bool
-    count: int = 1
-
-    def goes_on(self, path: Path, what: str, queue_offset: int, *, is_kept: bool) -> bool:
-        """Does another one follow the last one of this run?"""
-        follows = (path, what, queue_offset, is_kept)
-        return follows == (self.path, self.what, self.begin + self.count, self.is_kept)
-
-    def finding(self, name: str, *, is_mended: bool) -> Finding:
-        said = f"{name}, queue offset {self.begin}: {self.said}"
-        if self.count > 1:
-            said += f"; the same up to queue offset {self.begin + self.count - 1}"
-        return Finding(
-            *(self.path, self.position, self.what, said, self.expected, self.found),
-            size=self.count * ENTRY_BYTES,
-            opening_mends=is_mended,
-        )
+        place = self.files.place_of(queue_offset)
+        run = EntryRun(*place, what, queue_offset, record, said, expected, found, is_kept)
+        add_run(self._wrong, run)
 
 
 class QueueChecks:
@@ -329,7 +330,7 @@ class QueueChecks:
         folder = queue_folder(self._root, key)
         found = look_at_folder(self._files, folder, self._file_bytes, is_live=self._is_live)
         try:
-            files = ConsumeQueue(self._files, folder, self._file_bytes)
+            files = self._open(key)
         except StoreDamaged as error:
             self._queues[key] = None
             return None, [*found, from_error(error, UNREADABLE)]
@@ -337,7 +338,7 @@ class QueueChecks:
         queue = QueueCheck(
             *(key, files),
             log_begin=self._log_begin,
-            persisted_end=0 if ends is None else ends.get(key, 0),
+            persisted_end=None if ends is None else ends.get(key, 0),
             is_live=self._is_live,
         )
         self._queues[key] = queue
@@ -361,6 +362,11 @@ class QueueChecks:
             if queue is not None and queue.first is not None
         }
 
+    @property
+    def last_record(self) -> int:
+        """Physical offset of the last record that belongs to a queue; -1: none."""
+        return max((each.last_offset for each in self._queues.values() if each), default=-1)
+
     def compare_all(self) -> None:
         """What waits in every queue; bounds what that takes of memory."""
         self.waiting = 0
@@ -370,6 +376,15 @@ class QueueChecks:
 
     def findings(self, log_end: int) -> Iterator[Finding]:
         """Of every queue that was opened."""
-        for queue in self._queues.values():
-            if queue is not None:
-                yield from queue.findings(log_end)
+        queues = [queue for queue in self._queues.values() if queue is not None]
+        for queue in queues:
+            queue.finish(log_end)
+            if self._is_live and queue.lacks_entries:
+                with suppress(StoreDamaged):
+                    queue.look_again(self._open(queue.key))
+        last_entered = max((queue.last_entered for queue in queues), default=-1)
+        for queue in queues:
+            yield from queue.findings(log_end, last_entered)
+
+    def _open(self, key: QueueKey) -> ConsumeQueue:
+        return ConsumeQueue(self._files, queue_folder(self._root, key), self._file_bytes)

@@ -55,15 +55,18 @@ class SumsCheck:
         progress: Path,
         trusted_end: int,
         *,
+        marked_end: int,
         is_live: bool,
     ) -> None:
         """persisted: from the table at `progress`.  Beyond trusted_end nothing was promised,
-        and whoever walks the log has to say whether it reaches farther.
+        and whoever walks the log has to say whether it reaches farther.  marked_end: opening
+        mends the marks of the files behind.
         """
         self._log = log
         self._persisted = persisted
         self._progress = progress
         self._trusted_end = trusted_end
+        self._marked_end = marked_end
         self._is_live = is_live
         self.bytes_without = 0
         """How many bytes no checksum covers."""
@@ -159,9 +162,11 @@ class SumsCheck:
         there = log.read_raw(start + place, len(_MAGIC))
         if sum(a == b for a, b in zip(there, _MAGIC, strict=False)) >= _MAGIC_BYTES_EQUAL_MIN:
             said = "the synced mark is broken: it does not fit its CRC"
-            is_mended = start == log.segment_starts[-1]
+            is_mended = start + log.segment_bytes > self._marked_end
             found = Finding(
-                *(log.path_at(start), place, BROKEN_MARK, said), opening_mends=is_mended
+                *(log.path_at(start), place, BROKEN_MARK, said),
+                opening_mends=is_mended,
+                is_leftover=is_mended,
             )
             self.wrong.append((start, found))
 
@@ -169,7 +174,7 @@ class SumsCheck:
         """Every claim about the file that begins there, by position; those to trust first."""
         log = self._log
         end = start + log.segment_bytes
-        if start == log.segment_starts[-1]:
+        if self._is_live or start == log.segment_starts[-1]:
             end = min(self._trusted_end, end)
         path = log.path_at(start)
         mark = log.log_end.mark_of(start)

@@ -17,12 +17,12 @@ from rmqlite.levels import LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import AHEAD, BEHIND, StoreCheck
 from rmqlite.store.checking.deliveries import POINTER
+from rmqlite.store.checking.entry_runs import WRONG_ENTRIES
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, GAP, LENGTH
 from rmqlite.store.checking.index import INDEX_FAULTS
 from rmqlite.store.checking.log import LOST_TAIL, LogCheck
-from rmqlite.store.checking.queues import WRONG_ENTRIES
 from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
 from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.checksums import Point
