@@ -13,9 +13,10 @@ import difflib
 import ipaddress
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -23,6 +24,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
+    PrivateAttr,
     ValidationError,
     ValidationInfo,
     model_validator,
@@ -146,11 +148,12 @@ def _key(key: str, default: Any) -> Any:
     return Field(default, validation_alias=key, validate_default=True)
 
 
-class Origin(NamedTuple):
-    """Where values come from, so that an error can name the place."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where values come from, so that an error can name the place; no difference of values."""
 
-    source: str = "BrokerConfig"
-    lines: Mapping[str, int] = {}
+    source: str = field(default="BrokerConfig", compare=False)
+    lines: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class BrokerConfig(BaseModel):
@@ -244,6 +247,8 @@ class BrokerConfig(BaseModel):
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
     drain_ms_max: Annotated[int, _number("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 
+    _origin: Origin = PrivateAttr(Origin())
+
     @cached_property
     def levels(self) -> LevelTable:
         """messageDelayLevel, read."""
@@ -259,13 +264,49 @@ class BrokerConfig(BaseModel):
     def _explained(
         cls, values: Any, read: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        origin = info.context or Origin()
+        origin: Origin = info.context or Origin()
         try:
             config = read(values)
         except ValidationError as error:
             raise _first_refusal(error, origin) from error
-        _check_relations(config, origin)
+        config._origin = origin
+        for relation in _AT_LEAST:
+            config._check(relation)
         return config
+
+    def with_values(self, values: Mapping[str, object]) -> Self:
+        """With some values replaced, by attribute name.  Raises ConfigInvalid."""
+        given = self.model_dump(exclude_unset=True) | dict(values)
+        return self.model_validate(given, context=self._origin)
+
+    def check_new_store(self) -> None:
+        """Raises ConfigInvalid if a log file would have no room for the largest message.
+
+        A store keeps the length of its log files, so this is asked only of one that has none.
+        """
+        self._check(_ROOM_IN_LOG)
+
+    def refusal(self, name: str, rule: str) -> ConfigInvalid:
+        """The error for an attribute's value that cannot be, with the place that it is from."""
+        origin, key = self._origin, KEYS[name]
+        return ConfigInvalid(
+            origin.source, origin.lines.get(key, 0), key, getattr(self, name), rule
+        )
+
+    def _check(self, relation: tuple[str, str, int]) -> None:
+        large, small, room = relation
+        large_value, small_value = getattr(self, large), getattr(self, small)
+        if large_value >= small_value + room:
+            return
+        plus, minus = (f" + {room}", f" - {room}") if room else ("", "")
+
+        def given(name: str) -> tuple[bool, int]:
+            return name in self.model_fields_set, self._origin.lines.get(KEYS[name], 0)
+
+        # Blame what was said last: a default is never the mistake.
+        if given(large) >= given(small) or large_value <= room:
+            raise self.refusal(large, f"at least {KEYS[small]}{plus}, that is {small_value + room}")
+        raise self.refusal(small, f"at most {KEYS[large]}{minus}, that is {large_value - room}")
 
 
 KEYS: Final[Mapping[str, str]] = {
@@ -273,8 +314,8 @@ KEYS: Final[Mapping[str, str]] = {
 }
 """Attribute name -> key in the file."""
 
+_ROOM_IN_LOG: Final = ("mapped_file_size_commit_log", "max_message_bytes", RECORD_ROOM_BYTES)
 _AT_LEAST: Final = (
-    ("mapped_file_size_commit_log", "max_message_bytes", RECORD_ROOM_BYTES),
     ("send_bytes_max", "max_message_bytes", 0),
     ("pull_bytes_max", "max_message_bytes", 0),
     ("topic_queues_max", "default_topic_queues", 0),
@@ -349,24 +390,3 @@ def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
     else:
         rule = str(cause) if isinstance(cause, ValueError) else found["msg"]
     return ConfigInvalid(origin.source, origin.lines.get(key, 0), key, found["input"], rule)
-
-
-def _check_relations(config: BrokerConfig, origin: Origin) -> None:
-    for large, small, room in _AT_LEAST:
-        large_value, small_value = getattr(config, large), getattr(config, small)
-        if large_value >= small_value + room:
-            continue
-        plus, minus = (f" + {room}", f" - {room}") if room else ("", "")
-
-        def given(name: str) -> tuple[bool, int]:
-            return name in config.model_fields_set, origin.lines.get(KEYS[name], 0)
-
-        # Blame what was said last: a default is never the mistake.
-        if given(large) >= given(small) or large_value <= room:
-            name, value = large, large_value
-            rule = f"at least {KEYS[small]}{plus}, that is {small_value + room}"
-        else:
-            name, value = small, small_value
-            rule = f"at most {KEYS[large]}{minus}, that is {large_value - room}"
-        line = origin.lines.get(KEYS[name], 0)
-        raise ConfigInvalid(origin.source, line, KEYS[name], value, rule)

@@ -95,6 +95,12 @@ class ConfigInvalid(Refused):
         self.line = line
 
 
+class RepairRefused(Refused):
+    """A repair would take away what no damage explains; nothing was changed."""
+
+    code = "repair-refused"
+
+
 class TopicUnknown(Refused):
     """No such topic, and it was not created on demand."""
 

@@ -80,7 +80,7 @@ class RawReading:
         return LogSnapshot(
             self._store.min_offset,
             max(end, self._store.min_offset),
-            self._config.mapped_file_size_commit_log,
+            self._store.log_file_bytes,
             self._clock.now_ms(),
             self._stored_ms(newest) if newest >= 0 else 0,
             self._config.broker_name,
@@ -95,7 +95,7 @@ class RawReading:
         if 0 <= begin < self._store.min_offset:
             raise OffsetGone("the commit log", begin, self._store.min_offset)
         _check_range("offset", begin, request.end_offset, readable)
-        segment_bytes = self._config.mapped_file_size_commit_log
+        segment_bytes = self._store.log_file_bytes
         file_end = begin - begin % segment_bytes + segment_bytes
         asked = readable if request.end_offset is None else request.end_offset
         end = min(readable, asked, file_end, begin + limit)

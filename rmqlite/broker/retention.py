@@ -134,7 +134,7 @@ class Retention:
 
     def _remove(self, limit: int, count: int) -> int:
         """Remove up to so many files that end at or before a physical offset; how many went."""
-        begin, size = self._store.min_offset, self._config.mapped_file_size_commit_log
+        begin, size = self._store.min_offset, self._store.log_file_bytes
         self._store.drop_before(min(limit, begin + count * size))
         return (self._store.min_offset - begin) // size
 

@@ -53,7 +53,7 @@ def broker(
 
     def load() -> BrokerConfig:
         read = load_config(config) if config else BrokerConfig()
-        return BrokerConfig.model_validate(read.model_dump() | given) if given else read
+        return read.with_values(given) if given else read
 
     settings = load()
     # Only now: a wrong configuration is told without loading a server.

@@ -15,8 +15,9 @@ from rmqlite.broker.histogram import Durations
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed
+from rmqlite.store.disk_jobs import SyncJob
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.message_store import MessageStore, SyncJob
+from rmqlite.store.message_store import MessageStore
 
 Readable = Callable[[Iterable[QueueKey]], None]
 

@@ -36,6 +36,7 @@ from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.server.web import bound_port
+from rmqlite.store.file_sizes import has_log
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.wire import rpcs
@@ -61,7 +62,7 @@ def serve(
 
     on_ready is told "address:port" when calls are accepted.  reload gives the configuration
     as it is at a SIGHUP; None where there is no file to read.  Raises StoreLocked,
-    StoreDamaged, StoreUnavailable and InvalidValue when it cannot start.
+    StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     # The thread that syncs must get its turn soon after the disk has answered.
@@ -99,13 +100,7 @@ class _Server:
         server, port = _listening_server(self._config)
         await self._take_http_ports()
         config = self._config.model_copy(update={"listen_port": port})
-        store = MessageStore(config, SystemFiles(), self._clock)
-        log.info(
-            "store opened path=%s log_end=%d recovered_records=%d",
-            config.store_path,
-            store.end,
-            store.recovered,
-        )
+        store = _opened_store(config, self._clock)
         stop = _event_of(signal.SIGTERM, signal.SIGINT)
         try:
             broker = Broker(config, store, self._clock, self)
@@ -214,6 +209,20 @@ def _closed(broker: Broker) -> int:
         log.critical("cannot close, the next start will recover the store error=%s", error)
         return EXIT_FAILED
     return 0
+
+
+def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
+    files = SystemFiles()
+    if not has_log(files, config.store_path):
+        config.check_new_store()
+    store = MessageStore(config, files, clock)
+    log.info(
+        "store opened path=%s log_end=%d recovered_records=%d",
+        config.store_path,
+        store.end,
+        store.recovered,
+    )
+    return store
 
 
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:

@@ -21,13 +21,7 @@ from rmqlite.store import tables
 from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
-from rmqlite.store.checking.folders import (
-    look_at_folder,
-    queue_folder,
-    queue_keys,
-    queue_name,
-    usual_size,
-)
+from rmqlite.store.checking.folders import look_at_folder, queue_name
 from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.index_files import last_indexed
 from rmqlite.store.checking.log import LogCheck
@@ -36,7 +30,8 @@ from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.dispatch import QueueKey, queue_keys
+from rmqlite.store.file_sizes import Sizes, sizes_of
 from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
@@ -54,8 +49,6 @@ Progress = Callable[[int, int], None]
 def check(
     root: Path,
     *,
-    log_file_bytes: int | None = None,
-    queue_file_bytes: int | None = None,
     levels: LevelTable | None = None,
     progress: Progress | None = None,
 ) -> Iterator[Finding]:
@@ -65,8 +58,6 @@ def check(
     """
     checking = StoreCheck(
         root,
-        log_file_bytes=log_file_bytes,
-        queue_file_bytes=queue_file_bytes,
         levels=levels,
         progress=progress,
     )
@@ -89,17 +80,18 @@ class StoreCheck:
         self,
         root: Path,
         *,
-        log_file_bytes: int | None = None,
-        queue_file_bytes: int | None = None,
+        config: BrokerConfig | None = None,
+        sizes: Sizes | None = None,
         levels: LevelTable | None = None,
         progress: Progress | None = None,
         files: FileLayer | None = None,
         trusted_end: int = 0,
     ) -> None:
-        """File sizes are the broker's mappedFileSize... values; when not given they are what
-        the files say.  levels: what was in force if the store keeps no history of its tables.
-        files: the store as somebody thinks it might be.  trusted_end: a physical offset up to
-        which the log was on disk, if more than what it says itself.
+        """config: the broker's, for a store that has no files yet.  sizes: how long the files
+        should be, if somebody knows.  levels: what was in force if the store keeps no history
+        of its tables, else the configured ones.  files: the store as somebody thinks it might
+        be.  trusted_end: a physical offset up to which the log was on disk, if more than what
+        it says itself.  Raises ConfigInvalid and StoreDamaged, see sizes_of().
         """
         self.files = files or FileLayer()
         self.is_live = files is None and self.files.is_locked(root / "lock")
@@ -123,22 +115,10 @@ class StoreCheck:
         """What was met; None when the log cannot be read."""
         self._root = root
         self._trusted_end = trusted_end
-        default = BrokerConfig()
         self.progress = progress
-        self.log_file_bytes = (
-            log_file_bytes
-            or self._only_file_bytes()
-            or usual_size(self.files, [root / "commitlog"])
-            or default.mapped_file_size_commit_log
-        )
-        folders = (queue_folder(root, key) for key in queue_keys(self.files, root))
-        self.queue_file_bytes = (
-            queue_file_bytes
-            or usual_size(self.files, folders)
-            or default.mapped_file_size_consume_queue
-        )
-        self.levels_given = levels
-        self.levels = LevelHistory.starting_with(levels or default.levels)
+        self.sizes = sizes or sizes_of(self.files, root, config)
+        self.levels_given = levels or (config.levels if config else None)
+        self.levels = LevelHistory.starting_with(self.levels_given or BrokerConfig().levels)
 
     def close(self) -> None:
         self.files.close()
@@ -156,12 +136,6 @@ class StoreCheck:
         """Has the topic a queue, in the log or in the folders?"""
         return self._queues is not None and self._queues.has_topic(topic)
 
-    def _only_file_bytes(self) -> int:
-        """How long the log's files are, where a single one may have been cut off shorter."""
-        tree = load_sound(self.files, self._root / "config" / PROGRESS_TABLE) or {}
-        is_single = len(self.files.names(self._root / "commitlog")) == 1
-        return int(tree.get("logFileBytes", 0)) if is_single else 0
-
     def run(self) -> Iterator[Finding]:
         """Every inconsistency, the log's in its order."""
         # Before anything else: what they tell is on disk, also when a broker goes on.
@@ -170,9 +144,10 @@ class StoreCheck:
         persisted = load_sound(self.files, config / PROGRESS_TABLE)
         yield from check_tables(self.files, self._root)
         folder = self._root / "commitlog"
-        yield from look_at_folder(self.files, folder, self.log_file_bytes, is_live=self.is_live)
+        size = self.sizes.log_file_bytes
+        yield from look_at_folder(self.files, folder, size, is_live=self.is_live)
         try:
-            self.log = CommitLog(self.files, folder, self.log_file_bytes)
+            self.log = CommitLog(self.files, folder, size)
             yield from self._check(self.log, persisted, delay_offsets)
         except StoreDamaged as error:
             yield from_error(error, UNREADABLE_LOG)
@@ -199,7 +174,7 @@ class StoreCheck:
             self.levels = validated(LevelsTable, tree).history()
         begin = _LogBegin(self.files, log)
         queues = QueueChecks(
-            *(self.files, self._root, self.queue_file_bytes, self.levels),
+            *(self.files, self._root, self.sizes.queue_file_bytes, self.levels),
             log_begin=begin,
             persisted_ends=_persisted_ends(persisted),
             is_live=self.is_live,

@@ -238,3 +238,12 @@ class Redo:
                     topic = waited_for(head.topic, head.properties)
                     progress.complete(level, queue_offset, queue_offset + 1, {topic: 1})
                 return
+
+
+def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
+    """Topic and queue id of every queue that has a folder in the store at root."""
+    folder = root / "consumequeue"
+    for topic in files.names(folder):
+        for queue_id in files.names(folder / topic):
+            if queue_id.isascii() and queue_id.isdigit():
+                yield topic, int(queue_id)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,13 +20,14 @@ from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store import tables
-from rmqlite.store.checksums import Point
 from rmqlite.store.clock_table import clock_table, open_clock
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
+from rmqlite.store.file_sizes import index_shape, sizes_of
 from rmqlite.store.files import SIGNATURE, Files, Lock
-from rmqlite.store.key_index import IndexJob, KeyIndex
+from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.levels_table import change_levels, load_levels
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.raw_records import end_of_neighbours, raw_records
@@ -48,58 +48,15 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class SyncJob:
-    """Run in any thread: makes everything up to log_end durable."""
-
-    files: Files
-    paths: tuple[Path, ...]
-    point: Point
-    failure: FlushFailed | None = None
-    """A sync failed before: none is believed any more."""
-
-    @property
-    def log_end(self) -> int:
-        return self.point.position
-
-    def run(self) -> None:
-        """Raises FlushFailed; the store must not be written to any more then."""
-        if self.failure is not None:
-            raise self.failure
-        for path in self.paths:
-            self.files.sync(path)
-
-
-@dataclass(frozen=True, slots=True)
-class PersistJob:
-    """Run in any thread: syncs, then replaces the tables that tell how far all is."""
-
-    sync: SyncJob
-    index: IndexJob
-    tables: tuple[tuple[Path, bytes], ...]
-    without_previous: tuple[tuple[Path, bytes], ...]
-    appended: int
-    """Records appended since the store was opened."""
-
-    def run(self) -> None:
-        """The tables never tell more than is synced.
-
-        Raises FlushFailed, which is final, and StoreUnavailable: then the next job covers
-        all that this one did.
-        """
-        self.sync.run()
-        self.index.run()
-        for path, data in self.tables:
-            self.sync.files.replace(path, data, keep_previous=True)
-        for path, data in self.without_previous:
-            self.sync.files.replace(path, data)
-
-
 class MessageStore:
     """One store directory, open for writing.  Used by one thread; holds its lock file."""
 
     def __init__(self, config: BrokerConfig, files: Files, clock: Clock) -> None:
-        """Open and recover.  Raises StoreLocked, StoreDamaged, StoreUnavailable."""
+        """Open and recover.
+
+        Raises StoreLocked, StoreDamaged, StoreUnavailable, and ConfigInvalid for file lengths
+        that are set to others than the files have.
+        """
         self._root = config.store_path
         self._files = files
         self._clock = clock
@@ -109,21 +66,16 @@ class MessageStore:
         signature = files.read_all(self._root / "lock") or SIGNATURE
         self._lock: Lock = files.lock(self._root / "lock")
         try:
-            lengthen(files, self._root, config.mapped_file_size_commit_log)
-            self._log = CommitLog(
-                files, self._root / "commitlog", config.mapped_file_size_commit_log
-            )
+            sizes = sizes_of(files, self._root, config)
+            shape = index_shape(files, self._root, config)
+            lengthen(files, self._root, sizes.log_file_bytes)
+            self._log = CommitLog(files, self._root / "commitlog", sizes.log_file_bytes)
             self._dispatch = Dispatch(
                 files,
                 self._root / "consumequeue",
-                config.mapped_file_size_consume_queue,
+                sizes.queue_file_bytes,
                 load_levels(files, self._root, config.levels),
-                KeyIndex(
-                    files,
-                    self._root / "index",
-                    slots=config.max_hash_slots,
-                    entries=config.max_index_entries,
-                ),
+                KeyIndex(files, self._root / "index", slots=shape.slots, entries=shape.entries),
             )
             self.recovered = recover(
                 files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
@@ -273,6 +225,11 @@ class MessageStore:
     @property
     def index(self) -> KeyIndex:
         return self._dispatch.index
+
+    @property
+    def log_file_bytes(self) -> int:
+        """How long each log file is; no record is longer."""
+        return self._log.segment_bytes
 
     @property
     def min_offset(self) -> int:

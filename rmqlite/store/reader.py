@@ -19,6 +19,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.file_sizes import sizes_of
 from rmqlite.store.files import Files
 from rmqlite.store.raw_records import messages_in
 from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
@@ -37,7 +38,7 @@ from rmqlite.store.reading.overview import (
     Waiting,
 )
 from rmqlite.store.reading.search import Search
-from rmqlite.store.reading.snapshot import Sizes, Snapshot, file_sizes, queue_keys
+from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.time_offsets import offsets_at
 from rmqlite.store.recovery import PROGRESS_TABLE
 
@@ -58,9 +59,7 @@ __all__ = [
     "StoreReader",
     "StoreState",
     "Waiting",
-    "file_sizes",
     "messages_in",
-    "queue_keys",
 ]
 
 _HOUR_MS: Final = 3_600_000
@@ -71,19 +70,16 @@ class StoreReader:
     """A store opened for looking.  May be used by one thread."""
 
     def __init__(self, root: Path, config: BrokerConfig | None = None) -> None:
-        """config: a broker's, for what the files cannot say: file lengths, delay levels.
+        """config: a broker's, for what the files cannot say: delay levels, retention.
 
-        Raises InvalidValue for what is no store, StoreDamaged, StoreUnavailable.
+        Raises InvalidValue for what is no store, ConfigInvalid for file lengths that are set
+        to others than the files have, StoreDamaged, StoreUnavailable.
         """
         self.root = root
         self._config = config or BrokerConfig()
         self._files = LiveFiles()
         _check_store(self._files, root)
-        found = file_sizes(self._files, root) if config is None else (None, None)
-        self._sizes = Sizes(
-            found[0] or self._config.mapped_file_size_commit_log,
-            found[1] or self._config.mapped_file_size_consume_queue,
-        )
+        self._sizes = sizes_of(self._files, root, self._config)
         self._state = self._find_state()
         try:
             self._snapshot = Snapshot(

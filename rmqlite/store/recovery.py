@@ -19,7 +19,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import tables
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.dispatch import Dispatch, QueueKey, Redo
+from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.files import Files
 from rmqlite.store.levels_table import LEVELS_TABLE as LEVELS_TABLE
 from rmqlite.store.pending_counts import count_pending
@@ -98,7 +98,8 @@ def recover(
     """
     is_known = _begin(files, root, log, dispatch)
     redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, is_foreign))
-    _open_queue_folders(files, root / "consumequeue", dispatch)
+    for key in queue_keys(files, root):
+        dispatch.queue(*key)
     begin = log.end
     mark = log.log_end.mark_over(log.min_offset)
     is_ours = is_known or not log.persisted_end
@@ -234,13 +235,6 @@ def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, is_foreign: bo
     if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
         return _EVER_MS
     return dispatch.levels.begins_at_ms
-
-
-def _open_queue_folders(files: Files, folder: Path, dispatch: Dispatch) -> None:
-    for topic in files.names(folder):
-        for queue_id in files.names(folder / topic):
-            if queue_id.isascii() and queue_id.isdigit():
-                dispatch.queue(topic, int(queue_id))
 
 
 def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:

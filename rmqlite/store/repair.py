@@ -17,11 +17,12 @@ from rmqlite.errors import StoreLocked
 from rmqlite.levels import LevelTable
 from rmqlite.store.files import Files, ReadOnlyFiles, SystemFiles
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.reading.topic_counts import TopicCount, total
 from rmqlite.store.repairing.changes import Keeper, make
 from rmqlite.store.repairing.plan import Action, Plan
 from rmqlite.store.repairing.planning import Planning, Progress
 
-__all__ = ["Action", "Plan", "plan_repair", "repair"]
+__all__ = ["Action", "Plan", "TopicCount", "plan_repair", "repair", "total"]
 
 SIDE_FOLDER: Final = "repaired"
 REPORT: Final = "report.json"
@@ -30,41 +31,33 @@ REPORT: Final = "report.json"
 def plan_repair(
     root: Path,
     *,
-    log_file_bytes: int | None = None,
-    queue_file_bytes: int | None = None,
+    config: BrokerConfig | None = None,
     levels: LevelTable | None = None,
     progress: Progress | None = None,
 ) -> Plan:
     """What is wrong with the store at root, and what would be done; changes nothing.
 
-    The arguments are StoreCheck's.  Raises StoreLocked while a broker holds the store, and
-    InvalidValue where levels are needed and not given.
+    The arguments are StoreCheck's.  Raises StoreLocked while a broker holds the store,
+    InvalidValue where levels are needed and not given, ConfigInvalid for a config that the
+    files contradict, RepairRefused for what no repair can explain, and StoreDamaged.
     """
     files = ReadOnlyFiles()
     if files.is_locked(root / "lock"):
         raise StoreLocked(str(root))
-    planning = Planning(
-        root,
-        log_file_bytes=log_file_bytes,
-        queue_file_bytes=queue_file_bytes,
-        levels=levels,
-        progress=progress,
-    )
-    return planning.run()
+    return Planning(root, config=config, levels=levels, progress=progress).run()
 
 
 def repair(
     plan: Plan,
-    config: BrokerConfig | None = None,
     *,
     files: Files | None = None,
     clock: Clock | None = None,
 ) -> Path:
     """Do what a plan says, and open the store once; the folder with what was taken away.
 
-    config: the broker's, if there is one.  Nobody may have written to the store since the
-    plan was made.  Raises StoreLocked; StoreUnavailable and FlushFailed, after which a new
-    plan goes on; StoreDamaged if the store does not open, which would be a mistake of ours.
+    Nobody may have written to the store since the plan was made.  Raises StoreLocked;
+    StoreUnavailable and FlushFailed, after which a new plan goes on; StoreDamaged if the store
+    does not open, which would be a mistake of ours.
     """
     disk = files or SystemFiles()
     lock = disk.lock(plan.root / "lock")
@@ -82,7 +75,7 @@ def repair(
     finally:
         disk.close()
         lock.release()
-    store = MessageStore(_config(plan, config), disk, clock or SystemClock())
+    store = MessageStore(plan.config, disk, clock or SystemClock())
     store.close({})
     return side
 
@@ -111,16 +104,3 @@ def _report(plan: Plan, kept: list[list[Path]]) -> bytes:
         "remaining": [str(finding) for finding in plan.remaining if not finding.opening_mends],
     }
     return (json.dumps(tree, indent=2) + "\n").encode()
-
-
-def _config(plan: Plan, config: BrokerConfig | None) -> BrokerConfig:
-    """As the store has to be opened; sizes of a store with tiny files break the rules."""
-    update: dict[str, object] = {
-        "store_path": plan.root,
-        "mapped_file_size_commit_log": plan.log_file_bytes,
-        "mapped_file_size_consume_queue": plan.queue_file_bytes,
-    }
-    if config is None and plan.index_shape is not None:
-        update["max_hash_slots"], update["max_index_entries"] = plan.index_shape
-    plain = config or BrokerConfig(message_delay_level=plan.levels_text)
-    return plain.model_copy(update=update)

@@ -27,8 +27,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     for each in made:
         each.store.release()
     for each in made:
-        queue_file_bytes = each.config.mapped_file_size_consume_queue
-        assert list(check(each.config.store_path, queue_file_bytes=queue_file_bytes)) == []
+        assert list(check(each.config.store_path)) == []
 
 
 @pytest.fixture

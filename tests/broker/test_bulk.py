@@ -446,7 +446,7 @@ def test_a_table_of_jobs_that_is_none_is_told_with_its_place(
     with pytest.raises(StoreDamaged, match=TABLE):
         under_test.open()
     under_test.store.release()
-    found = check(root, queue_file_bytes=under_test.config.mapped_file_size_consume_queue)
+    found = check(root)
     assert [each.path for each in found] == [table]
     table.write_bytes(sound)
 

@@ -216,7 +216,7 @@ def test_a_call_torn_at_any_record_is_counted_as_far_as_it_was_kept(tmp_path: Pa
         assert outcomes(answer, 6) == "d" * kept + "a" * (6 - kept)
         assert broker.broker.bulk.jobs.get("import").accepted == 7
         broker.crash()
-    assert list(check(tmp_path / "store", queue_file_bytes=4_000)) == []
+    assert list(check(tmp_path / "store")) == []
 
 
 STEPS = st.lists(

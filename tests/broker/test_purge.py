@@ -152,7 +152,7 @@ def test_a_table_that_cannot_be_read_is_damage(under_test: BrokerUnderTest, text
     dead(under_test, "m1")
     under_test.close()
     marker_file(under_test).write_text(text)
-    (finding,) = check(under_test.config.store_path, queue_file_bytes=4_000)
+    (finding,) = check(under_test.config.store_path)
     assert (finding.path, finding.what) == (marker_file(under_test), UNREADABLE)
     with pytest.raises(StoreDamaged, match=TABLE):
         under_test.open()

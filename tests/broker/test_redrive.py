@@ -420,7 +420,7 @@ def test_a_table_that_cannot_be_read_is_damage(
     path = under_test.config.store_path / "config" / "redriveJobs.json"
     whole = path.read_text()
     path.write_text(json.dumps(json.loads(whole) | change))
-    (finding,) = check(under_test.config.store_path, queue_file_bytes=4_000)
+    (finding,) = check(under_test.config.store_path)
     assert "not a table of redrive jobs" in finding.sentence
     with pytest.raises(StoreDamaged, match="redriveJobs"):
         under_test.open()

@@ -289,7 +289,7 @@ def test_a_step_torn_at_any_record_is_counted_as_far_as_it_was_kept(
         assert [each.queue_offset for each in outcomes(broker, job_id)] == list(range(9))
         assert sent_by_job(broker)[job_id] == {f"{DLQ}:0:{n}": 1 for n in range(9)}
         broker.crash()
-    assert list(check(tmp_path / "store", queue_file_bytes=4_000)) == []
+    assert list(check(tmp_path / "store")) == []
 
 
 @pytest.mark.usefixtures("quiet")

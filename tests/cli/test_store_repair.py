@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.requests import PullStatus
 from tests.support.looking import run_store, untouched
-from tests.support.repairs import filled, known, overwrite
+from tests.support.repairs import counted, filled, flip, known, overwrite
 from tests.support.stores import StoreUnderTest, scheduled
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 
 
 @pytest.fixture
@@ -50,8 +53,10 @@ def test_a_plan_says_what_where_and_what_is_lost(damaged: StoreUnderTest) -> Non
     assert lines[1].startswith("  a record whose body does not fit its CRC")
     assert lines[2] == "  -> a repaired place of 258 bytes, which nobody is given"
     assert lines[3] == "  lost: orders queue 0, queue offset 0"
-    assert lines[-2:] == [
+    assert lines[-4:] == [
         "lost: 1 message",
+        "what can be read, before the repair -> after it:",
+        "  all topics  25 -> 25 messages  21 -> 21 pending  8,540 -> 8,540 bytes",
         "nothing was changed: --yes does this, and keeps what it takes away",
     ]
     assert max(len(line) for line in lines) <= 80
@@ -72,6 +77,45 @@ def test_yes_does_it_and_checks_again(damaged: StoreUnderTest) -> None:
     damaged.open()
     assert ("orders", 0, 0) not in known(damaged)
     assert ("orders", 0, 1) in known(damaged)
+
+
+def test_a_topic_that_changes_is_counted_before_and_after(closed: StoreUnderTest) -> None:
+    """The preview is what happens: a byte that is restored gives its message back."""
+    flip(closed.log_files()[0], 95)
+    lines = run_store("repair", closed.root).stdout.splitlines()
+    at = lines.index("what can be read, before the repair -> after it:")
+    assert [line.split()[:4] for line in lines[at + 1 : at + 3]] == [
+        ["orders", "25", "->", "26"],
+        ["all", "topics", "25", "->"],
+    ]
+    tree = json.loads(run_store("repair", closed.root, "--json").stdout)
+    before, after = tree["before"]["orders"], tree["after"]["orders"]
+    assert before["pending"] == after["pending"] == 21
+    assert after["bytes"] - before["bytes"] == 258
+    assert run_store("repair", closed.root, "--yes").exit_code == 0
+    closed.open()
+    assert {topic: count._asdict() for topic, count in counted(closed).items()} == tree["after"]
+
+
+def test_a_configuration_with_other_sizes_is_no_damage(tmp_path: Path) -> None:
+    """A conf that names only the folder; one that contradicts the files is refused."""
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(tmp_path, filter="data")
+    root = tmp_path / "rocketmq-4.9.8" / "clean"
+    conf = tmp_path / "broker.conf"
+    with untouched(root):
+        conf.write_text(f"storePathRootDir={root}\n")
+        for options in ([], ["--yes"]):
+            result = run_store("repair", "--config", conf, *options)
+            assert (result.exit_code, result.stdout) == (0, "nothing to repair\n")
+        assert run_store("check", "--config", conf).exit_code == 0
+        assert run_store("show", "--config", conf).stdout == run_store("show", root).stdout
+        conf.write_text(f"storePathRootDir={root}\nmappedFileSizeConsumeQueue=6000000\n")
+        for command in ("repair", "check", "show", "cat"):
+            result = run_store(command, "--config", conf)
+            assert result.exit_code == 1
+            assert f"{conf}:2: mappedFileSizeConsumeQueue='6000000'" in result.stderr
+            assert "files of 4000 bytes" in result.stderr
 
 
 def test_json_is_for_programs(damaged: StoreUnderTest) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.store.reader import StoreReader
 from tests.support.looking import run_store, unpack_golden, untouched
-from tests.support.stores import LOG_FILE_BYTES, QUEUE_FILE_BYTES, StoreUnderTest, scheduled
+from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled
 
 SECTIONS = ("log files", "queues", "delay levels", "groups")
 
@@ -198,24 +198,22 @@ def test_damage_at_the_end_is_shown(store: StoreUnderTest) -> None:
     assert line.endswith("rmqlite store check tells more")
 
 
-def test_path_and_sizes_come_from_a_broker_conf(store: StoreUnderTest, tmp_path: Path) -> None:
-    """As its broker has them; a path on the command line goes first."""
+def test_the_path_comes_from_a_broker_conf_and_sizes_from_the_store(
+    store: StoreUnderTest, tmp_path: Path
+) -> None:
+    """A key that is set to another size is told, with the file that says otherwise."""
     store.close()
     conf = tmp_path / "broker.conf"
-    lines = [
-        f"storePathRootDir={store.root}",
-        f"mappedFileSizeCommitLog={1 << 20}",
-        f"mappedFileSizeConsumeQueue={QUEUE_FILE_BYTES}",
-        "maxMessageSize=65536",
-    ]
-    conf.write_text("\n".join(lines))
+    conf.write_text(f"storePathRootDir={store.root}\n")
+    shown_by_conf = run_store("show", "--config", conf).stdout
+    assert shown_by_conf == run_store("show", store.root).stdout
+    assert shown_by_conf.startswith(f"store   {store.root}\n")
+    conf.write_text(f"storePathRootDir={store.root}\nmappedFileSizeCommitLog={1 << 20}\n")
     result = run_store("show", "--config", conf)
     assert result.exit_code == 1
-    assert f"expected a name of 20 digits, a multiple of {1 << 20}" in result.stderr or (
-        f"expected {1 << 20} bytes, found {LOG_FILE_BYTES} bytes" in result.stderr
-    )
-    conf.write_text(f"storePathRootDir={store.root}\n")
-    assert run_store("show", store.root).stdout.startswith(f"store   {store.root}\n")
+    assert f"{conf}:2: mappedFileSizeCommitLog='{1 << 20}'" in result.stderr
+    assert f"files of {LOG_FILE_BYTES} bytes" in result.stderr
+    assert str(store.log_files()[0]) in result.stderr
     conf.write_text("storePath=x\n")
     wrong = run_store("show", "--config", conf)
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (1, 1)

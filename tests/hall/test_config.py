@@ -205,24 +205,6 @@ def test_the_first_wrong_line_is_reported_first() -> None:
             "maxMessageSize",
             "at most maxSendBytes, that is 16777216",
         ),
-        (
-            "mappedFileSizeCommitLog=4259847",
-            1,
-            "mappedFileSizeCommitLog",
-            "at least maxMessageSize + 65544, that is 4259848",
-        ),
-        (
-            "mappedFileSizeCommitLog=1048576\nmaxMessageSize=1048576",
-            2,
-            "maxMessageSize",
-            "at most mappedFileSizeCommitLog - 65544, that is 983032",
-        ),
-        (
-            "maxMessageSize=1\nmappedFileSizeCommitLog=1",
-            2,
-            "mappedFileSizeCommitLog",
-            "at least maxMessageSize + 65544, that is 65545",
-        ),
         ("maxSendBytes=1000", 1, "maxSendBytes", "at least maxMessageSize, that is 4194304"),
         ("maxPullBytes=1000", 1, "maxPullBytes", "at least maxMessageSize, that is 4194304"),
         (
@@ -260,9 +242,57 @@ def test_two_keys_that_cannot_both_hold_are_refused(
     assert (error.line, error.field, error.rule) == (line, key, rule)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "key", "rule"),
+    [
+        (
+            "mappedFileSizeCommitLog=4259847",
+            1,
+            "mappedFileSizeCommitLog",
+            "at least maxMessageSize + 65544, that is 4259848",
+        ),
+        (
+            "mappedFileSizeCommitLog=1048576\nmaxMessageSize=1048576",
+            2,
+            "maxMessageSize",
+            "at most mappedFileSizeCommitLog - 65544, that is 983032",
+        ),
+        (
+            "maxMessageSize=1\nmappedFileSizeCommitLog=1",
+            2,
+            "mappedFileSizeCommitLog",
+            "at least maxMessageSize + 65544, that is 65545",
+        ),
+    ],
+)
+def test_a_new_store_has_room_for_the_largest_message(
+    text: str, line: int, key: str, rule: str
+) -> None:
+    """A store that has log files already keeps their length, so it is not asked of one."""
+    config = parse_config(text, "broker.conf")
+    with pytest.raises(ConfigInvalid) as caught:
+        config.check_new_store()
+    error = caught.value
+    assert (error.source, error.line) == ("broker.conf", line)
+    assert (error.field, error.rule) == (key, rule)
+
+
 def test_the_smallest_log_file_that_holds_the_largest_message_is_allowed() -> None:
     """The relation is exact: one byte less is refused, see above."""
-    assert parse_config("mappedFileSizeCommitLog=4259848").max_message_bytes == 4_194_304
+    config = parse_config("mappedFileSizeCommitLog=4259848")
+    config.check_new_store()
+    assert config.max_message_bytes == 4_194_304
+
+
+def test_values_that_are_replaced_leave_the_others_as_they_were_set() -> None:
+    """What is only a default stays one, and an error names the line as before."""
+    config = parse_config("listenPort=1\nmappedFileSizeCommitLog=7", "broker.conf")
+    changed = config.with_values({"listen_port": 2})
+    assert changed.listen_port == 2
+    assert changed.model_fields_set == {"listen_port", "mapped_file_size_commit_log"}
+    assert changed.refusal("mapped_file_size_commit_log", "no").line == 2
+    with pytest.raises(ConfigInvalid, match="listenPort"):
+        config.with_values({"listen_port": -1})
 
 
 @pytest.mark.parametrize(("given", "taken"), [(1, 20), (20, 20), (21, 40), (6_000_000, 6_000_000)])
@@ -303,7 +333,7 @@ def test_a_config_is_built_in_code_by_attribute_name() -> None:
         ({"listen_port": 1.0}, "listenPort", "a whole number"),
         ({"listen_prt": 1}, "listen_prt", "did you mean listen_port?"),
         ({"flush_disk_type": "SYNC"}, "flushDiskType", "SYNC_FLUSH or ASYNC_FLUSH"),
-        ({"max_message_bytes": 2**30}, "maxMessageSize", "at most mappedFileSizeCommitLog"),
+        ({"max_message_bytes": 2**30}, "maxMessageSize", "at most maxSendBytes"),
         ({"store_path": 7}, "storePathRootDir", "the path of a folder"),
         ({"auto_create_topic": 2}, "autoCreateTopicEnable", "true or false"),
         ({"brokerIP1": None}, "brokerIP1", "an IP address"),

@@ -516,7 +516,7 @@ class CrashRun:
         again.crash()
         folder = self._folder / f"{self.seed}-{self._point}"
         fork.export(folder)
-        found = list(check(folder / "store", queue_file_bytes=QUEUE_FILE_BYTES))
+        found = list(check(folder / "store"))
         assert not found, "\n".join(str(each) for each in found)
         rmtree(folder)
         self._tally.checked += 1

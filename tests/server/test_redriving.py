@@ -55,7 +55,7 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     broker = BrokerUnderTest(tmp_path / "store")
     yield broker
     broker.store.release()
-    assert list(check(tmp_path / "store", queue_file_bytes=4_000)) == []
+    assert list(check(tmp_path / "store")) == []
 
 
 def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveService], Awaitable[None]]) -> None:

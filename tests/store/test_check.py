@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import ConfigInvalid
 from rmqlite.store.check import StoreCheck, check
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
@@ -81,8 +83,11 @@ def test_a_missing_store_is_not_made(tmp_path: Path) -> None:
 def test_file_sizes_are_what_the_files_say(closed: StoreUnderTest) -> None:
     """A store is checked without its configuration."""
     assert list(check(closed.root)) == []
-    found = list(check(closed.root, log_file_bytes=1 << 20))
-    assert [f.sentence for f in found if f"{1 << 20} bytes" in f.sentence]
+    checking = StoreCheck(closed.root, config=BrokerConfig())
+    assert list(checking.run()) == []
+    checking.close()
+    with pytest.raises(ConfigInvalid, match="mappedFileSizeCommitLog"):
+        StoreCheck(closed.root, config=BrokerConfig(mapped_file_size_commit_log=1 << 30))
 
 
 def test_a_flipped_byte_of_a_body_is_found_where_its_record_begins(closed: StoreUnderTest) -> None:
@@ -351,7 +356,7 @@ def test_what_has_no_checksum_is_counted(blocks: StoreUnderTest) -> None:
         overwrite(path, mark_position(4 * BLOCK_BYTES), bytes(MARK_BYTES))
     for path in (blocks.root / "config").glob("storeProgress.json*"):
         path.unlink()
-    checking = StoreCheck(blocks.root, queue_file_bytes=200)
+    checking = StoreCheck(blocks.root)
     assert list(checking.run()) == []
     checking.close()
     assert checking.messages == 220
@@ -365,7 +370,7 @@ def test_what_has_no_checksum_is_counted(blocks: StoreUnderTest) -> None:
 
 def test_everything_has_a_checksum_here(blocks: StoreUnderTest) -> None:
     """Nothing is left out in a store that only rmqlite wrote."""
-    checking = StoreCheck(blocks.root, queue_file_bytes=200)
+    checking = StoreCheck(blocks.root)
     assert list(checking.run()) == []
     checking.close()
     assert checking.bytes_without_checksum == 0
@@ -497,7 +502,7 @@ def test_a_check_costs_what_the_data_is_not_what_the_files_could_hold(tmp_path: 
             store.send("one", topic=f"topic-{number}")
         store.close()
         files = CountedFiles()
-        checking = StoreCheck(store.root, files=files, queue_file_bytes=queue_file_bytes)
+        checking = StoreCheck(store.root, files=files)
         assert list(checking.run()) == []
         checking.close()
         costs.append(files.bytes_read)

@@ -643,7 +643,7 @@ def test_levels_that_nobody_knows_must_be_given(closed: StoreUnderTest) -> None:
     (closed.root / "config" / "delayLevels.json").unlink()
     flip(closed.log_files()[0], 90)
     with pytest.raises(InvalidValue, match="no record of its delay levels"):
-        plan_repair(closed.root, queue_file_bytes=QUEUE_FILE_BYTES)
+        plan_repair(closed.root)
     repaired(closed)
 
 

@@ -8,7 +8,11 @@ import pytest
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import parse_levels
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.completion import topic_ahead
 from rmqlite.store.files import Files
+from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
+from rmqlite.store.record import read_head
 from rmqlite.store.repair import Plan, plan_repair, repair
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
@@ -88,8 +92,7 @@ def planned(store: StoreUnderTest) -> Plan:
     before = contents(store.root)
     plan = plan_repair(
         store.root,
-        log_file_bytes=store.log_file_bytes,
-        queue_file_bytes=QUEUE_FILE_BYTES,
+        config=store.config,
         levels=parse_levels(LEVELS),
     )
     assert contents(store.root) == before
@@ -100,13 +103,35 @@ def repaired(store: StoreUnderTest, plan: Plan | None = None, files: Files | Non
     """The side folder of a repair; the store is sound then, opens, and needs no other one."""
     disk = files or QuickFiles()
     clock = FakeClock(store.clock.now_ms())
-    side = repair(plan or planned(store), store.config, files=disk, clock=clock)
+    plan = plan or planned(store)
+    side = repair(plan, files=disk, clock=clock)
     found = [str(each) for each in store.findings() if not each.what.startswith("delivered-")]
     assert not found, found
     assert planned(store).actions == ()
     assert_rocketmq_loads(store)
     store.open()
+    if plan.actions:
+        assert plan.after == counted(store), (plan.after, counted(store))
     return side
+
+
+def counted(store: StoreUnderTest) -> TopicCounts:
+    """What the open store itself holds for each topic: what a preview must have said."""
+    found: TopicCounts = {}
+    for (topic, queue_id, queue_offset), (physical_offset, size, _) in known(store).items():
+        count = TopicCount(1, 0, size)
+        if topic == SCHEDULE_TOPIC:
+            completed = store.store.progress.level(queue_id + 1)
+            if completed.next_open(queue_offset) != queue_offset:
+                continue
+            head = read_head(store.store.read(physical_offset, size))
+            assert head is not None
+            topic, count = topic_ahead(head.properties), TopicCount(0, 1, size)
+        found[topic] = found.get(topic, TopicCount()).plus(count)
+    # By topic they may differ, where a scheduled record's own properties are damaged.
+    pending = [sum(topics.values()) for topics in store.store.progress.pending.values()]
+    assert sum(pending) == sum(each.pending for each in found.values())
+    return dict(sorted(found.items()))
 
 
 def assert_rocketmq_loads(store: StoreUnderTest) -> None:

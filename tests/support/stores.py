@@ -199,4 +199,4 @@ class StoreUnderTest:
 
 def findings(root: Path) -> list[Finding]:
     """What check says of a store with tiny files."""
-    return list(check(root, queue_file_bytes=QUEUE_FILE_BYTES))
+    return list(check(root))

@@ -87,19 +87,17 @@ def check(
 
 
 def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCheck:
-    """A check of the store at root.  Raises InvalidValue where there is none."""
+    """A check of the store at root.
+
+    Raises InvalidValue where there is none, ConfigInvalid where its files are of other lengths
+    than given.
+    """
     from rmqlite.levels import parse_levels
     from rmqlite.store.check import StoreCheck, is_store
 
     if not is_store(root):
         raise InvalidValue("store", root, "a folder with a commitlog/ in it")
-    table = parse_levels(levels) if levels else given.levels if given else None
-    return StoreCheck(
-        root,
-        log_file_bytes=given.mapped_file_size_commit_log if given else None,
-        queue_file_bytes=given.mapped_file_size_consume_queue if given else None,
-        levels=table,
-    )
+    return StoreCheck(root, config=given, levels=parse_levels(levels) if levels else None)
 
 
 @contextmanager

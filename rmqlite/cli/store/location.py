@@ -21,7 +21,9 @@ StorePath = Annotated[
 ]
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", "-c", metavar="FILE", help="Take path and sizes from a broker.conf."),
+    typer.Option(
+        "--config", "-c", metavar="FILE", help="Take path and delay levels from a broker.conf."
+    ),
 ]
 
 

@@ -25,10 +25,11 @@ from rmqlite.cli.terminal import print_json, printable
 
 if TYPE_CHECKING:
     from rmqlite.store.check import Finding
-    from rmqlite.store.repair import Action, Plan
+    from rmqlite.store.repair import Action, Plan, TopicCount
 
 LOST_SHOWN: Final = 10
 """More lines of one action are only counted; --json and the report have all."""
+TOPICS_SHOWN: Final = 20
 
 
 def repair(
@@ -42,6 +43,7 @@ def repair(
 ) -> None:
     """Say what would mend a store, and with --yes do it; no broker may be running on it.
 
+    It counts what can be read of each topic before and after.
     Exit code 1 when there is something to do, or left to do.
     """
     from rmqlite.store.repair import plan_repair
@@ -53,15 +55,14 @@ def repair(
     with progress_bar("planning") as tell:
         plan = plan_repair(
             root,
-            log_file_bytes=given.mapped_file_size_commit_log if given else None,
-            queue_file_bytes=given.mapped_file_size_consume_queue if given else None,
+            config=given,
             levels=checking.levels_given,
             progress=tell,
         )
     side: Path | None = None
     left: list[Finding] = []
     if yes and plan.actions:
-        side = carry_out(plan, given)
+        side = carry_out(plan)
         with progress_bar("checking again") as tell:
             again = checker(root, given, levels)
             again.progress = tell
@@ -89,6 +90,7 @@ def _lines(plan: Plan, side: Path | None, left: Sequence[Finding]) -> Iterator[s
     if not plan.actions:
         return
     yield _lost_text(plan.actions)
+    yield from _count_lines(plan)
     if side is None:
         yield "nothing was changed: --yes does this, and keeps what it takes away"
         return
@@ -109,6 +111,36 @@ def _action_lines(root: Path, action: Action) -> Iterator[str]:
             yield f"  {word}: {len(names) - LOST_SHOWN:,} more"
 
 
+def _count_lines(plan: Plan) -> Iterator[str]:
+    """What can be read before and after: each topic that changes, and all topics together."""
+    from rmqlite.store.repair import TopicCount, total
+
+    none = TopicCount()
+    topics = sorted(plan.before.keys() | plan.after.keys())
+    pairs = [(topic, plan.before.get(topic, none), plan.after.get(topic, none)) for topic in topics]
+    changed = [pair for pair in pairs if pair[1] != pair[2]]
+    rows = [
+        _count_row(topic or "(not known)", before, after)
+        for topic, before, after in changed[:TOPICS_SHOWN]
+    ]
+    all_topics = (total(plan.before.values()), total(plan.after.values()))
+    rows.append(_count_row("all topics", *all_topics))
+    yield "what can be read, before the repair -> after it:"
+    widths = [max(len(row[at]) for row in rows) for at in range(4)]
+    for topic, *columns in rows:
+        figures = "  ".join(
+            each.rjust(wide) for each, wide in zip(columns, widths[1:], strict=True)
+        )
+        yield f"  {topic.ljust(widths[0])}  {figures}"
+    if len(changed) > TOPICS_SHOWN:
+        yield f"  {len(changed) - TOPICS_SHOWN:,} more topics change: --json has them"
+
+
+def _count_row(topic: str, before: TopicCount, after: TopicCount) -> list[str]:
+    figures = zip(before, after, ("messages", "pending", "bytes"), strict=True)
+    return [topic, *(f"{old:,} -> {new:,} {what}" for old, new, what in figures)]
+
+
 def _lost_text(actions: Sequence[Action]) -> str:
     known = sum(action.lost_messages for action in actions)
     if any(action.lost and not action.lost_messages for action in actions):
@@ -122,6 +154,8 @@ def _tree(plan: Plan, side: Path | None, left: Sequence[Finding]) -> dict[str, A
         "actions": [action.tree(plan.root, []) for action in plan.actions],
         "findings": [finding_tree(each) for each in plan.findings],
         "remaining": [finding_tree(each) for each in plan.remaining],
+        "before": {topic: count._asdict() for topic, count in plan.before.items()},
+        "after": {topic: count._asdict() for topic, count in plan.after.items()},
         "is_done": side is not None,
         "side_folder": str(side) if side else None,
         "findings_afterwards": [finding_tree(each) for each in left],

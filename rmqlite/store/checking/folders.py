@@ -6,8 +6,6 @@ a foreign file is hidden, a wrong length passed over, a missing file is one of z
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -47,28 +45,6 @@ def look_at_folder(
         else:
             files.make(finding.path, file_bytes)
     return found
-
-
-def usual_size(files: Files, folders: Iterable[Path]) -> int | None:
-    """The length that most files of some folders have; None where there is no file."""
-    sizes = Counter[int]()
-    for folder in folders:
-        sizes.update(
-            files.size(folder / name)
-            for name in files.names(folder)
-            if _is_position(name) and files.kind(folder / name) == REGULAR
-        )
-    del sizes[0]
-    return max(sizes, key=lambda size: (sizes[size], size), default=None)
-
-
-def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
-    """The queues that have a folder."""
-    folder = root / "consumequeue"
-    for topic in files.names(folder):
-        for queue_id in files.names(folder / topic):
-            if queue_id.isascii() and queue_id.isdigit():
-                yield topic, int(queue_id)
 
 
 def queue_folder(root: Path, key: QueueKey) -> Path:

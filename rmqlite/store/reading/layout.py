@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rmqlite.levels import LevelHistory
-from rmqlite.store.reading.snapshot import Sizes, Snapshot
+from rmqlite.store.file_sizes import Sizes
+from rmqlite.store.reading.snapshot import Snapshot
 
 
 class QueueExtent(NamedTuple):

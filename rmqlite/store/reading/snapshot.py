@@ -8,10 +8,8 @@ log; so it does not matter whether the writer runs, was stopped or was killed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
@@ -21,8 +19,8 @@ from rmqlite.store.checksums import Checksums, Point
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.completion import completed_level
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
-from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.files import Files
+from rmqlite.store.dispatch import QueueKey, queue_keys
+from rmqlite.store.file_sizes import Sizes
 from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.levels_table import load_levels
 from rmqlite.store.progress import ScheduleProgress
@@ -41,23 +39,28 @@ _CHECKPOINT_MARGIN_MS: Final = 3_000
 _NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 
 
-class Sizes(NamedTuple):
-    """The lengths of a store's files."""
-
-    log_file_bytes: int
-    queue_file_bytes: int
-
-
 class Snapshot:
     """A store as it was when this was made."""
 
     def __init__(
-        self, files: LiveFiles, root: Path, sizes: Sizes, levels: LevelTable, *, is_crashed: bool
+        self,
+        files: LiveFiles,
+        root: Path,
+        sizes: Sizes,
+        levels: LevelTable,
+        *,
+        is_crashed: bool,
+        skip_damaged: bool = False,
     ) -> None:
-        """Raises StoreDamaged for folders and tables that do not fit, StoreUnavailable."""
+        """skip_damaged: walk on behind damage, pass over what is missing in a queue, and as
+        an opening does believe of the queues' files only what storeProgress.json tells of.
+
+        Raises StoreDamaged for folders and tables that do not fit, StoreUnavailable.
+        """
         self._files = files
         self._root = root
         self._sizes = sizes
+        self._skips_damaged = skip_damaged
         # Tables before the log: then the log has all that they speak of.
         self.levels = load_levels(files, root, levels)
         self._progress = ScheduleProgress()
@@ -127,12 +130,14 @@ class Snapshot:
         if persisted is None:
             # rmqlite's own table, where it ran: what it delivered is told by the log alone.
             is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None
-            return self.begin if is_ours else self._take_files(is_crashed=is_crashed)
+            is_walked = is_ours or self._skips_damaged
+            return self.begin if is_walked else self._take_files(is_crashed=is_crashed)
         position = persisted.physical_offset
         if not self._has_record_before(position):
             return self.begin
         self._progress = ScheduleProgress.from_json(persisted.completed)
-        if self.log.end_of_files - self.log.segment_bytes - position > FOREIGN_BYTES:
+        behind = self.log.end_of_files - self.log.segment_bytes - position
+        if behind > FOREIGN_BYTES and not self._skips_damaged:
             return self._take_files(is_crashed=is_crashed)
         self.newest_timestamp_ms = persisted.newest_timestamp
         for key, (low, high) in persisted.ranges().items():
@@ -209,18 +214,26 @@ class Snapshot:
 
     def _walk(self) -> None:
         """From what is known to the log's end; see LogEnd for what an end is."""
-        walk = LogWalk(self.log, self.known_end, self.log.end_of_files, check_bodies=True)
+        position: int | None = self.known_end
+        while position is not None:
+            position = self._walk_from(position)
+
+    def _walk_from(self, begin: int) -> int | None:
+        """Up to the log's end, or to damage; where to go on behind that, if somewhere."""
+        walk = LogWalk(self.log, begin, self.log.end_of_files, check_bodies=True)
         for window in walk:
             for head in window.heads:
                 if b"\0" in head.properties and self.log.log_end.is_torn(head):
-                    return
-                self.damage = self._enter(head)
-                if self.damage is not None:
-                    return
+                    return None
+                self.damage = self._enter(head) or self.damage
+                if self.damage is not None and not self._skips_damaged:
+                    return None
                 self.end = head.physical_offset + head.size
                 self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
-        if walk.is_stuck:
-            self.damage = self._judged(walk.position)
+        damage = self._judged(walk.position) if walk.is_stuck else None
+        self.damage = self.damage or damage
+        is_over = damage is None or not self._skips_damaged
+        return None if is_over else self.log.log_end.next_sound(walk.position, 0)
 
     def _judged(self, position: int) -> StoreDamaged | None:
         """No sound record begins there: does the log end, or is it damaged?"""
@@ -242,9 +255,12 @@ class Snapshot:
         queue = self.queues.get(key)
         if queue is None:
             queue = self._add_queue(key, head.queue_offset, head.queue_offset)
+        damage = None
         if head.queue_offset > queue.max_offset and not self._pass_over_lost(queue, head):
             expected = f"queue offset {queue.max_offset} of {head.topic} queue {head.queue_id}"
-            return self.log.damage(head.physical_offset, expected)
+            damage = self.log.damage(head.physical_offset, expected)
+            if not self._skips_damaged or not self._pass_over_any(queue, head):
+                return damage
         if head.topic == SCHEDULE_TOPIC:
             level = self._level(head.queue_id + 1)
             level.enter(head, self.levels.deliver_at_ms(level.level, head.store_timestamp_ms))
@@ -254,12 +270,21 @@ class Snapshot:
             queue.enter(head)
         if number := completed_level(head):
             self._level(number).complete(head.completes)
-        return None
+        return damage
 
     def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
         """Do the records before this one lie where a repaired place is?"""
-        place, missing = self._place, head.queue_offset - queue.max_offset
-        last_offset = queue.newest_offset
+        return self._pass_over(queue, head, self._place, last_offset=queue.newest_offset)
+
+    def _pass_over_any(self, queue: QueueView, head: Head) -> bool:
+        """Can there have been as many records before this one, wherever they were?"""
+        place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+        return self._pass_over(queue, head, place, last_offset=-1)
+
+    def _pass_over(
+        self, queue: QueueView, head: Head, place: Place | None, *, last_offset: int
+    ) -> bool:
+        missing = head.queue_offset - queue.max_offset
         if place is None or not explains_gap(
             place, last_offset=last_offset, head=head, missing=missing
         ):
@@ -318,29 +343,3 @@ class Snapshot:
         except StoreDamaged:
             # Opening the store makes it again; until then the other tables must do.
             return None
-
-
-def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
-    """Topic and queue id of every queue that has a folder."""
-    folder = root / "consumequeue"
-    for topic in files.names(folder):
-        for queue_id in files.names(folder / topic):
-            if queue_id.isascii() and queue_id.isdigit():
-                yield topic, int(queue_id)
-
-
-def file_sizes(files: Files, root: Path) -> tuple[int | None, int | None]:
-    """How long the files of the log and of the queues are; None where there is none to tell."""
-
-    def first_in(folders: Iterable[Path]) -> int | None:
-        sizes = (files.size(each / name) for each in folders for name in files.names(each))
-        return next((size for size in sizes if size), None)
-
-    queues = (
-        root / "consumequeue" / topic / str(queue_id) for topic, queue_id in queue_keys(files, root)
-    )
-    said = 0
-    with suppress(StoreDamaged, KeyError, TypeError, ValueError):
-        # A single file may have been cut off shorter.
-        said = int((tables.load(files, root / "config" / PROGRESS_TABLE) or {})["logFileBytes"])
-    return said or first_in([root / "commitlog"]), first_in(queues)

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.checking.folders import queue_folder, queue_keys
+from rmqlite.store.checking.folders import queue_folder
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue
-from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.files import Files
 from rmqlite.store.record import RECORD_BYTES_MIN
 

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.config import BrokerConfig
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import queue_name
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.reading.topic_counts import TopicCounts
 from rmqlite.store.record import Head
 from rmqlite.store.repairing.changes import Change
 
@@ -63,18 +65,18 @@ class Action:
 class Plan:
     """What a check finds, what would be done, and what would still be found afterwards.
 
-    remaining: nothing can be done about it, or opening the store puts it right.  The rest is
-    what the store has to be opened with; index_shape: slots and entries, None if not known.
+    remaining: nothing can be done about it, or opening the store puts it right.  before,
+    after: what can be read of each topic, now and when all is done; empty when there is
+    nothing to do.  config: what the store has to be opened with.
     """
 
     root: Path
     findings: tuple[Finding, ...]
     actions: tuple[Action, ...]
     remaining: tuple[Finding, ...]
-    log_file_bytes: int
-    queue_file_bytes: int
-    levels_text: str
-    index_shape: tuple[int, int] | None
+    before: TopicCounts
+    after: TopicCounts
+    config: BrokerConfig
 
 
 def record_name(key: QueueKey, queue_offset: int, message_id: str = "") -> str:

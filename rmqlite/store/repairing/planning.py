@@ -8,10 +8,10 @@ did not help; headers can be judged when all records are found; sums come when b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
@@ -27,6 +27,9 @@ from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_findi
 from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.file_sizes import index_shape, sizes_of
+from rmqlite.store.files import ReadOnlyFiles
+from rmqlite.store.reading.topic_counts import TopicCounts
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repaired_place import is_repaired
 from rmqlite.store.repairing.changes import Overwrite, Zero, show
@@ -49,6 +52,12 @@ from rmqlite.store.repairing.headers import (
 from rmqlite.store.repairing.log import cut_tail, interval_of, mend_stretch
 from rmqlite.store.repairing.plan import ACCEPTED, RESTORED, SUMS, Action, Plan
 from rmqlite.store.repairing.sums import is_summed, mended_bytes, new_sums
+from rmqlite.store.repairing.trial import (
+    check_explained,
+    check_holds_nothing,
+    counted_after,
+    counted_before,
+)
 
 ROUNDS_MAX: Final = 12
 SPANS_MAX: Final = 64
@@ -63,13 +72,17 @@ class Planning:
         self,
         root: Path,
         *,
-        log_file_bytes: int | None,
-        queue_file_bytes: int | None,
+        config: BrokerConfig | None,
         levels: LevelTable | None,
         progress: Progress | None,
     ) -> None:
         self._root = root
-        self._sizes = (log_file_bytes, queue_file_bytes)
+        self._config = config
+        files = ReadOnlyFiles()
+        # As it is now: what is mended may be all that tells.
+        self._sizes = sizes_of(files, root, config)
+        self._index_shape = index_shape(files, root, config or BrokerConfig())
+        files.close()
         self._levels = levels
         self._progress = progress
         self._checking: StoreCheck | None = None
@@ -83,30 +96,31 @@ class Planning:
         self._cut: set[int] = set()
         """Where the log was cut."""
         self._trusted_end = 0
-        self._index_shape: tuple[int, int] | None = None
         self._newest: Point | None = None
         """The persisted end, and the newest store timestamp before it."""
 
     def run(self) -> Plan:
         checking, found = self._check()
         first = tuple(found)
+        before: TopicCounts = {}
         if any(each.what == LOST_TAIL or not each.opening_mends for each in found):
             self._note(checking)
             for _ in range(ROUNDS_MAX):
                 actions = self._next(checking, found)
                 if not actions:
                     break
+                if not self._actions:
+                    before = counted_before(checking, self._root, found)
                 self._actions += actions
                 checking, found = self._check()
                 if self._refute(checking):
                     checking, found = self._check()
+        config = self._config_to_open(checking)
+        after = counted_after(checking, self._root) if self._actions else before
         checking.close()
-        return Plan(
-            *(self._root, first, tuple(self._actions), tuple(found)),
-            *(checking.log_file_bytes, checking.queue_file_bytes),
-            self._levels_text(checking) if self._actions else "",
-            self._index_shape,
-        )
+        check_explained(self._root, self._actions, before, after)
+        done = tuple(self._actions)
+        return Plan(self._root, first, done, tuple(found), before, after, config)
 
     def _check(self) -> tuple[StoreCheck, list[Finding]]:
         """The store as it would be after all actions so far."""
@@ -116,14 +130,13 @@ class Planning:
                 show(change, layer)
         checking = StoreCheck(
             self._root,
-            log_file_bytes=self._sizes[0],
-            queue_file_bytes=self._sizes[1],
+            config=self._config,
+            sizes=self._sizes,
             levels=self._levels,
             progress=self._progress,
             files=layer,
             trusted_end=self._trusted_end,
         )
-        self._sizes = (checking.log_file_bytes, checking.queue_file_bytes)
         if self._checking is not None:
             self._checking.close()
         self._checking = checking
@@ -134,9 +147,6 @@ class Planning:
         tree = load_sound(checking.files, self._root / "config" / PROGRESS_TABLE)
         if tree is not None:
             self._newest = Point(int(tree["physicalOffset"]), int(tree["newestTimestamp"]))
-            with suppress(KeyError, TypeError, ValueError):
-                index = tree["index"]
-                self._index_shape = (int(index["slots"]), int(index["entries"]))
         if checking.walk is not None:
             self._trusted_end = checking.walk.trusted_end
 
@@ -171,8 +181,9 @@ class Planning:
         for each in found:
             if each.what in (FOREIGN, LENGTH, GAP):
                 is_log = each.path.parent == log_folder
-                size = checking.log_file_bytes if is_log else checking.queue_file_bytes
-                yield mend_file(each, size)
+                if is_log:
+                    check_holds_nothing(each, self._sizes.log_file_bytes)
+                yield mend_file(each, self._sizes[0 if is_log else 1])
             elif each.what == UNREADABLE:
                 yield mend_table(checking.files, self._root, each)
         if checking.walk is not None and checking.log is not None:
@@ -262,7 +273,7 @@ class Planning:
             action = mend_header(log, head, pointer_of(head, pointers), head.store_timestamp_ms)
             actions += [action] if action and not is_repaired(head) else []
         if not actions:
-            gaps = Gaps(log, checking.files, self._root, self._sizes[1] or 0, walk.starts)
+            gaps = Gaps(log, checking.files, self._root, self._sizes[1], walk.starts)
             for gap in walk.gaps:
                 actions += gaps.close(gap, pointers)
         if not actions:
@@ -329,7 +340,7 @@ class Planning:
             yield forget_index(files, fault)
         for each in found:
             if each.what in WRONG_ENTRIES and not each.opening_mends:
-                yield clear_entries(files, each, self._sizes[1] or 0)
+                yield clear_entries(files, each, self._sizes[1])
                 wrong = "queues are made again from the log's first record on"
             elif each.path.name == PROGRESS_TABLE and each.what in (AHEAD, BEHIND, WRONG_SUM):
                 wrong = each.sentence
@@ -339,16 +350,26 @@ class Planning:
             yield from forget_progress(files, self._root, wrong)
 
     def _pointers(self, files: FileLayer, intervals: Sequence[Interval]) -> Pointers:
-        assert self._sizes[1] is not None
         return Pointers(files, self._root, self._sizes[1], intervals)
 
-    def _levels_text(self, checking: StoreCheck) -> str:
-        """The levels that the store is opened with.  Raises InvalidValue if nobody knows them."""
+    def _config_to_open(self, checking: StoreCheck) -> BrokerConfig:
+        """What the store is opened with.  Raises InvalidValue if nobody knows its levels."""
         tree = load_sound(checking.files, self._root / "config" / LEVELS_TABLE)
-        if tree is None and self._levels is None and checking.has_queues_of(SCHEDULE_TOPIC):
+        is_known = tree is not None or checking.levels_given is not None
+        if self._actions and not is_known and checking.has_queues_of(SCHEDULE_TOPIC):
             rule = "the store keeps no record of its delay levels: give them"
             raise InvalidValue("levels", "", rule)
-        return checking.levels.current.text
+        plain = self._config or BrokerConfig(message_delay_level=checking.levels.current.text)
+        # Not with_values(): the files of a store may be shorter than a new one's can be.
+        return plain.model_copy(
+            update={
+                "store_path": self._root,
+                "mapped_file_size_commit_log": self._sizes.log_file_bytes,
+                "mapped_file_size_consume_queue": self._sizes.queue_file_bytes,
+                "max_hash_slots": self._index_shape.slots,
+                "max_index_entries": self._index_shape.entries,
+            }
+        )
 
 
 def interval(span: Span) -> Interval:

@@ -1,0 +1,105 @@
+"""What a snapshot holds for each topic: messages, pending ones, bytes.
+
+The log is walked once, and of each record is asked what a consumer would be given: it is
+sound, its queue has it, or it waits for its topic.  What stands in for a lost record is none.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record
+from rmqlite.store.completion import topic_ahead
+from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.reading.log_view import LogWalk
+from rmqlite.store.reading.snapshot import Snapshot
+from rmqlite.store.record import Head
+
+_NO_ENTRY = (record.PREPARED, record.ROLLBACK)
+"""Half messages of transactions, and repaired places."""
+
+
+class TopicCount(NamedTuple):
+    """messages: in the topic's queues.  pending: they wait for the topic.  bytes: of both."""
+
+    messages: int = 0
+    pending: int = 0
+    bytes: int = 0
+
+    def plus(self, other: TopicCount) -> TopicCount:
+        return TopicCount(*map(sum, zip(self, other, strict=True)))
+
+
+TopicCounts = dict[str, TopicCount]
+
+
+def total(counts: Iterable[TopicCount]) -> TopicCount:
+    """All of them together."""
+    added = TopicCount()
+    for each in counts:
+        added = added.plus(each)
+    return added
+
+
+def count_topics(snapshot: Snapshot) -> TopicCounts:
+    """What can be read of each topic, by name; about 2 µs for each record of the log."""
+    queues = {key: _Queue() for key in snapshot.queues}
+    pending = defaultdict[str, list[int]](lambda: [0, 0])
+    for head in _sound_heads(snapshot):
+        key = (head.topic, head.queue_id)
+        view, offset = snapshot.queues.get(key), head.queue_offset
+        if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY or view is None:
+            continue
+        if not view.min_offset <= offset < view.max_offset:
+            continue
+        if head.topic != SCHEDULE_TOPIC:
+            queues[key].add(head)
+            continue
+        level = snapshot.level(head.queue_id + 1)
+        if level is not None and level.is_pending(offset):
+            counts = pending[topic_ahead(head.properties)]
+            counts[0] += 1
+            counts[1] += head.size
+    return _by_topic(queues, pending)
+
+
+class _Queue:
+    """What was met of one queue."""
+
+    __slots__ = ("bytes", "messages", "next")
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.next = 0
+
+    def add(self, head: Head) -> None:
+        if head.queue_offset < self.next:
+            # Its topic was deleted and made again.
+            self.messages = self.bytes = 0
+        self.messages += 1
+        self.bytes += head.size
+        self.next = head.queue_offset + 1
+
+
+def _by_topic(queues: dict[QueueKey, _Queue], pending: dict[str, list[int]]) -> TopicCounts:
+    found = defaultdict[str, TopicCount](TopicCount)
+    for (topic, _), queue in sorted(queues.items()):
+        if queue.messages:
+            found[topic] = found[topic].plus(TopicCount(queue.messages, 0, queue.bytes))
+    for topic, (count, size) in sorted(pending.items()):
+        found[topic] = found[topic].plus(TopicCount(0, count, size))
+    return dict(sorted(found.items()))
+
+
+def _sound_heads(snapshot: Snapshot) -> Iterator[Head]:
+    """Every sound record up to the snapshot's end, also behind damage."""
+    position: int | None = snapshot.begin
+    while position is not None and position < snapshot.end:
+        walk = LogWalk(snapshot.log, position, snapshot.end, check_bodies=True)
+        for window in walk:
+            yield from window.heads
+        position = None
+        if walk.is_stuck:
+            position = snapshot.log.log_end.next_sound(walk.position, 0)

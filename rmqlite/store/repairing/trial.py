@@ -1,0 +1,114 @@
+"""What a repair comes to, counted on a store that looks as if it were done.
+
+It also refuses what nothing explains: to take sound records away that no action names.
+Then somebody is mistaken about the store, and that may be us.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import RepairRefused, StoreDamaged
+from rmqlite.store.check import StoreCheck
+from rmqlite.store.checking.finding import Finding
+from rmqlite.store.checking.folders import FOREIGN, LENGTH
+from rmqlite.store.checking.tables import UNREADABLE
+from rmqlite.store.files import Files, ReadOnlyFiles
+from rmqlite.store.reading.snapshot import Snapshot
+from rmqlite.store.reading.topic_counts import TopicCounts, count_topics, total
+from rmqlite.store.record import MAGIC_BYTES
+from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.repairing.plan import Action
+
+_READ_BYTES: Final = 1 << 20
+_PLACE_AT: Final = 24
+"""Where a record has its physical offset, seen from its magic number."""
+_PLACE_END: Final = _PLACE_AT + 8
+_NAME_DIGITS: Final = 20
+
+
+def counted_before(checking: StoreCheck, root: Path, found: Sequence[Finding]) -> TopicCounts:
+    """What can be read of a store as it is, past all that is damaged.
+
+    found: by the check, whose layer hides afterwards what cannot be read.
+    """
+    for each in found:
+        if each.what == UNREADABLE:
+            checking.files.hide(each.path)
+    return count_topics(_snapshot(checking, root))
+
+
+def counted_after(checking: StoreCheck, root: Path) -> TopicCounts:
+    """What can be read of a store that is in order.  Raises RepairRefused if it is not."""
+    try:
+        snapshot = _snapshot(checking, root)
+        if snapshot.damage is not None:
+            raise snapshot.damage
+        return count_topics(snapshot)
+    except StoreDamaged as error:
+        raise _refused(root, f"it would not open afterwards: {error}") from error
+
+
+def check_explained(
+    root: Path, actions: Sequence[Action], before: TopicCounts, after: TopicCounts
+) -> None:
+    """Raises RepairRefused if more messages would be gone than the actions name."""
+    is_open = any(action.lost and not action.lost_messages for action in actions)
+    gone = total(before.values()).messages - total(after.values()).messages
+    named = sum(action.lost_messages for action in actions)
+    if actions and gone > named and not is_open:
+        why = f"{gone} messages would no longer be readable, and only {named} are known as lost"
+        raise _refused(root, why)
+
+
+def check_holds_nothing(finding: Finding, file_bytes: int) -> None:
+    """Raises RepairRefused if what an action would take of a log file has sound records.
+
+    A finding about a file that has no business there, or is too long.
+    """
+    path = finding.path
+    is_position = len(path.name) == _NAME_DIGITS and path.name.isascii() and path.name.isdigit()
+    if not is_position or finding.what not in (FOREIGN, LENGTH):
+        return
+    files = ReadOnlyFiles()
+    begin = file_bytes if finding.what == LENGTH else 0
+    at = _record_in(files, path, begin) if files.kind(path) == REGULAR else None
+    files.close()
+    if at is not None:
+        why = f"a record lies where it belongs at byte {at}, and yet {finding.sentence}"
+        raise _refused(path, why)
+
+
+def _refused(path: Path, why: str) -> RepairRefused:
+    sentence = f"{path} cannot be repaired: {why}; nothing was changed"
+    return RepairRefused(sentence, field="store", value=path, rule=why)
+
+
+def _snapshot(checking: StoreCheck, root: Path) -> Snapshot:
+    return Snapshot(
+        checking.files,
+        root,
+        checking.sizes,
+        checking.levels.current,
+        is_crashed=checking.files.read_all(root / "abort") is not None,
+        skip_damaged=True,
+    )
+
+
+def _record_in(files: Files, path: Path, begin: int) -> int | None:
+    """Where in a log file, from a byte on, a record begins that says it lies there."""
+    size, start = files.size(path), int(path.name)
+    while begin < size:
+        begin = files.next_data(path, begin)
+        data = files.read(path, begin, min(_READ_BYTES, size - begin))
+        at = data.find(MAGIC_BYTES)
+        while 4 <= at <= len(data) - _PLACE_END:
+            place = int.from_bytes(data[at + _PLACE_AT : at + _PLACE_END])
+            if place == start + begin + at - 4:
+                return begin + at - 4
+            at = data.find(MAGIC_BYTES, at + 1)
+        # What lies on the seam is seen with the next piece.
+        begin += len(data) if begin + len(data) >= size else max(1, len(data) - _PLACE_END - 4)
+    return None
