@@ -43,7 +43,8 @@ class PurgeMarkers:
     def move(self, group: str, markers: Mapping[int, int]) -> None:
         """Put a group's markers there, by queue id; on disk when it returns.
 
-        Raises StoreUnavailable, FlushFailed: then they are where they were.
+        Raises StoreUnavailable: then they are where they were; FlushFailed: then a restart
+        may find either.
         """
         topic = dlq_topic(group)
         moved = {**self._markers, topic: {**self._markers.get(topic, {}), **markers}}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.clock import Clock
-from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.store import tables
 from rmqlite.store.dispatch import Dispatch
@@ -55,25 +54,6 @@ def change_levels(
     history = after(table, since_ms)
     if history is known and not is_first:
         return
-    _save(files, path, tables.encode(history.to_json()))
+    tables.save(files, path, history.to_json())
     dispatch.levels = history
     clock.not_before(history.in_force_from_ms)
-
-
-def _save(files: Files, path: Path, data: bytes) -> None:
-    try:
-        files.replace(path, data, keep_previous=True)
-    except StoreUnavailable as error:
-        if _is_other(files, path, data):
-            raise
-        # It has its name and may lose it again: no record may be stored by either table.
-        sentence = f"cannot tell which delay levels a restart will find: {error}"
-        raise FlushFailed(sentence, field="store", value=path) from error
-
-
-def _is_other(files: Files, path: Path, data: bytes) -> bool:
-    """Does a file certainly hold something else?"""
-    try:
-        return files.read_all(path) != data
-    except StoreUnavailable:
-        return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -112,16 +112,13 @@ class MessageStore:
         """
         before = self._log.point
         offsets = self._dispatch.next_offsets(records)
-        try:
+        with self._final_when_flush_failed():
             written = self._log.append(records, offsets, self._clock.now_ms())
             try:
                 self._dispatch.place(records, written)
             except Exception:
                 self._log.cut_back(before)
                 raise
-        except FlushFailed as error:
-            self._failure = error
-            raise
         self._appended += len(records)
         return written
 
@@ -175,9 +172,12 @@ class MessageStore:
         self.persisted(job)
 
     def save_table(self, name: str, tree: tables.Tree) -> None:
-        """Replace one table under config/ now."""
-        path = self._root / "config" / name
-        self._files.replace(path, tables.encode(tree), keep_previous=True)
+        """Replace one table under config/ now.
+
+        Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
+        """
+        with self._final_when_flush_failed():
+            tables.save(self._files, self._root / "config" / name, tree)
 
     def load_table(self, name: str, shape: type[_T]) -> _T | None:
         """A table under config/; None when there is none.  Raises StoreDamaged."""
@@ -190,11 +190,8 @@ class MessageStore:
         Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
         """
         at = (self._files, self._root, self._clock, self._log.newest_timestamp_ms)
-        try:
+        with self._final_when_flush_failed():
             change_levels(*at, self._dispatch, table, is_configured=is_configured)
-        except FlushFailed as error:
-            self._failure = error
-            raise
 
     def close(self, more: Mapping[str, tables.Tree]) -> None:
         """Persist everything and leave the store as RocketMQ leaves one after a clean stop."""
@@ -339,6 +336,15 @@ class MessageStore:
             # Not before: what an error left over is dropped by the next call.
             self._dropped_before = self.min_offset
         return gone
+
+    @contextmanager
+    def _final_when_flush_failed(self) -> Iterator[None]:
+        """After a FlushFailed no sync succeeds any more."""
+        try:
+            yield
+        except FlushFailed as error:
+            self._failure = error
+            raise
 
     def _made_durable(self, job: SyncJob) -> None:
         self.durable_end = max(self.durable_end, job.log_end)

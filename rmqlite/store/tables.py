@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import FlushFailed, StoreDamaged, StoreUnavailable
 from rmqlite.json_tree import WrongValue, position_of, read_json, shown
 from rmqlite.store.files import Files
 from rmqlite.table_shapes import validated
@@ -117,6 +117,31 @@ def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
     if problem:
         raise problem
     return None
+
+
+def save(files: Files, path: Path, tree: Tree) -> None:
+    """Replace a table, durably.
+
+    Raises StoreUnavailable: then it is as before; FlushFailed: then a restart may find either.
+    """
+    data = encode(tree)
+    before = files.read_all(path)
+    try:
+        files.replace(path, data, keep_previous=True)
+    except StoreUnavailable as error:
+        if data == before or _is_other(files, path, data):
+            raise
+        # It has its name and may lose it again in a power cut.
+        sentence = f"cannot tell whether a restart will find the new {path.name}: {error}"
+        raise FlushFailed(sentence, field="store", value=path) from error
+
+
+def _is_other(files: Files, path: Path, data: bytes) -> bool:
+    """Does a file certainly hold something else?"""
+    try:
+        return files.read_all(path) != data
+    except StoreUnavailable:
+        return False
 
 
 def _tree(text: str) -> Any:

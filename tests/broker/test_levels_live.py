@@ -414,7 +414,7 @@ def test_a_table_that_may_or_may_not_be_on_disk_ends_the_broker(
     broker = make(message_delay_level="1s 5s", files=files)
     (old,) = broker.send(delayed("old", 1))
     files.failing = True
-    with pytest.raises(FlushFailed, match="cannot tell which delay levels"):
+    with pytest.raises(FlushFailed, match="cannot tell whether a restart"):
         change(broker, "1h")
     with pytest.raises(FlushFailed):
         broker.store.begin_sync().run()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from rmqlite.errors import StoreDamaged
+from rmqlite.errors import FlushFailed, RmqliteError, StoreDamaged, StoreUnavailable
 from rmqlite.store import tables
 from rmqlite.store.files import SystemFiles
 from rmqlite.table_shapes import DelayOffsetsTable
+from tests.support.disk import ROOT, SimulatedDisk
 
 G6 = '{\n\t"offsetTable":{1:1,2:3\n\t}\n}'
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
@@ -174,3 +177,58 @@ def test_a_wrong_value_is_not_replaced_by_the_generation_before(tmp_path: Path) 
     (tmp_path / "delayOffset.json.bak").write_text('{"offsetTable":{"1":1}}')
     with pytest.raises(StoreDamaged, match=r"delayOffset\.json is damaged .*offsetTable\.1: "):
         tables.load_as(SystemFiles(), path, DelayOffsetsTable)
+
+
+OLD, NEW = {"a": 1}, {"a": 2}
+
+
+def stored(disk: SimulatedDisk) -> tables.Tree | None:
+    return tables.load(SystemFiles(disk), ROOT / "topics.json")
+
+
+@pytest.mark.parametrize("after", range(12))
+@pytest.mark.parametrize("call", ["", "fsync"])
+def test_a_table_that_could_not_be_saved_is_as_before_or_nobody_knows(
+    after: int, call: str
+) -> None:
+    """Whichever step fails: only if it is known to be as before may the broker go on."""
+    disk = SimulatedDisk(after)
+    files, path = SystemFiles(disk), ROOT / "topics.json"
+    tables.save(files, path, OLD)
+    disk.fail(call, after=after)
+    error: RmqliteError | None = None
+    try:
+        tables.save(files, path, NEW)
+    except (StoreUnavailable, FlushFailed) as failed:
+        error = failed
+    disk.heal()
+    found = {stored(disk)["a"]}  # type: ignore[index]
+    for seed in range(20):
+        found.add(stored(disk.fork_power_cut(Random(seed)))["a"])  # type: ignore[index]
+    if isinstance(error, FlushFailed):
+        assert found <= {1, 2}
+    else:
+        assert found == {2 if error is None else 1}
+
+
+def test_a_table_that_stays_the_same_is_known_also_if_it_cannot_be_saved() -> None:
+    """A full disk must not end a broker for a change that changes nothing."""
+    disk = SimulatedDisk()
+    files, path = SystemFiles(disk), ROOT / "topics.json"
+    tables.save(files, path, OLD)
+    disk.fail("pwrite", error=errno.ENOSPC)
+    with pytest.raises(StoreUnavailable):
+        tables.save(files, path, OLD)
+
+
+def test_a_table_whose_name_may_be_lost_again_is_a_failed_sync() -> None:
+    """Read now it is the new one; after a power cut it may be the one before."""
+    disk = SimulatedDisk()
+    files, path = SystemFiles(disk), ROOT / "topics.json"
+    tables.save(files, path, OLD)
+    disk.fail("fsync", after=1)
+    with pytest.raises(FlushFailed, match=r"cannot tell whether .* topics\.json"):
+        tables.save(files, path, NEW)
+    assert stored(disk) == NEW
+    cuts = [stored(disk.fork_power_cut(Random(seed))) for seed in range(20)]
+    assert OLD in cuts
