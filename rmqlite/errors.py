@@ -9,9 +9,9 @@ from its fields, so that a caller sees the field, the value and the rule.
 from __future__ import annotations
 
 import errno
-from typing import ClassVar
+from typing import Any, ClassVar
 
-_VALUE_CHARS_MAX = 120
+from rmqlite.visible import shortened
 
 
 class RmqliteError(Exception):
@@ -26,7 +26,7 @@ class RmqliteError(Exception):
     ) -> None:
         super().__init__(sentence)
         self.field = field
-        self.value = _shortened(value)
+        self.value = shortened(value)
         self.rule = rule
 
 
@@ -52,7 +52,7 @@ class InvalidValue(Refused):
 
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(
-            f"{field}={_shortened(value)!r} is not allowed: {rule}",
+            f"{field}={shortened(value)!r} is not allowed: {rule}",
             field=field,
             value=value,
             rule=rule,
@@ -89,7 +89,7 @@ class ConfigInvalid(Refused):
     def __init__(self, source: str, line: int, key: str, value: object, rule: str) -> None:
         place = f"{source}:{line}" if line else source
         super().__init__(
-            f"{place}: {key}={_shortened(value)!r}: {rule}", field=key, value=value, rule=rule
+            f"{place}: {key}={shortened(value)!r}: {rule}", field=key, value=value, rule=rule
         )
         self.source = source
         self.line = line
@@ -109,7 +109,7 @@ class TopicUnknown(Refused):
 
     def __init__(self, topic: str) -> None:
         super().__init__(
-            f"no topic named {topic!r}",
+            f"no topic named {shortened(topic)!r}",
             field="topic",
             value=topic,
             rule="create the topic first, or set autoCreateTopicEnable=true",
@@ -123,12 +123,8 @@ class TopicExists(Refused):
     response_code = 18
 
     def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"topic {topic!r} exists already",
-            field="topic",
-            value=topic,
-            rule="choose another name",
-        )
+        sentence = f"topic {shortened(topic)!r} exists already"
+        super().__init__(sentence, field="topic", value=topic, rule="choose another name")
 
 
 class PermissionMissing(Refused):
@@ -138,9 +134,8 @@ class PermissionMissing(Refused):
     response_code = 16
 
     def __init__(self, name: str, operation: str, rule: str) -> None:
-        super().__init__(
-            f"{operation} {name!r} is forbidden: {rule}", field="topic", value=name, rule=rule
-        )
+        sentence = f"{operation} {shortened(name)!r} is forbidden: {rule}"
+        super().__init__(sentence, field="topic", value=name, rule=rule)
 
 
 class QueueUnknown(Refused):
@@ -149,12 +144,8 @@ class QueueUnknown(Refused):
     code = "queue-unknown"
 
     def __init__(self, topic: str, queue_id: int, queues: int) -> None:
-        super().__init__(
-            f"topic {topic!r} has no queue {queue_id}",
-            field="queue_id",
-            value=queue_id,
-            rule=f"0 <= queue_id < {queues}",
-        )
+        sentence, rule = f"topic {shortened(topic)!r} has no queue", f"0 <= queue_id < {queues}"
+        super().__init__(f"{sentence} {queue_id}", field="queue_id", value=queue_id, rule=rule)
 
 
 class GroupUnknown(Refused):
@@ -165,7 +156,7 @@ class GroupUnknown(Refused):
 
     def __init__(self, group: str) -> None:
         super().__init__(
-            f"no consumer group named {group!r}",
+            f"no consumer group named {shortened(group)!r}",
             field="group",
             value=group,
             rule="create the group first, or set autoCreateSubscriptionGroup=true",
@@ -193,7 +184,7 @@ class OffsetGone(Refused):
 
     def __init__(self, what: str, offset: int, min_offset: int) -> None:
         super().__init__(
-            f"{what}: offset {offset} is gone, the first one kept is {min_offset}",
+            f"{shortened(what)}: offset {offset} is gone, the first one kept is {min_offset}",
             field="offset",
             value=offset,
             rule=f"{min_offset} or more",
@@ -207,7 +198,7 @@ class JobUnknown(Refused):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"no job named {job_id!r}",
+            f"no job named {shortened(job_id)!r}",
             field="job_id",
             value=job_id,
             rule="a job that the broker knows; rmqlite job list names them",
@@ -221,7 +212,7 @@ class JobExists(Refused):
 
     def __init__(self, job_id: str) -> None:
         super().__init__(
-            f"job {job_id!r} exists already and does something else",
+            f"job {shortened(job_id)!r} exists already and does something else",
             field="job_id",
             value=job_id,
             rule="another id, or the same request as the first time",
@@ -235,7 +226,7 @@ class JobOver(Refused):
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(
-            f"job {job_id!r} is over: {state}",
+            f"job {shortened(job_id)!r} is over: {shortened(state)}",
             field="job_id",
             value=job_id,
             rule="a job that is running or paused",
@@ -331,10 +322,19 @@ class DiskFull(Unavailable):
 
 
 class FlushFailed(Unavailable):
-    """A sync of the log failed or took too long; the message may or may not last."""
+    """A sync failed or took too long; what was asked for may or may not last.
+
+    is_final: the disk has failed, and the broker ends.  Else it is only slow.  Not known on
+    the other side of the wire.
+    """
 
     code = "flush-failed"
     response_code = 10
+    is_final = True
+
+    def __init__(self, sentence: str, *, is_final: bool = True, **about: Any) -> None:
+        super().__init__(sentence, **about)
+        self.is_final = is_final
 
 
 class BrokerClosing(Unavailable):
@@ -383,10 +383,7 @@ def restore(code: str, sentence: str, *, field: str, value: str, rule: str) -> R
     """The error that another process raised; an unknown code becomes the root class."""
     cls = by_code().get(code, RmqliteError)
     error = cls.__new__(cls)
-    RmqliteError.__init__(error, sentence, field=field, value=value, rule=rule)
+    RmqliteError.__init__(error, sentence, field=field, rule=rule)
+    # Shortened already, where it was raised.
+    error.value = value
     return error
-
-
-def _shortened(value: object) -> str:
-    text = str(value)
-    return text if len(text) <= _VALUE_CHARS_MAX else text[: _VALUE_CHARS_MAX - 1] + "…"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rmqlite.errors import DelayUnknown, InvalidValue
+from rmqlite.visible import shortened
 
 DEFAULT_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX: Final = 64
@@ -74,7 +75,7 @@ def parse_levels(text: str) -> LevelTable:
         try:
             delays_ms.append(parse_delay(token))
         except InvalidValue as error:
-            rule = f"level {level} is {token!r}: {error.rule}"
+            rule = f"level {level} is {shortened(token)!r}: {error.rule}"
             raise InvalidValue("messageDelayLevel", text, rule) from None
     return LevelTable(" ".join(tokens), tuple(delays_ms))
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import FIRST_RETRY_LEVEL, LEVELS_MAX, LevelTable, parse_delay
+from rmqlite.visible import shortened
 
 TABLE_KEY: Final = "rmqliteRetryPolicy"
 """Where RocketMQ's config/subscriptionGroup.json keeps it; RocketMQ ignores what it does not
@@ -169,5 +170,5 @@ def _delay_ms(text: str, word: str) -> int:
     try:
         return parse_delay(word)
     except InvalidValue as error:
-        rule = f"{word!r}: {error.rule}" if word[0].isdigit() else FORMS
+        rule = f"{shortened(word)!r}: {error.rule}" if word[0].isdigit() else FORMS
         raise InvalidValue("retry_policy", text, rule) from error

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+ECHO_CHARS_MAX: Final = 128
+"""How much of a value an error repeats: a name may be as long as a request."""
 _DUMPED_BYTES: Final = 16
 # Possessive: a string of four megabytes leaves no trail to go back on.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++')
@@ -27,6 +29,14 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else _escaped(c) for c in text])
+
+
+def shortened(value: object) -> str:
+    """A value as an error repeats it: the beginning of a long one, and how long it is."""
+    text = str(value)
+    if len(text) <= ECHO_CHARS_MAX:
+        return text
+    return f"{text[:ECHO_CHARS_MAX]}… ({len(text):,} characters)"
 
 
 def _escaped(character: str) -> str:

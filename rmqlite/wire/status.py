@@ -16,6 +16,10 @@ from rmqlite.errors import BrokerUnreachable, RmqliteError, restore
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 ERROR_METADATA: Final = "rmqlite-error-bin"
+SENTENCE_BYTES_MAX: Final = 1_100
+FIELD_BYTES_MAX: Final = 100
+VALUE_BYTES_MAX: Final = 850
+RULE_BYTES_MAX: Final = 600
 
 STATUS_NAMES: Final[dict[str, str]] = {
     errors.RmqliteError.code: "INTERNAL",
@@ -50,15 +54,24 @@ STATUS_NAMES: Final[dict[str, str]] = {
 """The name of the gRPC status code for every error's code."""
 
 
+def error_to_status(error: RmqliteError) -> tuple[str, str, bytes]:
+    """What a failed call ends with: the status by name, its details, and the metadata.
+
+    Together they have at most 8 KiB in gRPC's headers, where a byte of the details may take
+    three and three bytes of the metadata take four; else the caller gets another status.
+    """
+    return STATUS_NAMES[error.code], _cut(str(error), SENTENCE_BYTES_MAX), error_to_metadata(error)
+
+
 def error_to_metadata(error: RmqliteError) -> bytes:
     """The value of the trailing metadata entry ERROR_METADATA."""
     message = pb.Error(
         code=error.code,
         response_code=error.response_code,
-        sentence=str(error),
-        field=error.field,
-        value=error.value,
-        rule=error.rule,
+        sentence=_cut(str(error), SENTENCE_BYTES_MAX),
+        field=_cut(error.field, FIELD_BYTES_MAX),
+        value=_cut(error.value, VALUE_BYTES_MAX),
+        rule=_cut(error.rule, RULE_BYTES_MAX),
         can_retry=error.can_retry,
     )
     return message.SerializeToString()
@@ -82,3 +95,11 @@ def error_from_status(status_name: str, details: str) -> RmqliteError:
     if status_name == "RESOURCE_EXHAUSTED":
         return errors.MessageTooLarge("request", details, "what one call can carry")
     return RmqliteError(f"{status_name}: {details}")
+
+
+def _cut(text: str, bytes_max: int) -> str:
+    """At most so many bytes of it; what UTF-8 cannot write is a question mark."""
+    data = text.encode("utf-8", "replace")
+    if len(data) > bytes_max:
+        return data[: bytes_max - 3].decode("utf-8", "ignore") + "…"
+    return data.decode()

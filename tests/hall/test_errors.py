@@ -11,6 +11,7 @@ import pytest
 
 from rmqlite import errors
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable, by_code, restore
+from rmqlite.visible import ECHO_CHARS_MAX
 
 CLASSES = sorted(by_code().values(), key=lambda cls: cls.code)
 
@@ -48,9 +49,15 @@ def test_an_error_says_field_value_and_rule() -> None:
 def test_a_long_value_is_shortened() -> None:
     """A body of 4 MiB belongs neither in a log line nor in gRPC's metadata."""
     error = InvalidValue("body", "x" * 10_000, "short")
-    assert len(error.value) == 120
-    assert error.value.endswith("…")
-    assert len(str(error)) < 200
+    assert error.value == "x" * ECHO_CHARS_MAX + "… (10,000 characters)"
+    assert str(error) == f"body={error.value!r} is not allowed: short"
+
+
+def test_a_value_that_is_not_long_is_repeated_whole() -> None:
+    """So that it can be looked for."""
+    name = "x" * ECHO_CHARS_MAX
+    assert errors.TopicUnknown(name).value == name
+    assert name in str(errors.TopicUnknown(name))
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.code)

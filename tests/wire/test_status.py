@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import inspect
+from typing import Any
+from urllib.parse import quote
+
 import grpc
 import pytest
 
 from rmqlite import errors
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, RmqliteError, by_code
+from rmqlite.visible import ECHO_CHARS_MAX
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.status import (
     ERROR_METADATA,
@@ -14,6 +20,7 @@ from rmqlite.wire.status import (
     error_from_metadata,
     error_from_status,
     error_to_metadata,
+    error_to_status,
 )
 
 RAISED: tuple[RmqliteError, ...] = (
@@ -98,10 +105,50 @@ def test_the_metadata_key_is_a_binary_one() -> None:
     assert ERROR_METADATA.islower()
 
 
-def test_an_error_stays_small() -> None:
-    """gRPC's metadata is limited to 8 KiB."""
-    error = errors.InvalidValue("body", "x" * 1_000_000, "short")
-    assert len(error_to_metadata(error)) < 1_024
+HOSTILE = ("a" * 20_000, "€" * 20_000, "\U0001f4a5" * 20_000, "\x00" * 20_000, "b" * (1 << 20))
+
+
+def raised_with(cls: type[RmqliteError], text: str) -> RmqliteError:
+    """An error of a class, with this as every text that it takes."""
+    given: dict[str, Any] = {}
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            given |= {"field": text, "value": text, "rule": text}
+        elif parameter.annotation in ("str", "object"):
+            given[name] = text
+        elif parameter.default is parameter.empty:
+            given[name] = 2**62
+    return cls(**given)
+
+
+@pytest.mark.parametrize("cls", by_code().values(), ids=lambda cls: cls.code)
+@pytest.mark.parametrize("text", HOSTILE, ids=["ascii", "euro", "astral", "nul", "1 MiB"])
+def test_an_error_fits_into_grpcs_headers_whatever_it_is_about(
+    cls: type[RmqliteError], text: str
+) -> None:
+    """Beyond 8 KiB the caller gets RESOURCE_EXHAUSTED in its place, and never learns why."""
+    name, details, metadata = error_to_status(raised_with(cls, text))
+    # As they are sent: percent-encoded, and in base64.
+    sent = len(quote(details)) + len(base64.b64encode(metadata))
+    assert sent + len(ERROR_METADATA) + 200 < 8_192
+    restored = error_from_metadata(metadata)
+    assert type(restored) is cls
+    assert (name, details) == (STATUS_NAMES[cls.code], str(restored))
+
+
+@pytest.mark.parametrize("name", ["a" * 20_000, "€" * 20_000])
+def test_a_sentence_about_a_long_name_still_ends_with_what_is_wrong(name: str) -> None:
+    """Only the name is cut, and it says how long it was."""
+    _, details, _ = error_to_status(errors.InvalidName("topic", name, "at most 127 characters"))
+    assert details.startswith(f"topic='{name[:ECHO_CHARS_MAX]}…")
+    assert "(20,000 characters)" in details
+    assert details.endswith("is not allowed: at most 127 characters")
+
+
+def test_text_that_utf8_cannot_write_does_not_hide_the_error() -> None:
+    """Half a surrogate pair, as a form can send it."""
+    _, details, metadata = error_to_status(errors.TopicUnknown("\ud83d"))
+    assert details == str(error_from_metadata(metadata))
 
 
 def test_metadata_that_cannot_be_read_is_an_error_all_the_same() -> None:
