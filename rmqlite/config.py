@@ -36,6 +36,8 @@ from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """What a segment needs beside a body: header, topic and properties, then the end mark."""
+CALL_BYTES_EXTRA: Final = 4 << 20
+"""What one call may be larger than its bodies: properties, names, framing."""
 
 QUEUES_MAX: Final = 65_536
 """A topic with more queues is refused, in a request as in a table: some work is done for each."""
@@ -234,6 +236,7 @@ class BrokerConfig(BaseModel):
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
     send_messages_max: Messages = _key("maxSendMessages", 4_096)
     send_bytes_max: Bytes = _key("maxSendBytes", 16_777_216)
+    in_flight_bytes_max: Bytes = _key("maxBytesInFlight", 134_217_728)
     bulk_messages_max: Messages = _key("maxBulkMessages", 1_000)
     bulk_dedup_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
     bulk_jobs_max: Annotated[int, _number("jobs")] = _key("maxBulkJobs", 1_000)
@@ -318,6 +321,7 @@ _ROOM_IN_LOG: Final = ("mapped_file_size_commit_log", "max_message_bytes", RECOR
 _AT_LEAST: Final = (
     ("send_bytes_max", "max_message_bytes", 0),
     ("pull_bytes_max", "max_message_bytes", 0),
+    ("in_flight_bytes_max", "send_bytes_max", CALL_BYTES_EXTRA),
     ("topic_queues_max", "default_topic_queues", 0),
     ("disk_warning_ratio", "disk_clean_forcibly_ratio", 0),
     ("disk_warning_ratio", "disk_max_used_ratio", 0),

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-import grpc
-
 from rmqlite.broker.broker import Broker
 from rmqlite.bulk_requests import BulkJob
 from rmqlite.letter_requests import GroupChange
@@ -20,7 +15,7 @@ from rmqlite.requests import (
     TopicInfo,
 )
 from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
-from rmqlite.server.calls import Context, Method, service_handler
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.letter_service import LetterService
 from rmqlite.server.redrive_service import RedriveService
@@ -39,11 +34,7 @@ class AdminService:
         self._redrive = RedriveService(broker, commit)
         self._pulls = pulls
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        return service_handler(self.methods())
-
-    def methods(self) -> Mapping[rpcs.Rpc[Any, Any], Method]:
-        """Every call by its line in the table: the web page makes the same ones."""
+    def methods(self) -> Methods:
         return {
             rpcs.LIST_TOPICS: self.list_topics,
             rpcs.CREATE_TOPIC: self.create_topic,

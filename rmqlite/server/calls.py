@@ -1,34 +1,97 @@
-"""Turns methods on plain values into gRPC handlers: bytes in, bytes out, errors as status."""
+"""gRPC's side of every call: bytes in, bytes out, errors as status.
+
+A request is read by its handler, and not by the library before it, so that it can wait for
+room first.  A refusal is set on the context, not raised: an exception keeps its frames alive,
+its frames keep the request, and the library would keep the exception.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
-from typing import Any
+from types import TracebackType
+from typing import Any, Final, TypeAlias
 
 import grpc
 import grpc.aio
 
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import pack_host
+from rmqlite.server.front import Context, Front
+from rmqlite.server.in_flight import InFlight
 from rmqlite.wire.rpcs import Rpc
-from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
+from rmqlite.wire.status import ERROR_METADATA, error_to_status
 
-Context = grpc.aio.ServicerContext[bytes, bytes]
-Method = Callable[[Any, Context], Awaitable[Any]]
+Answer = Callable[[bytes, Context], Awaitable[bytes]]
+"""What a call does: the request's bytes to the answer's.  Raises RmqliteError."""
+Read = Callable[[], Awaitable[bytes | None]]
+"""Gives the next request of a call with many; None after the last one."""
+Talk = Callable[[Read, Context], Awaitable[None]]
+"""What a call with many requests or answers does.  Raises RmqliteError."""
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
+CANCEL_S_MAX: Final = 1.0
+"""How soon gRPC cancels a call that it has refused itself."""
 
 log = logging.getLogger(__name__)
 
 
-def service_handler(methods: Mapping[Rpc[Any, Any], Method]) -> grpc.GenericRpcHandler:
-    """The handler of one service; every method takes a request value and gives an answer."""
-    (service,) = {rpc.service for rpc in methods}
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        rpc.name: grpc.unary_unary_rpc_method_handler(_unary(rpc, method))
-        for rpc, method in methods.items()
-    }
-    return grpc.method_handlers_generic_handler(service, handlers)
+class Handlers(grpc.GenericRpcHandler):
+    """Handlers by the path of their call; gRPC answers UNIMPLEMENTED for any other path."""
+
+    def __init__(self, handlers: Mapping[str, Handler]) -> None:
+        self._handlers = handlers
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
+        return self._handlers.get(handler_call_details.method)
+
+
+def handlers_of(front: Front, in_flight: InFlight) -> Handlers:
+    """Every method of the broker, for gRPC."""
+    return Handlers(
+        {rpc.path: one_answer(rpc.path, _asked(rpc, front), in_flight) for rpc in front.methods}
+    )
+
+
+def one_answer(path: str, answer: Answer, in_flight: InFlight) -> Handler:
+    """The handler of a call with one request and one answer."""
+
+    async def call(_: object, context: Context) -> bytes:
+        with _Refusing(path, context):
+            room = await in_flight.room()
+            try:
+                data = await room.receive(_read(context))
+                if data is None:
+                    # What gRPC refused itself reads as nothing, too; then it ends this task.
+                    await asyncio.sleep(CANCEL_S_MAX)
+                    raise InvalidValue("request", "nothing", "one message")
+                coming, data = answer(data, context), None
+                return await coming
+            finally:
+                room.give_back()
+        return b""
+
+    # To gRPC a stream of requests, of which it reads none by itself; the caller sees no
+    # difference.
+    return grpc.stream_unary_rpc_method_handler(call)
+
+
+def many_answers(path: str, talk: Talk, in_flight: InFlight) -> Handler:
+    """The handler of a call with many answers, and perhaps many requests."""
+
+    async def call(_: object, context: Context) -> None:
+        async def read() -> bytes | None:
+            room = await in_flight.room()
+            try:
+                return await room.receive(_read(context))
+            finally:
+                room.give_back()
+
+        with _Refusing(path, context):
+            await talk(read, context)
+
+    return grpc.stream_stream_rpc_method_handler(call)
 
 
 @lru_cache(maxsize=4096)
@@ -41,17 +104,45 @@ def peer_host(peer: str) -> bytes:
         return bytes(8)
 
 
-def _unary(rpc: Rpc[Any, Any], method: Method) -> Any:
-    async def call(data: bytes, context: Context) -> bytes:
-        try:
-            return rpc.encode_response(await method(rpc.decode_request(data), context))
-        except RmqliteError as error:
-            failed = error
-        except Exception:
-            log.exception("call failed rpc=%s", rpc.path)
-            failed = RmqliteError("the broker failed; its log says why")
-        status = getattr(grpc.StatusCode, STATUS_NAMES[failed.code])
-        metadata = ((ERROR_METADATA, error_to_metadata(failed)),)
-        await context.abort(status, str(failed), trailing_metadata=metadata)
+class _Refusing:
+    """Turns an error into the status of a call.  A bug is logged, the caller is told so."""
 
-    return call
+    __slots__ = ("_context", "_path")
+
+    def __init__(self, path: str, context: Context) -> None:
+        self._path = path
+        self._context = context
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        if not isinstance(error, RmqliteError):
+            log.error("call failed rpc=%s", self._path, exc_info=error)
+            error = RmqliteError("the broker failed; its log says why")
+        name, details, metadata = error_to_status(error)
+        self._context.set_code(getattr(grpc.StatusCode, name))
+        self._context.set_details(details)
+        self._context.set_trailing_metadata(((ERROR_METADATA, metadata),))
+        return True
+
+
+def _asked(rpc: Rpc[Any, Any], front: Front) -> Answer:
+    async def answer(data: bytes, context: Context) -> bytes:
+        request = rpc.decode_request(data)
+        del data
+        return rpc.encode_response(await front.ask(rpc, request, context))
+
+    return answer
+
+
+async def _read(context: Context) -> bytes | None:
+    data: Any = await context.read()
+    return None if data is grpc.aio.EOF else data

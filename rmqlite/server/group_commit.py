@@ -73,13 +73,19 @@ class GroupCommit:
     async def durable(self, log_end: int) -> None:
         """Return when the log is safe up to there.  Raises FlushFailed."""
         if self._error is not None:
-            raise self._error
+            # Without the frames of those who were told before.
+            raise self._error.with_traceback(None)
         self.wanted()
         if not self._is_sync or self._store.durable_end >= log_end:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append((log_end, waiter))
-        await waiter
+        try:
+            await waiter
+        finally:
+            # A future keeps its exception, that its frames, and this one the future: a cycle
+            # with the whole request in it.
+            del waiter
 
     def fail(self, error: BaseException) -> None:
         """A sync failed, here or elsewhere: nobody is told any more that something is safe."""
@@ -137,9 +143,8 @@ class GroupCommit:
         self._readable(fresh)
 
     def _too_slow(self) -> None:
-        self._refuse_waiters(
-            FlushFailed(f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms")
-        )
+        sentence = f"the disk took longer than syncFlushTimeout={self._timeout_ms} ms"
+        self._refuse_waiters(FlushFailed(sentence, is_final=False))
 
     def _refuse_waiters(self, error: BaseException) -> None:
         waiters, self._waiters = self._waiters, []

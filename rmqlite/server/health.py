@@ -1,37 +1,50 @@
 """gRPC's own services: health (is it up?) and reflection (what can be called?).
 
-Health is that of the whole broker, told under its own name "" and under each service's:
-SERVING from the first call on, NOT_SERVING once it drains.  It is written here and not taken
-from the library, because there a watcher would hold up the end of the drain.
+Health is that of the whole broker, under its own name "" and under each service's: SERVING
+from the first call on, NOT_SERVING once the broker drains.  Both are answered here and not by
+the library's servers: there a watcher would hold up the end of the drain, and bytes that are
+no request would be a bug of the server's, with a stack in its log.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final
 
 import grpc
 import grpc.aio
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_health.v1.health import SERVICE_NAME as HEALTH
-from grpc_reflection.v1alpha import reflection
+from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.server.calls import Handlers, Read, many_answers, one_answer
+from rmqlite.server.front import Context
 from rmqlite.server.http_port import Page
+from rmqlite.server.in_flight import InFlight
+from rmqlite.visible import shortened
+from rmqlite.wire.codec import parsed
 
 WATCHES_MAX: Final = 1_000
+REFLECTIONS_MAX: Final = 4
+REFLECTION_S_MAX: Final = 10.0
+"""How long one caller may ask what can be called; a tool asks again."""
+REQUEST_BYTES_MAX: Final = 4_096
 Status = health_pb2.HealthCheckResponse
-Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
-    """grpc.health.v1.Health for these services."""
+class Health:
+    """grpc.health.v1.Health and reflection for these services."""
 
     def __init__(self, services: Iterable[str]) -> None:
         self._services = frozenset(services)
+        names = (*self._services, HEALTH, reflection.SERVICE_NAME)
+        self._reflection = reflection.aio.ReflectionServicer(names)
         self._draining = asyncio.Event()
-        self._watches = 0
+        self._running: dict[str, int] = {}
 
     @property
     def is_serving(self) -> bool:
@@ -41,11 +54,21 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         """NOT_SERVING from now on; whoever watches is told, and its call ends."""
         self._draining.set()
 
-    def add_to(self, server: grpc.aio.Server) -> None:
-        """Answer on this server, and let it tell what it can be called for."""
-        health_pb2_grpc.add_HealthServicer_to_server(self, server)
-        names = (*sorted(self._services), HEALTH, reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, server)
+    def handlers(self, in_flight: InFlight) -> Handlers:
+        """Both services, for gRPC."""
+        check, watch = f"/{HEALTH}/Check", f"/{HEALTH}/Watch"
+        reflect = f"/{reflection.SERVICE_NAME}/ServerReflectionInfo"
+        return Handlers(
+            {
+                check: one_answer(check, self.check, in_flight),
+                watch: many_answers(watch, self.watch, in_flight),
+                reflect: many_answers(reflect, self.reflect, in_flight),
+            }
+        )
+
+    def running(self, what: str) -> int:
+        """How many watches, or reflections, there are now."""
+        return self._running.get(what, 0)
 
     async def page(self) -> Page:
         """The same for a probe that speaks HTTP: 200 or 503."""
@@ -53,28 +76,64 @@ class Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             return Page(b"serving\n")
         return Page(b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
-    async def Check(self, request: Any, context: Context) -> Any:
+    async def check(self, data: bytes, context: Context) -> bytes:
         """The health of one service, or of all under ""; NOT_FOUND for any other."""
-        if not self._knows(request.service):
-            await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service!r}")
+        service = _service_of(data)
+        if not self._knows(service):
+            context.set_code(grpc.StatusCode.NOT_FOUND)
+            context.set_details(f"no service {shortened(service)!r}")
         return self._response()
 
-    async def Watch(self, request: Any, context: Context) -> AsyncGenerator[Any, None]:
+    async def watch(self, read: Read, context: Context) -> None:
         """The same, and again when it changes; SERVICE_UNKNOWN for any other."""
-        if self._watches >= WATCHES_MAX:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{WATCHES_MAX} watch already")
-        self._watches += 1
-        try:
-            was_serving, is_known = self.is_serving, self._knows(request.service)
-            yield self._response() if is_known else Status(status=Status.SERVICE_UNKNOWN)
+        is_known = self._knows(_service_of(await read() or b""))
+        with self._one_of("watches", WATCHES_MAX):
+            was_serving = self.is_serving
+            unknown: bytes = Status(status=Status.SERVICE_UNKNOWN).SerializeToString()
+            await context.write(self._response() if is_known else unknown)
             await self._draining.wait()
             if was_serving and is_known:
-                yield self._response()
+                await context.write(self._response())
+
+    async def reflect(self, read: Read, context: Context) -> None:
+        """What can be called, and with what: as many answers as questions."""
+        with self._one_of("reflections", REFLECTIONS_MAX), suppress(TimeoutError):
+            async with asyncio.timeout(REFLECTION_S_MAX):
+                while (data := await read()) is not None:
+                    asked = _one(_request(reflection_pb2.ServerReflectionRequest, data))
+                    async for answer in self._reflection.ServerReflectionInfo(asked, context):
+                        await context.write(answer.SerializeToString())
+
+    @contextmanager
+    def _one_of(self, what: str, most: int) -> Iterator[None]:
+        """One more of the calls that stay.  Raises Overloaded."""
+        if self.running(what) >= most:
+            raise Overloaded(what, most)
+        self._running[what] = self.running(what) + 1
+        try:
+            yield
         finally:
-            self._watches -= 1
+            self._running[what] -= 1
 
     def _knows(self, service: str) -> bool:
         return service == "" or service in self._services
 
-    def _response(self) -> Any:
-        return Status(status=Status.SERVING if self.is_serving else Status.NOT_SERVING)
+    def _response(self) -> bytes:
+        status = Status.SERVING if self.is_serving else Status.NOT_SERVING
+        response: bytes = Status(status=status).SerializeToString()
+        return response
+
+
+def _request(pb_class: Any, data: bytes) -> Any:
+    if len(data) > REQUEST_BYTES_MAX:
+        raise InvalidValue("request", f"{len(data)} bytes", f"at most {REQUEST_BYTES_MAX} bytes")
+    return parsed(pb_class, data)
+
+
+def _service_of(data: bytes) -> str:
+    service: str = _request(health_pb2.HealthCheckRequest, data).service
+    return service
+
+
+async def _one(request: Any) -> AsyncIterator[Any]:
+    yield request

@@ -6,9 +6,6 @@ Looking never consumes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from rmqlite.broker.broker import Broker
 from rmqlite.letter_requests import (
     DeadLetterGroup,
@@ -19,7 +16,7 @@ from rmqlite.letter_requests import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.server.calls import Context, Method
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 
@@ -30,7 +27,7 @@ class LetterService:
     def __init__(self, broker: Broker) -> None:
         self._letters = broker.letters
 
-    def methods(self) -> Mapping[rpcs.Rpc[Any, Any], Method]:
+    def methods(self) -> Methods:
         return {
             rpcs.LIST_DEAD_LETTER_GROUPS: self.list_dead_letter_groups,
             rpcs.LIST_DEAD_LETTERS: self.list_dead_letters,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import grpc
-
 from rmqlite.broker.broker import Broker
 from rmqlite.log_requests import (
     LogRead,
@@ -13,7 +11,7 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.server.calls import Context, service_handler
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 
@@ -24,14 +22,12 @@ class LogService:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        return service_handler(
-            {
-                rpcs.GET_LOG_SNAPSHOT: self.get_log_snapshot,
-                rpcs.READ_LOG: self.read_log,
-                rpcs.READ_QUEUE: self.read_queue,
-            }
-        )
+    def methods(self) -> Methods:
+        return {
+            rpcs.GET_LOG_SNAPSHOT: self.get_log_snapshot,
+            rpcs.READ_LOG: self.read_log,
+            rpcs.READ_QUEUE: self.read_queue,
+        }
 
     async def get_log_snapshot(self, request: LogSnapshotRequest, _: Context) -> LogSnapshot:
         return await done_in_turns(self._broker.raw.snapshot(request))

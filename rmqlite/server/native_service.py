@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-import grpc
 
 from rmqlite.broker.broker import Broker
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.errors import BrokerClosing, InvalidValue
 from rmqlite.requests import (
     Assignment,
     HeartbeatRequest,
@@ -32,7 +28,8 @@ from rmqlite.requests import (
     SendResult,
     TimeQuery,
 )
-from rmqlite.server.calls import Context, peer_host, service_handler
+from rmqlite.server.calls import peer_host
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
@@ -55,45 +52,40 @@ class NativeService:
         self._pulls = pulls
         self._heartbeats = heartbeats
 
-    def handler(self) -> grpc.GenericRpcHandler:
-        return service_handler(
-            {
-                rpcs.GET_ROUTE: self.get_route,
-                rpcs.SEND: self.send,
-                rpcs.SCHEDULE_BULK: self.schedule_bulk,
-                rpcs.PULL: self.pull,
-                rpcs.SEND_BACK: self.send_back,
-                rpcs.QUERY_OFFSETS: self.query_offsets,
-                rpcs.COMMIT_OFFSETS: self.commit_offsets,
-                rpcs.SEARCH_OFFSET: self.search_offset,
-                rpcs.GET_QUEUE_RANGES: self.get_queue_ranges,
-                rpcs.HEARTBEAT: self.heartbeat,
-                rpcs.LEAVE: self.leave,
-            }
-        )
+    def methods(self) -> Methods:
+        return {
+            rpcs.GET_ROUTE: self.get_route,
+            rpcs.SEND: self.send,
+            rpcs.SCHEDULE_BULK: self.schedule_bulk,
+            rpcs.PULL: self.pull,
+            rpcs.SEND_BACK: self.send_back,
+            rpcs.QUERY_OFFSETS: self.query_offsets,
+            rpcs.COMMIT_OFFSETS: self.commit_offsets,
+            rpcs.SEARCH_OFFSET: self.search_offset,
+            rpcs.GET_QUEUE_RANGES: self.get_queue_ranges,
+            rpcs.HEARTBEAT: self.heartbeat,
+            rpcs.LEAVE: self.leave,
+        }
 
     async def get_route(self, request: RouteRequest, _: Context) -> Route:
         return self._broker.route(request)
 
     async def send(self, request: SendRequest, context: Context) -> tuple[SendResult, ...]:
         self._check_open()
-        with self._ending_after_failed_sync():
-            results = self._broker.send(request, peer_host(context.peer()))
+        results = self._broker.send(request, peer_host(context.peer()))
         await self._commit.durable(self._broker.store.end)
         return results
 
     async def schedule_bulk(self, request: BulkRequest, context: Context) -> BulkAnswer:
         self._check_open()
-        with self._ending_after_failed_sync():
-            answer = self._broker.schedule_bulk(request, peer_host(context.peer()))
+        answer = self._broker.schedule_bulk(request, peer_host(context.peer()))
         # Also for duplicates: what they repeat may not be on disk yet.
         await self._commit.durable(self._broker.store.end)
         return answer
 
     async def send_back(self, request: SendBackRequest, _: Context) -> SendBackResult:
         self._check_open()
-        with self._ending_after_failed_sync():
-            result = self._broker.send_back(request)
+        result = self._broker.send_back(request)
         await self._commit.durable(self._broker.store.end)
         return result
 
@@ -150,15 +142,6 @@ class NativeService:
         if not 0 <= wait_ms <= self._config.pull_wait_ms_max:
             rule = f"0 to {self._config.pull_wait_ms_max} (maxPullWait)"
             raise InvalidValue("wait_ms", wait_ms, rule)
-
-    @contextmanager
-    def _ending_after_failed_sync(self) -> Iterator[None]:
-        """An append that cannot be taken back durably ends the broker, as a sync does."""
-        try:
-            yield
-        except FlushFailed as error:
-            self._commit.fail(error)
-            raise
 
     def _check_open(self) -> None:
         if self._pulls.is_closed:

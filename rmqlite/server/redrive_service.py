@@ -6,11 +6,9 @@ steps, and between two of them every other call gets its turn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from rmqlite.broker.broker import Broker
-from rmqlite.errors import FlushFailed
 from rmqlite.redrive_requests import (
     JobChange,
     OutcomesPage,
@@ -20,7 +18,7 @@ from rmqlite.redrive_requests import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.server.calls import Context, Method
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
@@ -34,7 +32,7 @@ class RedriveService:
         self._redrive = broker.redrive
         self._commit = commit
 
-    def methods(self) -> Mapping[rpcs.Rpc[Any, Any], Method]:
+    def methods(self) -> Methods:
         return {
             rpcs.PREVIEW_REDRIVE: self.preview_redrive,
             rpcs.START_REDRIVE: self.start_redrive,
@@ -63,11 +61,6 @@ class RedriveService:
         return await done_in_turns(self._redrive.outcomes(query))
 
     async def _durably(self, change: Callable[[], RedriveJob]) -> RedriveJob:
-        try:
-            job = change()
-        except FlushFailed as error:
-            # An append that cannot be taken back durably ends the broker, as a sync does.
-            self._commit.fail(error)
-            raise
+        job = change()
         await self._commit.durable(self._broker.store.end)
         return job

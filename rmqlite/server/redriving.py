@@ -73,9 +73,8 @@ class Redriving:
         redrive = self._broker.redrive
         try:
             stepped = redrive.step(job.job_id, free)
-        except FlushFailed as error:
-            # An append that cannot be taken back durably ends the broker, as a sync does.
-            self._commit.fail(error)
+        except FlushFailed:
+            # With this task the broker ends.
             raise
         except RmqliteError as error:
             self._rest(job, error)
@@ -85,7 +84,8 @@ class Redriving:
         try:
             await self._commit.durable(self._broker.store.end)
         except FlushFailed as error:
-            # A disk that is slow; of one that has failed others hear, who end the broker.
+            if error.is_final:
+                raise
             self._rest(job, error)
             return self._clock.now_ms() + REST_MS
         if self._rests_until_ms.pop(job.job_id, 0):

@@ -6,8 +6,8 @@ change is answered when it is on disk.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Generator
+from typing import TypeVar
 
 from rmqlite.broker.broker import Broker
 from rmqlite.schedule_requests import (
@@ -21,7 +21,7 @@ from rmqlite.schedule_requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.server.calls import Context, Method
+from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.turns import done_in_turns, let_others
 from rmqlite.wire import rpcs
@@ -36,7 +36,7 @@ class ScheduleService:
         self._broker = broker
         self._commit = commit
 
-    def methods(self) -> Mapping[rpcs.Rpc[Any, Any], Method]:
+    def methods(self) -> Methods:
         return {
             rpcs.LIST_PENDING: self.list_pending,
             rpcs.COUNT_PENDING: self.count_pending,

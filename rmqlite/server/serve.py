@@ -20,14 +20,18 @@ import grpc.aio
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
-from rmqlite.config import BrokerConfig
+from rmqlite.config import CALL_BYTES_EXTRA, BrokerConfig
 from rmqlite.errors import InvalidValue, Unavailable
 from rmqlite.server.admin_service import AdminService
+from rmqlite.server.calls import handlers_of
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
+from rmqlite.server.exposure import warn_of_open_ports
+from rmqlite.server.front import Front
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.health import Health
 from rmqlite.server.http_port import HttpPort, Page
+from rmqlite.server.in_flight import InFlight
 from rmqlite.server.log_service import LogService
 from rmqlite.server.metrics import TEXT_TYPE, Metrics
 from rmqlite.server.native_service import NativeService
@@ -44,8 +48,6 @@ from rmqlite.wire import rpcs
 if TYPE_CHECKING:
     from rmqlite.server.web.port import WebPort
 
-CALL_BYTES_EXTRA: Final = 4 << 20
-"""What one call may be larger than its bodies: properties, names, framing."""
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000
 EXIT_FAILED: Final = 1
@@ -70,6 +72,20 @@ def serve(
     return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoint: None)))
 
 
+def front_of(
+    config: BrokerConfig,
+    broker: Broker,
+    commit: GroupCommit,
+    pulls: Waiting,
+    heartbeats: Waiting,
+) -> Front:
+    """All methods of a broker."""
+    service = NativeService(config, broker, commit, pulls, heartbeats)
+    admin = AdminService(broker, pulls, commit)
+    raw = LogService(broker)
+    return Front({**service.methods(), **admin.methods(), **raw.methods()}, commit)
+
+
 class _Server:
     """One broker process; as the broker's listener it carries news to those who wait."""
 
@@ -82,6 +98,7 @@ class _Server:
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._persister = ThreadPoolExecutor(1, "persist")
         self._health = Health({rpc.service for rpc in rpcs.ALL})
+        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
         self._http = HttpPort()
         self._web: WebPort | None = None
         self._commit: GroupCommit
@@ -111,15 +128,15 @@ class _Server:
             # Before the first call: a broker that starts on a full disk takes no send.
             upkeep.look_at_disk(clean=False)
             async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._commit.run(), name="group commit"),
-                    tasks.create_task(upkeep.persist(), name="persist"),
-                    tasks.create_task(upkeep.look(), name="upkeep"),
-                ]
-                reload = Reload(self._config, self._load, broker.levels)
-                running.append(tasks.create_task(reload.run(reload_asked), name="reload"))
-                redriving = Redriving(broker, self._commit, self._clock)
-                running.append(tasks.create_task(redriving.run(), name="redrive"))
+                loops = {
+                    "group commit": self._commit.run(),
+                    "persist": upkeep.persist(),
+                    "upkeep": upkeep.look(),
+                    "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
+                    "redrive": Redriving(broker, self._commit, self._clock).run(),
+                    "requests": self._in_flight.run(),
+                }
+                running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
                 self._delivery = Delivery(broker, self._clock, tasks)
                 await self._open(server, config, broker)
                 if self._web:
@@ -157,14 +174,13 @@ class _Server:
 
     async def _open(self, server: grpc.aio.Server, config: BrokerConfig, broker: Broker) -> None:
         """Take calls, and requests for metrics."""
-        service = NativeService(config, broker, self._commit, self._pulls, self._heartbeats)
-        admin = AdminService(broker, self._pulls, self._commit)
-        raw = LogService(broker)
-        server.add_generic_rpc_handlers((service.handler(), admin.handler(), raw.handler()))
-        self._health.add_to(server)
+        warn_of_open_ports(config)
+        front = front_of(config, broker, self._commit, self._pulls, self._heartbeats)
+        server.add_generic_rpc_handlers((handlers_of(front, self._in_flight),))
+        server.add_generic_rpc_handlers((self._health.handlers(self._in_flight),))
         await server.start()
         if self._web:
-            self._web.open(admin.methods(), self._clock)
+            self._web.open(front, self._clock)
         if config.metrics_port:
             metrics = Metrics(broker, self._commit, self._pulls, self._watch)
 
@@ -225,17 +241,24 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
     return store
 
 
+def _request_bytes_max(config: BrokerConfig) -> int:
+    """The longest request that gRPC accepts."""
+    return config.send_bytes_max + CALL_BYTES_EXTRA
+
+
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:
     """A server that has its port but does not answer yet.  Raises InvalidValue."""
     server = grpc.aio.server(
         options=(
             # A second broker on the same port must fail, not share its calls.
             ("grpc.so_reuseport", 0),
-            ("grpc.max_receive_message_length", config.send_bytes_max + CALL_BYTES_EXTRA),
+            ("grpc.max_receive_message_length", _request_bytes_max(config)),
             ("grpc.max_send_message_length", -1),
             # gRPC cancels calls at random when a thousand of them arrive at once.
             ("grpc.server.max_pending_requests", config.parked_polls_max),
             ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
+            # Of a request that waits to be read gRPC holds 64 KiB, and not some megabytes.
+            ("grpc.http2.bdp_probe", 0),
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 20_000),
             ("grpc.http2.min_ping_interval_without_data_ms", 5_000),

@@ -7,7 +7,10 @@ import operator
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
+from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
+
+from rmqlite.errors import InvalidValue
 
 V = TypeVar("V")
 
@@ -18,6 +21,20 @@ class Codec(NamedTuple):
     pb_class: type[ProtoMessage]
     to_pb: Callable[[Any], Any]
     from_pb: Callable[[Any], Any]
+
+
+def parsed(pb_class: Any, data: bytes) -> Any:
+    """The message that these bytes are.  Raises InvalidValue if they are none."""
+    try:
+        return pb_class.FromString(data)
+    except DecodeError as error:
+        raise not_a(pb_class, data) from error
+
+
+def not_a(pb_class: type[ProtoMessage], data: bytes) -> InvalidValue:
+    """What is raised for bytes that are no such message."""
+    rule = f"a protobuf message {pb_class.DESCRIPTOR.full_name}"
+    return InvalidValue("request", f"{len(data)} bytes", rule)
 
 
 def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from google.protobuf.message import DecodeError
-
 from rmqlite import (
     bulk_requests,
     letter_requests,
@@ -20,9 +18,8 @@ from rmqlite import (
     requests,
     schedule_requests,
 )
-from rmqlite.errors import InvalidValue
 from rmqlite.wire import native, native_bulk, native_letters, native_log, native_schedule
-from rmqlite.wire.codec import Codec, flat, nothing, sequence, wrapped
+from rmqlite.wire.codec import Codec, flat, not_a, nothing, parsed, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 Q = TypeVar("Q")
@@ -54,14 +51,14 @@ def _writer(codec: Codec) -> Callable[[Any], bytes]:
 
 
 def _reader(codec: Codec) -> Callable[[bytes], Any]:
-    parse, from_pb = codec.pb_class.FromString, codec.from_pb
+    pb_class, from_pb = codec.pb_class, codec.from_pb
 
     def read(data: bytes) -> Any:
+        message = parsed(pb_class, data)
         try:
-            return from_pb(parse(data))
-        except (DecodeError, ValueError) as error:
-            rule = f"a protobuf message {codec.pb_class.DESCRIPTOR.full_name}"
-            raise InvalidValue("request", f"{len(data)} bytes", rule) from error
+            return from_pb(message)
+        except ValueError as error:
+            raise not_a(pb_class, data) from error
 
     return read
 

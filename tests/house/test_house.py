@@ -131,6 +131,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxGroups",
         "maxSendMessages",
         "maxSendBytes",
+        "maxBytesInFlight",
         "maxBulkMessages",
         "bulkDedupWindow",
         "maxBulkJobs",

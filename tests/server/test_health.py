@@ -1,36 +1,44 @@
-"""Health: SERVING until the broker drains; a watcher is told and let go."""
+"""Health: SERVING until the broker drains; a watcher is told and let go.  And reflection."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from rmqlite.server.health import WATCHES_MAX, Health
+from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.server.calls import Handlers
+from rmqlite.server.health import REFLECTIONS_MAX, REQUEST_BYTES_MAX, WATCHES_MAX, Health
+from rmqlite.server.in_flight import InFlight
+from tests.support.calls import FakeContext, ask, turns_until
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")
 Status = health_pb2.HealthCheckResponse
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+Question = reflection_pb2.ServerReflectionRequest
 
 
-class Aborted(Exception):
-    """What abort() raises in a real context."""
+def request(service: str) -> bytes:
+    data: bytes = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+    return data
 
 
-class FakeContext:
-    """What a servicer asks of its caller."""
-
-    async def abort(self, code: grpc.StatusCode, details: str) -> None:
-        raise Aborted(code, details)
+def handlers(health: Health) -> Handlers:
+    return health.handlers(InFlight(1 << 30, 1 << 20))
 
 
-CONTEXT: Any = FakeContext()
-
-
-def ask(service: str) -> Any:
-    return health_pb2.HealthCheckRequest(service=service)
+def told(context: FakeContext) -> list[Any]:
+    assert context.code is grpc.StatusCode.OK
+    return [Status.FromString(each).status for each in context.answers]
 
 
 @pytest.mark.parametrize("service", ["", *SERVICES])
@@ -39,10 +47,10 @@ def test_each_service_and_the_whole_serve_until_they_drain(service: str) -> None
 
     async def main() -> None:
         health = Health(SERVICES)
-        assert (await health.Check(ask(service), CONTEXT)).status == Status.SERVING
+        assert told(await ask(handlers(health), CHECK, request(service))) == [Status.SERVING]
         assert health.is_serving
         health.drain()
-        assert (await health.Check(ask(service), CONTEXT)).status == Status.NOT_SERVING
+        assert told(await ask(handlers(health), CHECK, request(service))) == [Status.NOT_SERVING]
         assert not health.is_serving
 
     asyncio.run(main())
@@ -50,32 +58,37 @@ def test_each_service_and_the_whole_serve_until_they_drain(service: str) -> None
 
 def test_an_unknown_service_is_not_found() -> None:
     """As the protocol wants it: a typing mistake must not look healthy."""
+    context = asyncio.run(ask(handlers(Health(SERVICES)), CHECK, request("rmqlite.v2")))
+    assert context.code is grpc.StatusCode.NOT_FOUND
+    assert context.details == "no service 'rmqlite.v2'"
 
-    async def main() -> None:
-        with pytest.raises(Aborted) as caught:
-            await Health(SERVICES).Check(ask("rmqlite.v2"), CONTEXT)
-        assert caught.value.args[0] is grpc.StatusCode.NOT_FOUND
 
-    asyncio.run(main())
+def test_an_unknown_service_is_named_in_short() -> None:
+    """Status details of 4,000 letters would not fit into gRPC's headers three times as long."""
+    context = asyncio.run(ask(handlers(Health(SERVICES)), CHECK, request("x" * 4_000)))
+    assert context.code is grpc.StatusCode.NOT_FOUND
+    assert len(context.details) < 300
 
 
 @pytest.mark.parametrize(
-    ("service", "told"),
+    ("service", "answers"),
     [
         ("", [Status.SERVING, Status.NOT_SERVING]),
         (SERVICES[0], [Status.SERVING, Status.NOT_SERVING]),
         ("rmqlite.v2", [Status.SERVICE_UNKNOWN]),
     ],
 )
-def test_a_watch_ends_with_the_drain(service: str, told: list[Any]) -> None:
+def test_a_watch_ends_with_the_drain(service: str, answers: list[Any]) -> None:
     """A client watches for as long as it lives: waiting for it would hold up the stop."""
 
     async def main() -> list[Any]:
         health = Health(SERVICES)
-        asyncio.get_running_loop().call_soon(health.drain)
-        return [each.status async for each in health.Watch(ask(service), CONTEXT)]
+        watch = asyncio.create_task(ask(handlers(health), WATCH, request(service)))
+        await turns_until(lambda: health.running("watches") == 1)
+        health.drain()
+        return told(await watch)
 
-    assert asyncio.run(main()) == told
+    assert asyncio.run(main()) == answers
 
 
 def test_who_watches_a_broker_that_drains_is_told_once() -> None:
@@ -84,7 +97,7 @@ def test_who_watches_a_broker_that_drains_is_told_once() -> None:
     async def main() -> list[Any]:
         health = Health(SERVICES)
         health.drain()
-        return [each.status async for each in health.Watch(ask(""), CONTEXT)]
+        return told(await ask(handlers(health), WATCH, request("")))
 
     assert asyncio.run(main()) == [Status.NOT_SERVING]
 
@@ -94,15 +107,18 @@ def test_there_is_a_limit_to_watching() -> None:
 
     async def main() -> None:
         health = Health(SERVICES)
-        watches = [health.Watch(ask(""), CONTEXT) for _ in range(WATCHES_MAX)]
-        for each in watches:
-            await anext(each)
-        with pytest.raises(Aborted) as caught:
-            await anext(health.Watch(ask(""), CONTEXT))
-        assert caught.value.args[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
-        for each in watches:
-            await each.aclose()
-        assert (await anext(health.Watch(ask(""), CONTEXT))).status == Status.SERVING
+        watches = [
+            asyncio.create_task(ask(handlers(health), WATCH, request("")))
+            for _ in range(WATCHES_MAX)
+        ]
+        await turns_until(lambda: health.running("watches") == WATCHES_MAX)
+        refused = await ask(handlers(health), WATCH, request(""))
+        assert isinstance(refused.error, Overloaded)
+        watches.pop().cancel()
+        await turns_until(lambda: health.running("watches") == WATCHES_MAX - 1)
+        health.drain()
+        assert told(await ask(handlers(health), WATCH, request(""))) == [Status.NOT_SERVING]
+        await asyncio.gather(*watches)
 
     asyncio.run(main())
 
@@ -117,3 +133,82 @@ def test_a_probe_that_speaks_http_is_told_the_same() -> None:
         assert (await health.page()).status == 503
 
     asyncio.run(main())
+
+
+def test_reflection_answers_each_question() -> None:
+    """A tool asks what there is, and then for the files that describe it, in one call."""
+    questions = [
+        Question(list_services=""),
+        Question(file_containing_symbol="grpc.health.v1.Health"),
+        Question(file_by_filename="no such file"),
+    ]
+    data = [each.SerializeToString() for each in questions]
+    context = asyncio.run(ask(handlers(Health(SERVICES)), REFLECT, *data))
+    assert context.code is grpc.StatusCode.OK
+    Response = reflection_pb2.ServerReflectionResponse
+    services, described, missing = [Response.FromString(each) for each in context.answers]
+    names = {each.name for each in services.list_services_response.service}
+    assert names == {*SERVICES, "grpc.health.v1.Health", REFLECT.split("/")[1]}
+    assert described.file_descriptor_response.file_descriptor_proto
+    assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+
+
+def test_there_is_a_limit_to_reflection() -> None:
+    """A stream that asks nothing keeps room for a whole request."""
+
+    async def main() -> None:
+        health = Health(SERVICES)
+        waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def read() -> Any:
+            return await waiting
+
+        contexts: list[Any] = [FakeContext() for _ in range(REFLECTIONS_MAX)]
+        streams = [asyncio.create_task(health.reflect(read, each)) for each in contexts]
+        await turns_until(lambda: health.running("reflections") == REFLECTIONS_MAX)
+        refused = await ask(handlers(health), REFLECT)
+        assert isinstance(refused.error, Overloaded)
+        waiting.set_result(None)
+        await asyncio.gather(*streams)
+        assert (await ask(handlers(health), REFLECT)).code is grpc.StatusCode.OK
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("path", [CHECK, WATCH, REFLECT])
+@pytest.mark.parametrize("data", [b"\xff\xff", b"\x0a\x02\xff\xfe", bytes(REQUEST_BYTES_MAX + 1)])
+def test_what_is_no_request_is_refused_and_nothing_is_logged(
+    path: str, data: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the caller's mistake; a stack for each would fill the disk with log."""
+    caplog.set_level(logging.INFO)
+    context = asyncio.run(ask(handlers(Health(SERVICES)), path, data))
+    assert context.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert isinstance(context.error, InvalidValue)
+    assert context.error.field == "request"
+    assert not caplog.records
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    data=st.one_of(
+        st.binary(max_size=60),
+        st.builds(
+            Question,
+            file_containing_extension=st.builds(
+                reflection_pb2.ExtensionRequest,
+                containing_type=st.one_of(st.text(), st.just("grpc.health.v1.HealthCheckRequest")),
+                extension_number=st.integers(-(2**31), 2**31 - 1),
+            ),
+        ).map(Question.SerializeToString),
+        st.builds(Question, all_extension_numbers_of_type=st.text()).map(
+            Question.SerializeToString
+        ),
+        st.builds(Question, file_by_filename=st.text()).map(Question.SerializeToString),
+        st.builds(Question, file_containing_symbol=st.text()).map(Question.SerializeToString),
+    )
+)
+def test_no_question_is_a_bug_of_ours(data: bytes) -> None:
+    """The library that answers them is not ours, and whoever asks is nobody we know."""
+    context = asyncio.run(ask(handlers(Health(SERVICES)), REFLECT, data))
+    assert context.code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)

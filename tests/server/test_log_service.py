@@ -57,7 +57,6 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
 def test_every_call_of_the_service_is_answered_by_it(tmp_path: Path) -> None:
     """One that is only in the table would be answered as unknown."""
     under_test = BrokerUnderTest(tmp_path)
-    handler: Any = LogService(under_test.broker).handler()
-    answered = set(handler._method_handlers)
-    assert answered == {rpc.path for rpc in rpcs.ALL if rpc.service == "rmqlite.v1.Log"}
+    answered = set(LogService(under_test.broker).methods())
+    assert answered == {rpc for rpc in rpcs.ALL if rpc.service == "rmqlite.v1.Log"}
     under_test.store.release()

@@ -279,7 +279,8 @@ def test_a_slow_disk_is_waited_for(
         nonlocal late
         late -= 1
         if late == 1:
-            raise FlushFailed("the disk took longer than syncFlushTimeout=5000 ms")
+            sentence = "the disk took longer than syncFlushTimeout=5000 ms"
+            raise FlushFailed(sentence, is_final=False)
         await durable(commit, log_end)
 
     monkeypatch.setattr(GroupCommit, "durable", slow)

@@ -21,8 +21,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
+from rmqlite.server.front import Front
 from rmqlite.server.web.app import web_app
-from rmqlite.server.web.site import Methods, Site
+from rmqlite.server.web.site import Site
 
 CONNECTIONS_MAX: Final = 200
 CONNECTION_S_MAX: Final = 75.0
@@ -30,7 +31,6 @@ CONNECTION_S_MAX: Final = 75.0
 REQUEST_BYTES_MAX: Final = 64 << 10
 """Of a request's first line and headers; a link can name many ids."""
 KEEP_ALIVE_S: Final = 15
-_OWN: Final = ("127.0.0.1", "::1")
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +53,12 @@ class WebPort:
         self._server: _Server | None = None
         self._ended = asyncio.Event()
 
-    def open(self, methods: Methods, clock: Clock) -> None:
+    def open(self, front: Front, clock: Clock) -> None:
         """What run() will serve."""
         # What it would say of a request that is no HTTP is of no use to anybody.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         settings = uvicorn.Config(
-            web_app(Site(self._config, methods, clock)),
+            web_app(Site(self._config, front, clock)),
             http=_Protocol,
             ws="none",
             loop="none",
@@ -85,8 +85,6 @@ class WebPort:
             port,
             self._config.web_access,
         )
-        if self._config.web_access == "write" and host not in _OWN:
-            log.warning("whoever reaches the web page can cancel, redrive and purge")
         try:
             await self._server.serve([self._socket])
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -17,8 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import NotSupported
-from rmqlite.server.calls import Method
+from rmqlite.server.front import Front
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
 from rmqlite.server.web.static_files import Static
@@ -30,18 +29,16 @@ ROWS: Final = 50
 """Of a page: its making must not hold up the loop."""
 _NO_CONTEXT: Final[Any] = None
 
-Methods = Mapping[Rpc[Any, Any], Method]
-
 
 class Site:
     """One broker's web page."""
 
-    def __init__(self, config: BrokerConfig, methods: Methods, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, front: Front, clock: Clock) -> None:
         self.config = config
         self.guard = Guard(config)
         self.clock = clock
         self.static = Static(FOLDER / "static")
-        self._methods = methods
+        self._front = front
         # Trusted, and the only thing here that is: what is put into them is escaped.
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -60,10 +57,7 @@ class Site:
 
     async def ask(self, rpc: Rpc[Q, A], value: Q) -> A:
         """Make a call.  Raises RmqliteError."""
-        method = self._methods.get(rpc)
-        if method is None:
-            raise NotSupported(f"this broker has no call {rpc.path}")
-        return cast(A, await method(value, _NO_CONTEXT))
+        return await self._front.ask(rpc, value, _NO_CONTEXT)
 
     def rendered(self, template: str, values: Mapping[str, Any]) -> str:
         return self._templates.get_template(template).render(values)

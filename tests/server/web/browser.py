@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import httpx
 
 from rmqlite.server.admin_service import AdminService
+from rmqlite.server.front import Front
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.waiting import Waiting
@@ -120,7 +121,8 @@ def browse(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> 
             commit = GroupCommit(config, under_test.store, syncer, waiting.wake)
             redriving = Redriving(under_test.broker, commit, under_test.clock)
             admin = AdminService(under_test.broker, waiting, commit)
-            app = web_app(Site(config, admin.methods(), under_test.clock))
+            front = Front(admin.methods(), commit)
+            app = web_app(Site(config, front, under_test.clock))
             transport = httpx.ASGITransport(app)
             async with httpx.AsyncClient(
                 transport=transport, base_url=f"http://{HOST}", follow_redirects=True

@@ -1,0 +1,77 @@
+"""gRPC's side of a call, without gRPC: it gives requests and takes answers and the status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from rmqlite.errors import RmqliteError
+from rmqlite.server.calls import Handlers
+from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
+
+
+class FakeContext:
+    """One call."""
+
+    def __init__(self, *requests: bytes) -> None:
+        self._requests: Iterator[bytes] = iter(requests)
+        self.answers: list[bytes] = []
+        self.code = grpc.StatusCode.OK
+        self.details = ""
+        self.metadata: tuple[tuple[str, bytes], ...] = ()
+
+    async def read(self) -> Any:
+        await asyncio.sleep(0)
+        return next(self._requests, grpc.aio.EOF)
+
+    async def write(self, message: bytes) -> None:
+        self.answers.append(message)
+
+    def set_code(self, code: grpc.StatusCode) -> None:
+        self.code = code
+
+    def set_details(self, details: str) -> None:
+        self.details = details
+
+    def set_trailing_metadata(self, metadata: tuple[tuple[str, bytes], ...]) -> None:
+        self.metadata = metadata
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.1:1234"
+
+    @property
+    def error(self) -> RmqliteError:
+        """What a client would raise."""
+        return error_from_metadata(dict(self.metadata)[ERROR_METADATA])
+
+
+class _Details:
+    invocation_metadata = ()
+
+    def __init__(self, method: str) -> None:
+        self.method = method
+
+
+async def ask(handlers: Handlers, path: str, *requests: bytes) -> FakeContext:
+    """Make a call; all of what came back."""
+    details: Any = _Details(path)
+    handler: Any = handlers.service(details)
+    context = FakeContext(*requests)
+    if handler.response_streaming:
+        await handler.stream_stream(None, context)
+    else:
+        context.answers.append(await handler.stream_unary(None, context))
+    return context
+
+
+async def turns_until(is_so: Callable[[], bool]) -> None:
+    """Let the loop turn until it is so."""
+    for _ in range(100_000):
+        if is_so():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never was so")

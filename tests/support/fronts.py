@@ -1,0 +1,43 @@
+"""All methods of a broker behind their front, as the server puts them together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from rmqlite.server.front import Front
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.serve import front_of
+from rmqlite.server.waiting import Waiting
+from tests.support.brokers import BrokerUnderTest
+
+
+class Served:
+    """A broker that answers, without a port."""
+
+    def __init__(self, under_test: BrokerUnderTest, syncer: ThreadPoolExecutor) -> None:
+        pulls = Waiting("maxParkedPolls", 10)
+        heartbeats = Waiting("maxParkedPolls", 10)
+        config, store = under_test.config, under_test.store
+        self.commit = GroupCommit(config, store, syncer, pulls.wake)
+        self.front: Front = front_of(config, under_test.broker, self.commit, pulls, heartbeats)
+
+
+def served(
+    under_test: BrokerUnderTest, scenario: Callable[[Served, asyncio.Task[None]], Awaitable[Any]]
+) -> None:
+    """Run a scenario; it is also given the task that fails when the broker is to end."""
+
+    async def main() -> None:
+        with ThreadPoolExecutor(1) as syncer:
+            server = Served(under_test, syncer)
+            ending = asyncio.create_task(server.commit.run())
+            try:
+                await scenario(server, ending)
+            finally:
+                ending.cancel()
+                await asyncio.wait([ending])
+
+    asyncio.run(main())
