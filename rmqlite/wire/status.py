@@ -44,6 +44,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.NotSupported.code: "UNIMPLEMENTED",
     errors.StoreDamaged.code: "FAILED_PRECONDITION",
     errors.StoreLocked.code: "FAILED_PRECONDITION",
+    errors.RepairRefused.code: "FAILED_PRECONDITION",
     errors.StoreUnavailable.code: "UNAVAILABLE",
     errors.DiskFull.code: "UNAVAILABLE",
     errors.FlushFailed.code: "UNAVAILABLE",

@@ -46,6 +46,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.NotSupported("transactions are not supported"),
     errors.StoreDamaged("commitlog/0", 17, "a record", "zeros"),
     errors.StoreLocked("/data"),
+    errors.RepairRefused("a repair would take away 2 files"),
     errors.StoreUnavailable("write", "/data/x", "No space left on device"),
     errors.DiskFull(0.93, 90, 85),
     errors.FlushFailed("no flush within 5000 ms", field="syncFlushTimeout", value=5000),
