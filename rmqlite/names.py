@@ -26,6 +26,9 @@ RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 TOPIC_BYTES_MAX: Final = 127
 GROUP_BYTES_MAX: Final = TOPIC_BYTES_MAX - len(RETRY_PREFIX)
+STORED_NAME_BYTES_MAX: Final = 255
+"""What a folder's name may have."""
+STORED_NAME_RULE: Final = f"a name in UTF-8 of 1 to {STORED_NAME_BYTES_MAX} bytes, without '/'"
 
 SYSTEM_TOPICS: Final = frozenset(
     {
@@ -85,6 +88,20 @@ def group_of(topic: str) -> str | None:
         if topic.startswith(prefix):
             return topic[len(prefix) :]
     return None
+
+
+def is_stored_name(name: str) -> bool:
+    """May a table or a folder of a store call a topic or a group so?
+
+    The rules for new names are stricter: RocketMQ also keeps a topic that is called after its
+    machine, and a machine's name has dots.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        return False
+    try:
+        return len(name.encode()) <= STORED_NAME_BYTES_MAX
+    except UnicodeEncodeError:
+        return False
 
 
 def check_topic(topic: str) -> None:

@@ -31,6 +31,7 @@ from rmqlite.config import QUEUES_MAX
 from rmqlite.errors import InvalidValue
 from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
+from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.redrive_requests import JobState, RedriveJob, RedriveOutcome
 from rmqlite.retry_policy import RetryPolicy
 
@@ -40,18 +41,14 @@ COMPLETED_SPAN_MAX: Final = 1 << 32
 """How far a level's completed messages may reach beyond the first that still waits."""
 RUN_LETTERS_MAX: Final = 1 << 16
 """How many letters one outcome of a redrive job's step may tell of."""
-_NAME_BYTES_MAX: Final = 255
 _INT_MAX: Final = 2**31 - 1
 _CHUNK_DIGITS: Final = CHUNK_OFFSETS // 4
 _T = TypeVar("_T")
 
 
 def _stored_name(name: str) -> str:
-    # Looser than the rule for new names: RocketMQ makes a topic after its machine, with dots.
-    if name in ("", ".", "..") or "/" in name or "\0" in name:
-        raise ValueError("a name that a folder can have")
-    if len(name.encode()) > _NAME_BYTES_MAX:
-        raise ValueError(f"at most {_NAME_BYTES_MAX} bytes")
+    if not is_stored_name(name):
+        raise ValueError(STORED_NAME_RULE)
     return name
 
 

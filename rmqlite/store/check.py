@@ -21,7 +21,7 @@ from rmqlite.store import tables
 from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
-from rmqlite.store.checking.folders import look_at_folder, queue_name
+from rmqlite.store.checking.folders import look_at_folder, look_at_root, queue_name
 from rmqlite.store.checking.index import IndexCheck
 from rmqlite.store.checking.index_files import last_indexed
 from rmqlite.store.checking.log import LogCheck
@@ -142,6 +142,7 @@ class StoreCheck:
         config = self._root / "config"
         delay_offsets = load_sound(self.files, config / DELAY_OFFSET_TABLE) or {}
         persisted = load_sound(self.files, config / PROGRESS_TABLE)
+        yield from look_at_root(self.files, self._root)
         yield from check_tables(self.files, self._root)
         folder = self._root / "commitlog"
         size = self.sizes.log_file_bytes

@@ -15,7 +15,7 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, STORED_NAME_RULE, is_stored_name
 from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.completion import completed_level, topic_ahead, waited_for
@@ -24,11 +24,13 @@ from rmqlite.store.files import Files
 from rmqlite.store.key_index import KeyIndex
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
+from rmqlite.store.regular_file import FOLDER
 from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
 _BUFFERED_MAX: Final = 4096
+_QUEUE_ID_MAX: Final = 2**31 - 1
 _DELAY_MS: Final = 1_000
 """Every delay is a multiple of this, whatever the table."""
 
@@ -241,9 +243,24 @@ class Redo:
 
 
 def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
-    """Topic and queue id of every queue that has a folder in the store at root."""
+    """Topic and queue id of every queue that has a folder in the store at root.
+
+    Raises StoreDamaged for a folder that could lead out of the store, and for a name that no
+    topic can have.
+    """
     folder = root / "consumequeue"
-    for topic in files.names(folder):
-        for queue_id in files.names(folder / topic):
-            if queue_id.isascii() and queue_id.isdigit():
-                yield topic, int(queue_id)
+    for topic in _folders_in(files, folder):
+        if not is_stored_name(topic):
+            raise StoreDamaged(str(folder / topic), 0, STORED_NAME_RULE, ascii(topic))
+        for name in _folders_in(files, folder / topic):
+            if name.isascii() and name.isdigit() and int(name) <= _QUEUE_ID_MAX:
+                yield topic, int(name)
+
+
+def _folders_in(files: Files, folder: Path) -> Iterator[str]:
+    for name in files.names(folder):
+        kind = files.kind(folder / name)
+        # Somebody may just have removed it.
+        if kind not in ("", FOLDER):
+            raise StoreDamaged(str(folder / name), 0, FOLDER, kind)
+        yield name

@@ -26,9 +26,9 @@ FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 SIGNATURE: Final = b"rmql"
 """In the lock's file: no RocketMQ has started on this store since."""
-SMALL_FILE_BYTES_MAX: Final = 128 << 20
+SMALL_FILE_BYTES_MAX: Final = 64 << 20
 """A larger table is neither read nor written.  The offsets of 100,000 groups in 16 queues each
-take 45 MB at most, and a table is in memory as a whole."""
+take 45 MB at most, and in memory a table is twenty times as large."""
 _READ_BYTES: Final = 1 << 20
 _CAREFULLY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NOT_OPENED: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)

@@ -45,6 +45,10 @@ class Encoded(str):
     __slots__ = ()
 
 
+class Torn(NoTable):
+    """The bytes are no JSON, as when a crash came in the middle of writing them."""
+
+
 def encode(tree: Tree) -> bytes:
     """A table as RocketMQ would write it."""
     return _text(tree, 0).encode()
@@ -63,14 +67,14 @@ def decode(data: bytes) -> Tree:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        raise NoTable(error.start, "text in UTF-8", str(error)) from error
+        raise Torn(error.start, "text in UTF-8", str(error)) from error
     try:
         tree = _tree(text)
     except WrongValue as error:
         raise _no_table(text, error) from error
     except json.JSONDecodeError as error:
         position = len(text[: error.pos].encode())
-        raise NoTable(position, "JSON", f"{error.msg} at character {error.pos}") from error
+        raise Torn(position, "JSON", f"{error.msg} at character {error.pos}") from error
     except ValueError as error:
         raise NoTable(0, "JSON", str(error)) from error
     if not isinstance(tree, dict):
@@ -106,12 +110,9 @@ def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
         if not data or not data.strip():
             continue
         try:
-            tree = decode(data)
-        except NoTable as error:
+            return shaped(decode(data), data, shape)
+        except Torn as error:
             problem = problem or error.damage(candidate)
-            continue
-        try:
-            return shaped(tree, data, shape)
         except NoTable as error:
             raise error.damage(candidate) from error
     if problem:

@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from rmqlite.json_tree import DEPTH_MAX, WrongValue, position_of, read_json
+from rmqlite.json_tree import (
+    DEPTH_MAX,
+    NESTED_VALUES_MAX,
+    WrongValue,
+    position_of,
+    read_json,
+)
 
 
 def nested(depth: int, opening: str = "[", closing: str = "]") -> str:
@@ -36,6 +42,12 @@ def test_nesting_that_does_not_end_has_the_same_limit(text: str) -> None:
     """It is not valid JSON either, and nobody gets that far."""
     with pytest.raises(WrongValue, match="nested"):
         read_json(text * 100_000)
+
+
+def test_very_many_lists_are_refused_before_they_are_made() -> None:
+    """They would take two hundred times their text's size of memory."""
+    with pytest.raises(WrongValue, match=f"at most {NESTED_VALUES_MAX} objects and lists"):
+        read_json("[" + "[]," * NESTED_VALUES_MAX + "1]")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ class FileLayer(LiveFiles):
 
     def size_below(self, path: Path) -> int:
         """The length that a file really has; 0 if there is none."""
-        return super().size(path)
+        return super().size(path) if super().kind(path) == REGULAR else 0
 
     def kind(self, path: Path) -> str:
         if path in self._hidden:

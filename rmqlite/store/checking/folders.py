@@ -6,6 +6,7 @@ a foreign file is hidden, a wrong length passed over, a missing file is one of z
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,14 @@ GAP_FILES_MAX: Final = 256
 """A file farther from the others than this is none of theirs."""
 _NAME_DIGITS: Final = 20
 _LISTINGS_MAX: Final = 5
+
+
+def look_at_root(files: Files, root: Path) -> Iterator[Finding]:
+    """The files beside the folders: their content is written anew, they need only be files."""
+    for path in (root / "abort", root / "checkpoint"):
+        kind = files.kind(path)
+        if kind not in ("", REGULAR):
+            yield Finding(path, 0, FOREIGN, f"{kind}, not {REGULAR}", REGULAR, kind)
 
 
 def look_at_folder(

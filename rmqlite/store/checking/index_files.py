@@ -27,6 +27,7 @@ AHEAD: Final = "index-ahead"
 BLOCK_ENTRIES: Final = 8192
 _SLOTS_AT_ONCE: Final = 1 << 18
 _COUNT_AT: Final = 36
+_FILE_BYTES_MAX: Final = 2**31 - 1
 _WORD: Final = "I"
 _ENTRY_WORDS: Final = ENTRY.size // SLOT.size
 """Hash, two of the physical offset, seconds, entry before."""
@@ -263,5 +264,7 @@ def _told(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | 
         return None
     counts = [each.next_number for each in headers.values()]
     is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
+    # RocketMQ maps a whole file, and so has none that is larger.
+    is_sound = is_sound and shape.file_bytes <= _FILE_BYTES_MAX
     is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
     return (shape, headers) if is_sound else None
