@@ -23,6 +23,8 @@ HOPS_MAX: Final = 1_000
 """How many hops of a message's life one answer tells, the newest ones."""
 UNREADABLE: Final = "the log has no sound record there"
 """The reason, and the body, of a dead letter whose scheduled record could not be read."""
+LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
+"""The body of a dead letter whose own one stayed in the record that it was made of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,8 @@ class Broker:
         self.schedule = Schedule(config, store, clock, self.topics)
         self.pending = Pending(store, self.schedule)
         self.changes = Changes(store, self.schedule, self.topics, self.pending, listener)
-        self.bulk = Bulk(config, store, self.topics)
+        self._room = self.schedule.room
+        self.bulk = Bulk(config, store, self.topics, self._room)
         self.retention = Retention(config, store, self.schedule)
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store)
@@ -122,7 +123,7 @@ class Broker:
         Raises InvalidName, InvalidValue, DelayUnknown, MessageTooLarge, PermissionMissing,
         TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
         """
-        check_batch(request.messages, self._config)
+        check_batch(request.messages, self._config, self._room)
         self.retention.check_room()
         names = {message.topic for message in request.messages}
         needed = self._needed()
@@ -189,7 +190,9 @@ class Broker:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
         level = self.groups.retry_level(group.group, failed.head.reconsume_times)
-        failure = after_failure(failed.head, request, group, level, self._clock.now_ms())
+        failure = after_failure(
+            failed.head, request, group, level, self._clock.now_ms(), self._room
+        )
         queue_id = 0
         if failure.delay_level:
             # Not the group's number: that may have changed since its retry topic was made.
@@ -302,7 +305,7 @@ class Broker:
             info,
             self._config.broker_name,
             self.store.levels.current.text,
-            self._config.max_message_bytes,
+            self._room.body_bytes_max,
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:

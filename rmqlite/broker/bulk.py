@@ -11,6 +11,7 @@ from typing import Final
 
 from rmqlite.broker.bulk_jobs import BulkJobs
 from rmqlite.broker.bulk_rows import Levels, QueueOf, Row, Sender, check_call, records_of, rows_of
+from rmqlite.broker.room import Room
 from rmqlite.broker.sent_before import sent_before
 from rmqlite.broker.topics import TopicTable
 from rmqlite.bulk_requests import BulkAnswer, BulkJob, BulkRequest, RefusedAt
@@ -34,11 +35,14 @@ class BulkCall:
 class Bulk:
     """Decides; the broker appends between begin() and end()."""
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, topics: TopicTable) -> None:
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, room: Room
+    ) -> None:
         self.jobs = BulkJobs(config, store)
         self._config = config
         self._store = store
         self._topics = topics
+        self._room = room
 
     def begin(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
@@ -49,7 +53,7 @@ class Bulk:
         """
         check_call(request, self._config)
         levels = Levels(self._store.levels.current, request.match, now_ms)
-        rows, refused = rows_of(request, levels, queue_of, self._config.max_message_bytes)
+        rows, refused = rows_of(request, levels, queue_of, self._room)
         since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
         made, too_long = records_of(rows, sender)
         refused |= too_long

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
+from rmqlite.broker.room import Room
 from rmqlite.broker.routing import ending
 from rmqlite.bulk_requests import (
     COLUMNS,
@@ -81,14 +82,14 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
 
 
 def rows_of(
-    request: BulkRequest, levels: Levels, queue_of: QueueOf, body_bytes_max: int
+    request: BulkRequest, levels: Levels, queue_of: QueueOf, room: Room
 ) -> tuple[list[Row], dict[int, Refusal]]:
     """The messages that may be stored, and why others may not, by position.
 
     One pass over columns, 0.6 µs a message, where a Message for each would take 4: texts
     are looked at together first, and what recurs is decided once.
     """
-    count = len(request.bodies)
+    count, body_bytes_max = len(request.bodies), room.body_bytes_max
     columns = [_spread(request, name, count) for name in COLUMNS]
     is_plain = _is_plain(request)
     queues: dict[str, int | RmqliteError] = {}
@@ -110,7 +111,7 @@ def rows_of(
         elif level.__class__ is not int:
             error = level
         elif properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
-            error = _tried(_check_row, row, body_bytes_max)
+            error = _tried(_check_row, row, room)
         if isinstance(error, RmqliteError):
             refused[position] = Refusal.of(message_id, error)
         else:
@@ -213,13 +214,11 @@ class Levels:
         return self._levels[at]
 
 
-def _check_row(row: Sequence[Any], body_bytes_max: int) -> int:
+def _check_row(row: Sequence[Any], room: Room) -> int:
     body, message_id, topic, tags, keys, properties, *_ = row
     if not message_id:
         raise InvalidValue("message_id", message_id, "a deduplication id, not empty")
-    if len(body) > body_bytes_max:
-        rule = f"at most {body_bytes_max} bytes (maxMessageSize)"
-        raise MessageTooLarge("body", len(body), rule)
+    room.check_body(len(body))
     # What Message refuses is refused here.
     Message(topic, body, tags=tags, keys=keys, message_id=message_id)
     if properties:

@@ -42,7 +42,7 @@ from rmqlite.schedule_requests import (
 )
 from rmqlite.store.completion import Completion, topic_ahead
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, body_crc
+from rmqlite.store.record import Head, NewRecord, body_crc
 
 T = TypeVar("T")
 SLICE_MAX: Final = 200
@@ -206,7 +206,8 @@ class Changes:
                     DELAY: str(request.delay_level),
                     RESCHEDULED_FROM: str(each.place.level),
                 }
-            records.append(record._replace(properties=_with(each.head, added)))
+            size_max = self._schedule.room.for_properties(each.head, each.topic)
+            records.append(record._replace(properties=_with(each.head, added, size_max)))
         return records
 
 
@@ -232,16 +233,16 @@ def _cancellation(found: Found) -> NewRecord:
     )
 
 
-def _with(head: Head, added: dict[str, str]) -> bytes:
+def _with(head: Head, added: dict[str, str], size_max: int) -> bytes:
     """A record's property string with some pairs set.  Raises MessageTooLarge."""
     encoded = edit_properties(head.properties, added)
     for spared in (CLUSTER, WAIT):
-        if len(encoded) > PROPERTIES_BYTES_MAX:
+        if len(encoded) > size_max:
             # The broker itself has put it there, and nobody needs it to deliver or consume.
             encoded = edit_properties(encoded, {}, (spared,))
-    if len(encoded) > PROPERTIES_BYTES_MAX:
+    if len(encoded) > size_max:
         rule = (
-            f"at most {PROPERTIES_BYTES_MAX} bytes; those of the message at physical offset"
+            f"at most {size_max} bytes; those of the message at physical offset"
             f" {head.physical_offset} leave no room for {', '.join(added)}"
         )
         raise MessageTooLarge("properties", len(encoded), rule)

@@ -15,12 +15,13 @@ from rmqlite.broker.letter_reading import SeenWhole, fits
 from rmqlite.broker.matching import number_of, origin_of
 from rmqlite.broker.redrive_records import Kept, message_id_of
 from rmqlite.broker.redriven import Redriven
+from rmqlite.broker.room import Room
 from rmqlite.broker.routing import ending
 from rmqlite.broker.sent_before import sent_before
 from rmqlite.broker.topics import WRITE, TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
-from rmqlite.letter_requests import EVERY_LETTER, UNREADABLE
+from rmqlite.letter_requests import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
 from rmqlite.message import (
     BODY_RULE,
     FAILURE_REASON,
@@ -48,7 +49,7 @@ from rmqlite.redrive_requests import RedriveOutcome
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, has_sound_body, tags_code
+from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, has_sound_body, tags_code
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """Who sent a letter whose message id is in the log, if no job knows of it."""
@@ -59,6 +60,7 @@ _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not say where it was sent to: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
 _QUEUE_DIGITS: Final = 10
+_LONGEST_HOST: Final = bytes(20)
 _GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
 _GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
 _TIMES: Final = property_marker(REDRIVEN_TIMES)
@@ -90,6 +92,7 @@ class Judge:
         self._store = store
         self._topics = topics
         self._redriven = redriven
+        self._room = Room(store.log_file_bytes, config.max_message_bytes)
 
     def judged(self, kept: Kept, queue_id: int, letters: Sequence[SeenWhole]) -> list[Judged]:
         """Those of some letters of a queue that fit, in their order.  Raises StoreUnavailable."""
@@ -173,7 +176,7 @@ class Judge:
             return _refused(queue_offset, why)
         place = f"{kept.topic}:{queue_id}:{queue_offset}"
         properties = new_properties(walked, place, kept.job.job_id, message_id)
-        why = self._why_too_long(properties, topic, spec.delay_level)
+        why = self._why_too_long(walked.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
         sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
@@ -196,13 +199,15 @@ class Judge:
             for each in found
         ]
 
-    def _why_too_long(self, properties: bytes, topic: str, level: int) -> str:
+    def _why_too_long(self, head: Head, properties: bytes, topic: str, level: int) -> str:
         # By the longest queue id, so that it does not depend on whose turn it is.
         rest = len(ending(self._config.cluster_name, topic, level, 10 ** (_QUEUE_DIGITS - 1))[2])
         size = len(properties) + rest
-        if size <= PROPERTIES_BYTES_MAX:
-            return ""
-        return f"its properties would be {size} bytes long, at most {PROPERTIES_BYTES_MAX} can be"
+        if size > PROPERTIES_BYTES_MAX:
+            most = PROPERTIES_BYTES_MAX
+            return f"its properties would be {size} bytes long, at most {most} can be"
+        longest = head._replace(born_host=_LONGEST_HOST, store_host=_LONGEST_HOST)
+        return self._room.why_not_in(longest, topic, properties_bytes=size)
 
 
 def is_own(topic: str) -> bool:
@@ -237,6 +242,8 @@ def _why_not(walked: Walked, config: BrokerConfig) -> str:
         return _UNREADABLE
     if not has_sound_body(head, data):
         return "its content is lost: its body is damaged"
+    if data[head.body_position : head.body_end] == LEFT_BEHIND.encode():
+        return LEFT_BEHIND
     if not size:
         return f"its body is empty; a body has {BODY_RULE}"
     if size > config.max_message_bytes:

@@ -11,8 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rmqlite.broker.room import Room, without_body
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
+from rmqlite.letter_requests import LEFT_BEHIND
 from rmqlite.levels import LevelTable
 from rmqlite.message import (
     DELAY,
@@ -40,7 +42,6 @@ from rmqlite.requests import GroupInfo, SendBackRequest
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import (
     BORN_HOST_V6,
-    PROPERTIES_BYTES_MAX,
     STORE_HOST_V6,
     Head,
     NewRecord,
@@ -80,6 +81,8 @@ class Failure:
     reconsume_times: int
     changes: dict[str, str]
     without: frozenset[str]
+    has_body: bool = True
+    """False: there is no room for it."""
 
 
 def after_failure(
@@ -88,6 +91,7 @@ def after_failure(
     group: GroupInfo,
     retry_level: int,
     now_ms: int,
+    room: Room,
 ) -> Failure:
     """Decide; rows 7 to 11 of the table.
 
@@ -123,7 +127,7 @@ def after_failure(
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
     failure = Failure(topic, level, head.reconsume_times + 1, changes, _SAID_OF_THE_LAST_DELAY)
-    return _fitted(failure, head, group)
+    return _fitted(failure, head, group, room)
 
 
 def failed_record(walked: Walked, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
@@ -139,7 +143,7 @@ def failed_record(walked: Walked, failure: Failure, queue_id: int, table: LevelT
     changes = {**routed, **failure.changes}
     properties = edit_properties(head.properties, changes, failure.without)
     check_property_string(properties)
-    return NewRecord(
+    record = NewRecord(
         topic,
         queue_id,
         properties,
@@ -154,20 +158,38 @@ def failed_record(walked: Walked, failure: Failure, queue_id: int, table: LevelT
         0,
         tags_code(properties),
     )
+    return record if failure.has_body else without_body(record)
 
 
-def _fitted(failure: Failure, head: Head, group: GroupInfo) -> Failure:
+def _fitted(failure: Failure, head: Head, group: GroupInfo, room: Room) -> Failure:
     """The failure with no more properties than a record can carry."""
-    room = PROPERTIES_BYTES_MAX - (ROUTING_BYTES if failure.delay_level else 0)
+    size_max = room.for_properties(head, failure.topic)
+    size_max -= ROUTING_BYTES if failure.delay_level else 0
     # Nearly all have plenty of room: two of their values come twice, and the rest is short.
-    if 3 * len(head.properties) + ADDED_BYTES_MAX <= room:
+    if 3 * len(head.properties) + ADDED_BYTES_MAX <= size_max:
         return failure
+    fitted = _spared(failure, head, size_max)
+    if fitted is not None:
+        return fitted
+    # Not even the way back fits.  As a dead letter as it was it is not lost.
+    topic = dlq_topic(group.group)
+    dead = Failure(topic, 0, failure.reconsume_times, {}, frozenset())
+    if len(head.properties) <= room.for_properties(head, topic):
+        return dead
+    # Without its body it says where that is.
+    changes = {**failure.changes, DELAY: "0", FAILURE_REASON: LEFT_BEHIND}
+    dead = replace(dead, changes=changes, without=failure.without, has_body=False)
+    size_max = room.for_properties(head, topic, has_body=False)
+    return _spared(dead, head, size_max) or replace(dead, changes={})
+
+
+def _spared(failure: Failure, head: Head, size_max: int) -> Failure | None:
+    """The failure without what its property string has no room for; None if that is not enough."""
     changes, without, spared = dict(failure.changes), failure.without, iter(_SPARED_FIRST)
-    while len(edit_properties(head.properties, changes, without)) > room:
+    while len(edit_properties(head.properties, changes, without)) > size_max:
         name = next(spared, None)
         if name is None:
-            # Not even the way back fits.  As a dead letter as it was it is not lost.
-            return Failure(dlq_topic(group.group), 0, failure.reconsume_times, {}, frozenset())
+            return None
         changes.pop(name, None)
         without |= {name}
     return replace(failure, changes=changes, without=without)

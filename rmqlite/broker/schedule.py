@@ -18,6 +18,7 @@ from rmqlite.broker.histogram import Durations
 from rmqlite.broker.lateness import Lateness
 from rmqlite.broker.level_queue import LevelQueue, Place, Run
 from rmqlite.broker.pace import Pace
+from rmqlite.broker.room import Room
 from rmqlite.broker.topics import TopicTable
 from rmqlite.broker.undeliverable import dead_letter, why_undeliverable
 from rmqlite.clock import Clock, elapsed_s
@@ -73,6 +74,7 @@ class Schedule:
         self._store = store
         self._clock = clock
         self._topics = topics
+        self.room = Room(store.log_file_bytes, config.max_message_bytes)
         self._levels: dict[int, LevelQueue] = {}
         self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
@@ -174,7 +176,7 @@ class Schedule:
     def why_not(self, head: Head) -> str:
         """Why a scheduled record cannot be delivered; empty if it can."""
         target = destination(head.properties)
-        return why_undeliverable(head, target, self._topics, self._config)
+        return why_undeliverable(head, target, self._topics, self._config, self.room)
 
     # ---- a slice
 
@@ -238,12 +240,12 @@ class Schedule:
         else:
             head = walked.head
             target = destination(head.properties)
-            reason = why_undeliverable(head, target, self._topics, self._config)
+            reason = why_undeliverable(head, target, self._topics, self._config, self.room)
             if target is not None and not reason:
                 return Ready(place, target[0], restored(walked, *target), "")
             topic, host = topic_ahead(head.properties), head.store_host
         self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
-        record = dead_letter(place.level, place.entry, walked, reason, now_ms, host)
+        record = dead_letter(place.level, place.entry, walked, reason, now_ms, host, self.room)
         return Ready(place, topic, record, reason)
 
     def _note_completed(self, ready: Sequence[Ready]) -> None:

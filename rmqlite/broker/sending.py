@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 
+from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
@@ -15,7 +16,7 @@ from rmqlite.requests import SendRequest
 from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
 
 
-def check_batch(messages: Sequence[Message], config: BrokerConfig) -> None:
+def check_batch(messages: Sequence[Message], config: BrokerConfig, room: Room) -> None:
     """Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing."""
     if not 1 <= len(messages) <= config.send_messages_max:
         rule = f"1 to {config.send_messages_max} in one call (maxSendMessages)"
@@ -24,9 +25,7 @@ def check_batch(messages: Sequence[Message], config: BrokerConfig) -> None:
     for message in messages:
         size = len(message.body)
         total += size
-        if size > config.max_message_bytes:
-            rule = f"at most {config.max_message_bytes} bytes (maxMessageSize)"
-            raise MessageTooLarge("body", size, rule)
+        room.check_body(size)
     if total > config.send_bytes_max:
         rule = f"bodies of at most {config.send_bytes_max} bytes in one call (maxSendBytes)"
         raise MessageTooLarge("messages", total, rule)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.broker.room import Room, without_body
 from rmqlite.broker.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.letter_requests import UNREADABLE
@@ -50,7 +51,11 @@ _SPARED_FIRST: Final = (
 
 
 def why_undeliverable(
-    head: Head, target: tuple[str, int] | None, topics: TopicTable, config: BrokerConfig
+    head: Head,
+    target: tuple[str, int] | None,
+    topics: TopicTable,
+    config: BrokerConfig,
+    room: Room,
 ) -> str:
     """Why a scheduled record cannot be delivered; empty if it can.
 
@@ -70,11 +75,17 @@ def why_undeliverable(
     size = head.body_end - head.body_position
     if size > config.max_message_bytes:
         return f"its body of {size} bytes is larger than maxMessageSize={config.max_message_bytes}"
-    return ""
+    return room.why_not_in(head, target[0])
 
 
 def dead_letter(
-    level: int, entry: Entry, walked: Walked | None, reason: str, now_ms: int, store_host: bytes
+    level: int,
+    entry: Entry,
+    walked: Walked | None,
+    reason: str,
+    now_ms: int,
+    store_host: bytes,
+    room: Room,
 ) -> NewRecord:
     """The record that completes an undeliverable one; walked is None: nobody can read it."""
     completes = entry.physical_offset + entry.size
@@ -91,27 +102,16 @@ def dead_letter(
     if DELIVERY_ATTEMPTS not in pairs:
         changes[DELIVERY_ATTEMPTS] = "0"
     changes[FAILURE_REASON] = reason
-    encoded = _fitted(own, changes)
     if walked is None:
-        # Not empty: a Java consumer that reads dead letters would fail at an empty body.
-        body = UNREADABLE.encode()
-        return NewRecord(
-            UNDELIVERABLE_TOPIC,
-            0,
-            encoded,
-            body,
-            body_crc(body),
-            0,
-            0,
-            now_ms,
-            store_host,
-            store_host,
-            0,
-            completes,
-            0,
+        return _unreadable(
+            _fitted(own, changes, PROPERTIES_BYTES_MAX), completes, now_ms, store_host
         )
     head, data = walked
-    return NewRecord(
+    own_bytes = min(len(own), PROPERTIES_BYTES_MAX)
+    has_body = own_bytes <= room.for_properties(head, UNDELIVERABLE_TOPIC)
+    properties_max = room.for_properties(head, UNDELIVERABLE_TOPIC, has_body=has_body)
+    encoded = _fitted(own, changes, properties_max)
+    record = NewRecord(
         UNDELIVERABLE_TOPIC,
         0,
         encoded,
@@ -126,6 +126,27 @@ def dead_letter(
         completes,
         tags_code(encoded),
     )
+    return record if has_body else without_body(record)
+
+
+def _unreadable(properties: bytes, completes: int, now_ms: int, host: bytes) -> NewRecord:
+    # Not empty: a Java consumer that reads dead letters would fail at an empty body.
+    body = UNREADABLE.encode()
+    return NewRecord(
+        UNDELIVERABLE_TOPIC,
+        0,
+        properties,
+        body,
+        body_crc(body),
+        0,
+        0,
+        now_ms,
+        host,
+        host,
+        0,
+        completes,
+        0,
+    )
 
 
 def _with_level(level: int, walked: Walked | None) -> bytes:
@@ -136,12 +157,12 @@ def _with_level(level: int, walked: Walked | None) -> bytes:
     return b"\x02".join([waited, rest]) if rest else waited
 
 
-def _fitted(own: bytes, changes: dict[str, str]) -> bytes:
+def _fitted(own: bytes, changes: dict[str, str], size_max: int) -> bytes:
     """No more properties than a record can carry: at worst those that it had."""
     encoded = edit_properties(own, changes)
     for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
-        if len(encoded) <= PROPERTIES_BYTES_MAX:
+        if len(encoded) <= size_max:
             break
         changes.pop(name, None)
         encoded = edit_properties(own, changes)
-    return encoded[:PROPERTIES_BYTES_MAX]
+    return encoded[:size_max]

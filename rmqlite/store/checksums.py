@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreUnavailable
 from rmqlite.store.files import Files
+from rmqlite.store.record import BLANK_BYTES
 from rmqlite.store.segments import Segments
 
 BLOCK_BYTES: Final = 64 << 10
@@ -68,6 +69,11 @@ def mark_position(segment_bytes: int) -> int:
     if position // SECTOR_BYTES == (segment_bytes - 1) // SECTOR_BYTES:
         return position
     return (segment_bytes - 1) // SECTOR_BYTES * SECTOR_BYTES - MARK_BYTES
+
+
+def record_bytes_max(segment_bytes: int) -> int:
+    """The longest record that a log file has room for, with a blank and the mark behind it."""
+    return mark_position(segment_bytes) - BLANK_BYTES
 
 
 def encode_mark(mark: Mark) -> bytes:

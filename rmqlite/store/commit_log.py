@@ -22,6 +22,7 @@ from rmqlite.store.checksums import (
     encode_mark,
     is_broken_mark,
     mark_position,
+    record_bytes_max,
 )
 from rmqlite.store.files import Files
 from rmqlite.store.log_end import LogEnd, damage_at
@@ -59,7 +60,7 @@ class CommitLog:
         self.sums = Checksums(files, folder.with_name(CHECKSUMS), self._segments)
         self.log_end = LogEnd(self._segments)
         self._mark_position = mark_position(segment_bytes)
-        self._blank_bytes_min = segment_bytes - self._mark_position + BLANK_BYTES
+        self._blank_bytes_min = segment_bytes - record_bytes_max(segment_bytes)
         self._marked = -1
         self._closed: list[Point] = []
         """The ends of full files, until they are on disk and their marks can say so."""
@@ -116,7 +117,8 @@ class CommitLog:
             room = self.segment_bytes - position % self.segment_bytes
             if size + self._blank_bytes_min > room:
                 if size + self._blank_bytes_min > self.segment_bytes:
-                    rule = f"at most {self.segment_bytes - self._blank_bytes_min} bytes as a record"
+                    most = self.segment_bytes - self._blank_bytes_min
+                    rule = f"at most {most} bytes as a record in log files of {self.segment_bytes}"
                     raise MessageTooLarge("message", size, rule)
                 chunks.append(record.encode_blank(room))
                 position += room

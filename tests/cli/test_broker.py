@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 from rmqlite import __version__
+from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
-from rmqlite.errors import StoreUnavailable
+from rmqlite.client import Message, Producer, PullConsumer
+from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
+from rmqlite.store.check import check
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 
 
 def test_a_ready_file_is_renamed_into_place(tmp_path: Path) -> None:
@@ -87,3 +94,48 @@ def test_a_broker_whose_output_nobody_reads_goes_on(tmp_path: Path) -> None:
         assert process.stderr is not None
         assert "BrokenPipe" not in process.stderr.read()
     assert process.returncode == 0
+
+
+def test_a_broker_starts_on_rocketmqs_store_with_the_sizes_of_its_files(tmp_path: Path) -> None:
+    """A conf that names only the folder; what would not fit into a log file is refused."""
+    with tarfile.open(GOLDEN) as archive:
+        archive.extractall(tmp_path, filter="data")
+    shutil.move(tmp_path / "rocketmq-4.9.8" / "clean", tmp_path / "broker" / "store")
+    with BrokerProcess(tmp_path / "broker", {}) as broker:
+        with Producer(broker.endpoint, "senders") as producer:
+            with pytest.raises(MessageTooLarge) as caught:
+                producer.send(Message("orders", bytes(1_000_000)))
+            assert caught.value.field == "body"
+            rule = "at most 983032 bytes in a store whose log files have 1048576 bytes"
+            assert caught.value.rule == rule
+            sent = producer.send(Message("orders", bytes(900_000)))
+        with PullConsumer(broker.endpoint, "readers") as consumer:
+            pulled = consumer.pull("orders", sent.queue_id, sent.queue_offset)
+            assert [len(message.body) for message in pulled.messages] == [900_000]
+        broker.stop()
+    assert list(check(broker.store)) == []
+    sizes = {path.stat().st_size for path in (broker.store / "commitlog").iterdir()}
+    assert sizes == {1 << 20}
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_only_a_new_store_needs_log_files_for_the_largest_message(
+    tmp_path: Path, is_new: bool
+) -> None:
+    """One that exists keeps its files, whatever maxMessageSize says."""
+    keys = {"mappedFileSizeCommitLog": str(1 << 20)}
+    if not is_new:
+        with BrokerProcess(tmp_path / "broker", keys | {"maxMessageSize": "65536"}) as broker:
+            with Producer(broker.endpoint, "senders") as producer:
+                producer.send(Message("orders", b"one"))
+            broker.stop()
+        with BrokerProcess(tmp_path / "broker", keys) as broker:
+            broker.stop()
+        return
+    process = BrokerProcess(tmp_path / "broker", keys)
+    with pytest.raises(BrokerUnreachable):
+        process.start()
+    said = (tmp_path / "broker" / "broker.log").read_text()
+    assert "broker.conf:3: mappedFileSizeCommitLog='1048576'" in said
+    assert "at least maxMessageSize + 65544, that is 4259848" in said
+    assert "Traceback" not in said
