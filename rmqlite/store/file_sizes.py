@@ -29,6 +29,10 @@ from rmqlite.table_shapes import ProgressTable
 QUEUES_ASKED_MAX: Final = 256
 """So many folders of queues are asked how long their files are; all are the same."""
 _BYTES_MAX: Final = 2**31 - 1
+_LOG_BYTES_MIN: Final = 512
+"""A shorter file has no room for a record and its mark."""
+_SLOTS_MAX: Final = 100_000_000
+_ENTRIES_MAX: Final = 80_000_000
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
 _TAIL_BYTES: Final = 8 << 20
@@ -112,28 +116,28 @@ def _agreed(config: BrokerConfig, name: str, found: _Found | None) -> int:
 def _of_log(files: Files, root: Path, config: BrokerConfig) -> _Found | None:
     listed = _listed(files, root / "commitlog")
     if len(listed) != 1 or not listed[0].size:
-        return _usual([listed])
+        return _usual([listed], _LOG_BYTES_MIN)
     # One file has no neighbour to tell that it was cut off.
     path, size = only = listed[0]
     progress = _progress(files, root)
     said = progress.log_file_bytes if progress else 0
     is_set = "mapped_file_size_commit_log" in config.model_fields_set
     wanted = config.mapped_file_size_commit_log if is_set else None
-    if 0 < said <= _BYTES_MAX and (said > size or said == wanted):
+    if _LOG_BYTES_MIN <= said <= _BYTES_MAX and (said > size or said == wanted):
         return _Found(said, path)
-    if not _is_cut(files, only):
+    if _LOG_BYTES_MIN <= size <= _BYTES_MAX and not _is_cut(files, only):
         return _Found(size, path)
     if wanted is None or wanted < size:
         expected = "the end of a log file"
-        found = "the middle of a record, and nothing tells the file's length"
-        raise StoreDamaged(str(path), size, expected, f"{found}: set mappedFileSizeCommitLog")
+        found = "another end, and nothing tells the file's length: set mappedFileSizeCommitLog"
+        raise StoreDamaged(str(path), size, expected, found)
     return None
 
 
 def _of_queues(files: Files, root: Path) -> _Found | None:
     keys = islice(queue_keys(files, root), QUEUES_ASKED_MAX)
     folders = (root / "consumequeue" / topic / str(queue_id) for topic, queue_id in keys)
-    return _usual((_listed(files, folder) for folder in folders), unit=ENTRY_BYTES)
+    return _usual((_listed(files, folder) for folder in folders), ENTRY_BYTES, unit=ENTRY_BYTES)
 
 
 def _listed(files: Files, folder: Path) -> list[_File]:
@@ -151,7 +155,7 @@ def _numbered(files: Files, folder: Path, digits: int) -> list[Path]:
     ]
 
 
-def _usual(folders: Iterable[list[_File]], unit: int = 1) -> _Found | None:
+def _usual(folders: Iterable[list[_File]], size_min: int, unit: int = 1) -> _Found | None:
     """The length that most files have, and most neighbours have for a distance.
 
     A file that never got its length, as after a crash, says nothing but by its name.
@@ -162,7 +166,8 @@ def _usual(folders: Iterable[list[_File]], unit: int = 1) -> _Found | None:
         said = [(each.size, each, lengths) for each in listed]
         said += [(other.start - one.start, one, votes) for one, other in pairwise(listed)]
         for size, file, counts in said:
-            if 0 < size <= _BYTES_MAX and size % unit == 0 and file.start % size == 0:
+            is_length = size_min <= size <= _BYTES_MAX and size % unit == 0
+            if is_length and file.start % size == 0:
                 counts[size] += 1
                 paths.setdefault(size, file.path)
     votes.update(lengths)
@@ -202,7 +207,7 @@ def _shape_found(files: Files, root: Path) -> Shape | None:
     said = progress.index if progress else None
     with suppress(KeyError, TypeError, ValueError):
         shape = Shape(int(said["slots"]), int(said["entries"])) if said else Shape(0, 0)
-        if min(shape) > 0 and (not there or shape.file_bytes == size):
+        if _is_possible(shape) and (not there or shape.file_bytes == size):
             return shape
     return _shape_in(files, there[-1], size) if there else None
 
@@ -220,13 +225,18 @@ def _shape_in(files: Files, path: Path, size: int) -> Shape | None:
     slots, rest = divmod(end - HEADER.size - ENTRY.size * header.next_number, SLOT.size)
     entries = (size - HEADER.size - SLOT.size * slots) // ENTRY.size
     shape = Shape(slots, entries)
-    if header.next_number < 2 or rest or slots < 1 or shape.file_bytes != size:
+    if header.next_number < 2 or rest or not _is_possible(shape) or shape.file_bytes != size:
         return None
     for number, offset in ((1, header.begin_offset), (header.next_number - 1, header.end_offset)):
         data = files.read(path, shape.entries_at + ENTRY.size * number, ENTRY.size)
         if len(data) < ENTRY.size or ENTRY.unpack(data)[1] != offset:
             return None
     return shape
+
+
+def _is_possible(shape: Shape) -> bool:
+    """As with the keys: RocketMQ maps a file of the index as one piece, of 2 GiB at most."""
+    return 1 <= shape.slots <= _SLOTS_MAX and 2 <= shape.entries <= _ENTRIES_MAX
 
 
 def _data(files: Files, path: Path, size: int) -> Iterator[tuple[int, bytes]]:

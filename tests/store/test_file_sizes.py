@@ -155,6 +155,31 @@ def test_an_index_is_made_again_in_a_shape_that_is_set(golden: Path) -> None:
     assert path.stat().st_size == Shape(500, 8_000).file_bytes
 
 
+@pytest.mark.parametrize("size", [1, 20, 511, 2**31, 1 << 40])
+def test_a_length_that_no_log_file_can_have_is_none(tmp_path: Path, make: Make, size: int) -> None:
+    """RocketMQ counts the bytes in 32 bits; a file shorter than a sector holds nothing."""
+    make("commitlog", {0: size})
+    with pytest.raises(StoreDamaged, match="nothing tells the file's length"):
+        found(tmp_path)
+    with pytest.raises(StoreDamaged):
+        StoreReader(tmp_path)
+    make("commitlog", {0: 4096, 4096: 4096, 8192: size})
+    assert found(tmp_path).log_file_bytes == 4096
+
+
+def test_a_table_cannot_make_an_index_of_any_size(tmp_path: Path) -> None:
+    """Its slots would be kept in memory."""
+    store = StoreUnderTest(tmp_path / "store")
+    store.fill()
+    store.close()
+    table = store.table("storeProgress.json")
+    for name in (0, -1, 10**30, "x", None):
+        store.write_table("storeProgress.json", table | {"index": {"slots": name, "entries": 9}})
+        assert index_shape(ReadOnlyFiles(), store.root, BrokerConfig()) == Shape(7, 9)
+    shutil.rmtree(store.root / "index")
+    assert index_shape(ReadOnlyFiles(), store.root, BrokerConfig()) == Shape(5_000_000, 20_000_000)
+
+
 # ---- the configuration
 
 
