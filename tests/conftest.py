@@ -6,8 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import BrokerUnderTest
+
+# No example is wrong because the machine had much else to do.
+ANY_MACHINE = "any machine"
+settings.register_profile(ANY_MACHINE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(ANY_MACHINE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

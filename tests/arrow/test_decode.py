@@ -108,7 +108,7 @@ def comparable(row: Row) -> Row:
     return row | {"born_timestamp": row["born_timestamp"] if is_sane else None}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(news=st.lists(new_records, min_size=1, max_size=12))
 def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     """Whatever a body or a property string holds; half of them are not even properties."""

@@ -240,7 +240,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.usefixtures("quiet")
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(steps=STEPS)
 def test_duplicates_are_what_a_set_of_ids_says(
     steps: list[tuple[str, list[tuple[str, str, int]]]], tmp_path_factory: pytest.TempPathFactory

@@ -24,7 +24,7 @@ from rmqlite.schedule_requests import (
     LevelsInForce,
 )
 from tests.cli.conftest import STATUS, Run
-from tests.client.fake_broker import FakeBroker
+from tests.client.fake_broker import WAIT_S, FakeBroker
 
 DUE_MS = 1_700_000_100_500
 POLICIES = ", or their group's policy"
@@ -66,7 +66,7 @@ def answering(broker: FakeBroker, typed: bytes, *args: str) -> subprocess.Comple
             stdout=subprocess.PIPE,
             stderr=terminal,
             text=True,
-            timeout=60,
+            timeout=WAIT_S,
         )
         os.set_blocking(keyboard, False)
         with suppress(BlockingIOError):

@@ -25,9 +25,7 @@ from rmqlite.requests import PullStatus, Queue
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
-
-WAIT_S = 20.0
-"""How long a test waits for what must happen; reached only when it fails."""
+from tests.support.eventually import WAIT_S as WAIT_S
 
 
 class FakeBroker:

@@ -80,7 +80,7 @@ def test_a_started_call_gives_the_answer_or_the_error(broker: FakeBroker) -> Non
 def test_a_started_call_that_is_given_up_ends_as_unavailable(broker: FakeBroker) -> None:
     """Whoever waits for it must hear of its end."""
     asked = threading.Event()
-    broker.answers["GetRoute"] = lambda _: asked.wait(0.2)
+    broker.answers["GetRoute"] = lambda _: asked.wait(WAIT_S)
     with Connection(broker.endpoint) as connection:
 
         def begin(done: Callable[[Any], None]) -> None:

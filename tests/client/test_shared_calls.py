@@ -13,10 +13,16 @@ from rmqlite.client.shared_calls import CALLS_MAX, Results, SharedCalls
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.message import Message
 from rmqlite.requests import SendResult
+from tests.client.fake_broker import WAIT_S
 from tests.support.eventually import eventually
 
 LIMITS = BatchLimits(
-    linger_s=0, messages_max=8, size_bytes_max=1 << 20, in_flight_max=100, timeout_s=5, retries=0
+    linger_s=0,
+    messages_max=8,
+    size_bytes_max=1 << 20,
+    in_flight_max=100,
+    timeout_s=WAIT_S,
+    retries=0,
 )
 
 
@@ -32,7 +38,7 @@ class Broker:
     def __call__(self, messages: tuple[Message, ...]) -> Results:
         with self._guard:
             self.calls.append([message.body for message in messages])
-        assert self.gate.wait(10)
+        assert self.gate.wait(WAIT_S)
         if self.down:
             raise BrokerUnreachable("no answer from the broker")
         if any(message.body == b"bad" for message in messages):

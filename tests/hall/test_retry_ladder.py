@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
@@ -48,7 +48,6 @@ def test_a_slow_growth_has_few_rungs(retries: int) -> None:
     assert rungs[-1].asked_ms is None
 
 
-@settings(deadline=None)
 @given(POLICIES, TABLES, st.integers(0, 100))
 def test_a_ladder_is_what_the_policy_says_failure_by_failure(
     text: str, table: LevelTable, retries: int

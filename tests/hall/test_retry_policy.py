@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue
@@ -113,7 +113,6 @@ def test_a_growth_is_as_exact_as_it_is_written() -> None:
     assert [policy.delay_ms(n) for n in range(5)] == [10_000, 11_000, 12_100, 13_310, 14_641]
 
 
-@settings(deadline=None)
 @given(EXPONENTIALS, FAILED_BEFORE)
 def test_a_growth_never_shrinks_nor_leaves_its_ends(text: str, failed_before: int) -> None:
     """One more failure waits as long or longer."""
@@ -124,14 +123,12 @@ def test_a_growth_never_shrinks_nor_leaves_its_ends(text: str, failed_before: in
     assert ends == sorted(ends)
 
 
-@settings(deadline=None)
 @given(POLICIES, TABLES, FAILED_BEFORE)
 def test_a_level_is_always_one_of_the_table(text: str, table: LevelTable, failed: int) -> None:
     """Level 0 would be delivered at once, one above the last has no queue."""
     assert 1 <= parsed(text).level(failed, table) <= table.max_level
 
 
-@settings(deadline=None)
 @given(LENGTHS.map(parse_delay), TABLES)
 def test_a_length_is_never_cut_short(delay_ms: int, table: LevelTable) -> None:
     """Unless it is longer than every level; and no shorter level would have done."""
@@ -140,7 +137,6 @@ def test_a_length_is_never_cut_short(delay_ms: int, table: LevelTable) -> None:
     assert level_ms == (min(enough) if enough else max(table.delays_ms))
 
 
-@settings(deadline=None)
 @given(POLICIES)
 def test_what_is_kept_means_the_same_again(text: str) -> None:
     """The text goes to disk and is read at the next start."""
@@ -148,7 +144,6 @@ def test_what_is_kept_means_the_same_again(text: str) -> None:
     assert RetryPolicy.parse(policy.text) == policy
 
 
-@settings(deadline=None)
 @given(st.text(alphabet="0123456789smhdxe .,()\u0663\x1b\nponential", max_size=60))
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
     """No other exception leaves the parser."""

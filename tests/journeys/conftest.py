@@ -11,11 +11,16 @@ from random import SystemRandom
 import pytest
 
 from rmqlite.cli.bench.process import BrokerProcess
-from rmqlite.client import AdminClient
+from rmqlite.client import AdminClient, Producer, PullConsumer
 
 StartBroker = Callable[..., BrokerProcess]
-OF_ANY_DISK = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
-"""However full the disk of whoever runs the tests."""
+OF_ANY_DISK = {
+    "diskSpaceWarningLevelRatio": "100",
+    "cleanFileForciblyEnable": "false",
+    "syncFlushTimeout": "120000",
+}
+"""However full and slow the disk of whoever runs the tests."""
+PATIENCE_MS = 120_000
 _PORTS = iter(SystemRandom().sample(range(20_000, 32_000), 12_000))
 """Begun anywhere: other runs of the tests look for ports at the same time."""
 
@@ -30,6 +35,19 @@ def free_port() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("every port was given once")
+
+
+@pytest.fixture(autouse=True)
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The defaults of clients are for an idle machine: a busy one answers later, but as well."""
+    for init, name in (
+        (AdminClient.__init__, "timeout_ms"),
+        (Producer.__init__, "send_timeout_ms"),
+        (PullConsumer.__init__, "timeout_ms"),
+    ):
+        defaults = init.__kwdefaults__ or {}
+        assert defaults[name] < PATIENCE_MS
+        monkeypatch.setitem(defaults, name, PATIENCE_MS)
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
-import pytest
 
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
@@ -19,7 +18,6 @@ from tests.support.eventually import eventually
 
 MESSAGES = 12_000
 KILLS = 4
-pytestmark = pytest.mark.timeout(120)
 
 
 def kill(broker: BrokerProcess) -> None:

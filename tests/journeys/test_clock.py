@@ -35,9 +35,9 @@ def test_a_restarted_broker_goes_on_with_its_clock(
     path.write_text(json.dumps(tree))
 
     broker.start()
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=180) as answer:
         found = Scrape(answer.read().decode())
-    assert found.value("rmqlite_clock_ahead_of_wall_seconds") == pytest.approx(DAY_S, abs=0.01)
+    assert found.value("rmqlite_clock_ahead_of_wall_seconds") == pytest.approx(DAY_S, abs=60)
     assert found.value("rmqlite_clock_steps_total", direction="back") == 0
     with Producer(broker.endpoint, "senders") as producer:
         later_ms = producer.send(Message("orders", b"y", delay_level=18)).deliver_at_ms

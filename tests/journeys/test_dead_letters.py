@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
@@ -39,7 +38,6 @@ from tests.support.looking import untouched
 MANY = 100_000
 SOME = 6_000
 HOUR_MS = 3_600_000
-pytestmark = pytest.mark.timeout(240)
 
 
 class Shell:
@@ -269,7 +267,7 @@ def die(broker: BrokerProcess, name: str, body: bytes) -> None:
     reason = f"{HOSTILE}\n  at {HOSTILE}"
     request = SendBackRequest(GROUP, sent.physical_offset, delay_level=-1, reason=reason)
     with Connection(broker.endpoint) as connection:
-        connection.call(rpcs.SEND_BACK, request, 10)
+        connection.call(rpcs.SEND_BACK, request, 180)
 
 
 def is_readable(text: str) -> bool:

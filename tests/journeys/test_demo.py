@@ -16,7 +16,7 @@ def test_the_demo_accounts_for_every_order() -> None:
         env={"PYTHONPATH": str(ROOT / "examples"), "PATH": ""},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=600,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "every order is accounted for exactly once" in ran.stdout

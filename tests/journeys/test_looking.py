@@ -9,12 +9,14 @@ from typing import Any
 
 from rmqlite.client import Message, Producer
 from tests.journeys.conftest import StartBroker
+from tests.support.eventually import eventually
 from tests.support.looking import run_store
 from tests.support.stores import contents
 
 LEVELS = "1s 2s"
 LOOKS = 12
 BATCH_S = 0.01
+ENOUGH = 400
 
 
 class Sending(threading.Thread):
@@ -79,6 +81,7 @@ def test_a_live_store_is_read_while_it_is_written(start_broker: StartBroker) -> 
     root = broker.folder / "store"
     sending = Sending(broker.endpoint)
     sending.start()
+    eventually(lambda: sending.sent > ENOUGH, "there is something to look at")
     try:
         before: list[dict[str, Any]] = []
         end = 0
@@ -97,7 +100,7 @@ def test_a_live_store_is_read_while_it_is_written(start_broker: StartBroker) -> 
             assert {tree["level"] for tree in waiting} <= {1, 2}
     finally:
         sending.stop()
-    assert len(before) > 100
+    assert len(before) > ENOUGH // 4
     broker.kill()
     files = contents(root)
     assert shown(root)["store"]["state"] == "crashed"

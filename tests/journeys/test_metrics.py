@@ -38,7 +38,7 @@ LEVEL_1 = {"level": "1", "delay": "1s"}
 
 
 def get(port: int, path: str) -> HTTPResponse:
-    answer = urlopen(f"http://127.0.0.1:{port}{path}", timeout=30)
+    answer = urlopen(f"http://127.0.0.1:{port}{path}", timeout=180)
     assert isinstance(answer, HTTPResponse)
     return answer
 
@@ -125,10 +125,10 @@ def test_health_is_told_to_who_asks_and_who_watches(start_broker: StartBroker) -
     with grpc.insecure_channel(broker.endpoint) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for service in ("", *services):
-            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
+            answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=180)
             assert answer.status == Status.SERVING
         with pytest.raises(grpc.RpcError) as caught:
-            stub.Check(health_pb2.HealthCheckRequest(service="rmqlite.v9"), timeout=30)
+            stub.Check(health_pb2.HealthCheckRequest(service="rmqlite.v9"), timeout=180)
         assert isinstance(caught.value, grpc.Call)
         assert caught.value.code() is grpc.StatusCode.NOT_FOUND
         watch = stub.Watch(health_pb2.HealthCheckRequest(service=services[0]))

@@ -21,8 +21,8 @@ from rmqlite.requests import GroupInfo, Queue
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 
-SLACK_MS = 10_000
-"""However slow the machine: what is promised is never early."""
+SLACK_MS = 1_000_000
+"""However slow the machine: no level of an hour was taken, and nothing came early."""
 
 
 def test_a_failing_message_comes_again_by_the_policy_and_dies(start_broker: StartBroker) -> None:

@@ -20,7 +20,7 @@ from tests.journeys.conftest import StartBroker, free_port
 
 def ask(port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1") -> int:
     """The status of the answer."""
-    connection = HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = HTTPConnection("127.0.0.1", port, timeout=180)
     connection.request(method, path, headers={"Host": host})
     with connection.getresponse() as response:
         response.read()

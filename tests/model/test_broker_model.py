@@ -587,8 +587,8 @@ def _reaching(delay_ms: int, table: LevelTable) -> int:
     return next(iter(long_enough or [n for n in by_length if table.delay_ms(n) == longest_ms]))
 
 
-# Seconds when all is well; shrinking a failure may take hypothesis its five minutes.
-@pytest.mark.timeout(600)
+# Seconds when all is well; shrinking a failure may take hypothesis its five minutes, or more.
+@pytest.mark.timeout(1_800)
 def test_a_broker_does_what_a_ledger_says() -> None:
     """Nothing is lost, early, twice or forgotten, whatever happens in whatever order."""
     settings_ = settings(

@@ -80,7 +80,7 @@ def test_the_audit_of_a_killed_brokers_store_says_the_promises_held(
         sending = Sending(broker.endpoint, seed)
         sending.start()
         for number in range(KILLS):
-            kill_and_restart(broker, chance)
+            kill_and_restart(broker, sending, chance)
             if number == 0:
                 change(broker.endpoint, sent)
         sending.stop()

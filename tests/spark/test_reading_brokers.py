@@ -144,7 +144,7 @@ def test_a_broker_that_stays_away_is_an_error(
         hasty = raw.RawReader
 
         def impatient(endpoint: str) -> raw.RawReader:
-            return hasty(endpoint, patience_ms=1_000)
+            return hasty(endpoint, patience_ms=5_000)
 
         monkeypatch.setattr(raw, "RawReader", impatient)
         batches = read_partition(partition, options, ("topic",))

@@ -17,8 +17,6 @@ from tests.journeys.conftest import OF_ANY_DISK, free_port
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
@@ -149,7 +147,7 @@ def test_a_stream_that_goes_back_a_batch_sends_nothing_twice(
             .trigger(availableNow=True)
             .start()
         )
-        assert query.awaitTermination(90)
+        assert query.awaitTermination(600)
 
     run()
     assert job(broker, "stream").accepted == 300

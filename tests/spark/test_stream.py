@@ -57,7 +57,7 @@ def run(stream: DataFrame, checkpoint: Path, sink: Sink) -> Exception | None:
     writer = stream.writeStream.foreachBatch(sink).trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(checkpoint)).start()
     try:
-        assert query.awaitTermination(60)
+        assert query.awaitTermination(600)
     except Exception as error:
         return error
     return None

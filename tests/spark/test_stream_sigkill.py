@@ -134,7 +134,6 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
                         batches(checkpoint) > before or not driver.is_running
                     ),
                     f"seed {SEED}: run {number} goes on, see {log}",
-                    seconds=90,
                 )
                 assert driver.is_running, log.read_text(errors="replace")[-3_000:]
                 threading.Event().wait(randomly.random() * SPAN_S if number else 0)
@@ -161,7 +160,7 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
         )
         writer = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
         query = writer.option("path", str(sink)).trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(600)
     begins = json.loads((checkpoint / INITIAL_OFFSETS).read_text())
     wanted_offsets = {
         (topic, queue_id, offset)

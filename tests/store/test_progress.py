@@ -109,7 +109,7 @@ def test_rocketmq_is_told_the_lowest_open_offset() -> None:
 
 
 @given(LARGE_RANGES)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_the_borders_of_chunks_are_no_borders_of_the_set(added: list[tuple[int, int]]) -> None:
     """After every addition, where off by one would hide: next to multiples of 8,192."""
     completed = CompletedOffsets()
@@ -124,7 +124,7 @@ def test_the_borders_of_chunks_are_no_borders_of_the_set(added: list[tuple[int, 
 
 
 @given(LARGE_RANGES, NEAR_A_BORDER, NEAR_A_BORDER)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_what_is_asked_of_a_span_is_what_a_set_says(
     added: list[tuple[int, int]], start: int, end: int
 ) -> None:
@@ -144,7 +144,7 @@ def test_what_is_asked_of_a_span_is_what_a_set_says(
 
 
 @given(LARGE_RANGES, LARGE_RANGES, some.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 def test_a_set_goes_on_after_the_way_to_disk_and_back(
     added: list[tuple[int, int]], later: list[tuple[int, int]], has_many: bool
 ) -> None:

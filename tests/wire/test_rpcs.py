@@ -7,7 +7,7 @@ import typing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite import requests as r
@@ -43,7 +43,6 @@ def test_the_table_lists_every_call_of_the_proto() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_request_arrives_as_it_was_sent(name: str, data: st.DataObject) -> None:
     """Every field, at any value that its type and the proto's width allow."""
@@ -53,7 +52,6 @@ def test_a_request_arrives_as_it_was_sent(name: str, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize("name", CALLS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_an_answer_arrives_as_it_was_given(name: str, data: st.DataObject) -> None:
     """The same the other way."""
@@ -74,7 +72,6 @@ def test_bytes_that_are_no_message_are_refused(name: str, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-@settings(deadline=None)
 @given(data=st.binary(max_size=60))
 def test_any_bytes_are_a_request_or_are_refused(name: str, data: bytes) -> None:
     """No other exception leaves the wire."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -74,7 +74,6 @@ def test_without_rows_the_table_says_so() -> None:
     assert texts(Table("things", COLUMNS, (), "no things yet"), 20)[1] == "no things yet"
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.text(), st.integers(), st.text(), st.text()), max_size=5),
     st.integers(1, 120),
