@@ -257,12 +257,11 @@ def edit_properties(
     The pairs that are set come last, and every older pair of their names is left out.  What
     RocketMQ cannot read as a pair stays, too.
     """
-    text = encoded.decode("utf-8", "surrogateescape")
+    gone = frozenset(without).union(changes)
     parts = [
         part
-        for part in text.split(PAIR_END)
-        if KEY_END not in part
-        or ((name := part.partition(KEY_END)[0]) not in changes and name not in without)
+        for part in encoded.decode("utf-8", "surrogateescape").split(PAIR_END)
+        if part.partition(KEY_END)[0] not in gone or KEY_END not in part
     ]
     if changes and parts and not parts[-1]:
         # RocketMQ's older string ends with a separator.
