@@ -32,12 +32,11 @@ from pydantic import (
 
 from rmqlite.errors import ConfigInvalid, InvalidValue
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
+from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """What a segment needs beside a body: header, topic and properties, then the end mark."""
-CALL_BYTES_EXTRA: Final = 4 << 20
-"""What one call may be larger than its bodies: properties, names, framing."""
 
 QUEUES_MAX: Final = 65_536
 """A topic with more queues is refused, in a request as in a table: some work is done for each."""
@@ -234,10 +233,10 @@ class BrokerConfig(BaseModel):
 
     # Limits of one call, of what waits, and of who is connected.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
-    send_messages_max: Messages = _key("maxSendMessages", 4_096)
-    send_bytes_max: Bytes = _key("maxSendBytes", 16_777_216)
+    send_messages_max: Messages = _key("maxSendMessages", 500)
+    send_bytes_max: Bytes = _key("maxSendBytes", 4_194_304)
     in_flight_bytes_max: Bytes = _key("maxBytesInFlight", 134_217_728)
-    bulk_messages_max: Messages = _key("maxBulkMessages", 1_000)
+    bulk_messages_max: Messages = _key("maxBulkMessages", 500)
     bulk_dedup_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
     bulk_jobs_max: Annotated[int, _number("jobs")] = _key("maxBulkJobs", 1_000)
     redrive_jobs_max: Annotated[int, _number("jobs")] = _key("maxRedriveJobs", 1_000)
@@ -247,6 +246,8 @@ class BrokerConfig(BaseModel):
     filter_scan_max: Annotated[int, _number("queue entries")] = _key("maxFilterScan", 800)
     parked_polls_max: Annotated[int, _number("polls")] = _key("maxParkedPolls", 100_000)
     group_members_max: Annotated[int, _number("members")] = _key("maxGroupMembers", 1_000)
+    members_max: Annotated[int, _number("members")] = _key("maxMembers", 10_000)
+    subscription_bytes_max: Bytes = _key("maxSubscriptionBytes", 16_777_216)
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
     drain_ms_max: Annotated[int, _number("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 
@@ -321,7 +322,7 @@ _ROOM_IN_LOG: Final = ("mapped_file_size_commit_log", "max_message_bytes", RECOR
 _AT_LEAST: Final = (
     ("send_bytes_max", "max_message_bytes", 0),
     ("pull_bytes_max", "max_message_bytes", 0),
-    ("in_flight_bytes_max", "send_bytes_max", CALL_BYTES_EXTRA),
+    ("in_flight_bytes_max", "send_bytes_max", TEXTS_BYTES_MAX),
     ("topic_queues_max", "default_topic_queues", 0),
     ("disk_warning_ratio", "disk_clean_forcibly_ratio", 0),
     ("disk_warning_ratio", "disk_max_used_ratio", 0),

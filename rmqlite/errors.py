@@ -67,7 +67,10 @@ class InvalidName(InvalidValue):
 
 
 class MessageTooLarge(InvalidValue):
-    """A body, a property string or a batch is over its limit; value is a size in bytes."""
+    """A body, a property string or a call is over its limit; value is a size, or a number.
+
+    A call with several messages may work in two parts.
+    """
 
     code = "message-too-large"
 

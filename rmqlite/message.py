@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Final
 
 from rmqlite.errors import InvalidValue
+from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
 
 # Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
 KEYS: Final = "KEYS"
@@ -77,7 +78,7 @@ RESERVED_PROPERTIES: Final = frozenset(
 
 KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"
-_SEPARATORS = re.compile("[\x01\x02\ud800-\udfff]")
+_SURROGATES = re.compile("[\ud800-\udfff]")
 _UNFIT = re.compile(r"[\s\x01\x02\ud800-\udfff]")
 _LIMIT = re.compile(r"[0-9]{1,10}")
 BODY_RULE: Final = (
@@ -124,7 +125,7 @@ class Message:
         # One look at what is nearly always plain; only then which field is not.
         text = f"{self.tags}{''.join(self.keys)}{self.message_id}"
         is_plain = text.isascii() and text.isprintable() and " " not in text
-        if not is_plain or "" in self.keys:
+        if not is_plain or "" in self.keys or len(text) > MESSAGE_ID_BYTES_MAX:
             _check_texts(self)
         if self.delay is not None and self.delay_level:
             raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")
@@ -350,12 +351,24 @@ def unpack_host(packed: bytes) -> str:
 
 
 def _check_texts(message: Message) -> None:
-    for name, text in (("tags", message.tags), ("message_id", message.message_id)):
-        if _SEPARATORS.search(text):
+    for name, text, bytes_max in (
+        ("tags", message.tags, TAGS_BYTES_MAX),
+        ("message_id", message.message_id, MESSAGE_ID_BYTES_MAX),
+    ):
+        if not _is_text(text):
             raise InvalidValue(name, text, _TEXT_RULE)
+        check_length(name, text, bytes_max)
     for key in message.keys:
         if not key or _UNFIT.search(key):
             raise InvalidValue("keys", key, f"tokens without blanks, {_TEXT_RULE}")
+        check_length("keys", key, KEY_BYTES_MAX)
+
+
+def _is_text(text: str) -> bool:
+    """Can a property string hold it?  What is ASCII is not looked at character by character."""
+    if KEY_END in text or PAIR_END in text:
+        return False
+    return text.isascii() or not _SURROGATES.search(text)
 
 
 def _check_properties(properties: Mapping[str, str]) -> None:
@@ -364,5 +377,5 @@ def _check_properties(properties: Mapping[str, str]) -> None:
             raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
         if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
             raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
-        if _SEPARATORS.search(key) or _SEPARATORS.search(value):
+        if not _is_text(key) or not _is_text(value):
             raise InvalidValue("properties", f"{key}={value}", _TEXT_RULE)

@@ -243,8 +243,9 @@ class TimeQuery:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(NamedTuple):
+    """A tuple, because each heartbeat's are compared with those of the one before."""
+
     topic: str
     expression: str = "*"
 

@@ -8,6 +8,9 @@ made on demand before the refusal stays, as with RocketMQ.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from typing import TypeVar
+
 from rmqlite import __version__
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk import Bulk
@@ -24,7 +27,7 @@ from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.offsets import ConsumerOffsets
 from rmqlite.broker.on_demand import OnDemand
 from rmqlite.broker.pending import Pending
-from rmqlite.broker.pulling import offset_at, pull, queue_range
+from rmqlite.broker.pulling import offset_at, pull, queue_ranges
 from rmqlite.broker.purge_markers import PurgeMarkers
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive import Redrive
@@ -68,6 +71,10 @@ from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
 from rmqlite.store.tables import Tree
+
+T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that is done when it returns; at every yield others may get their turn."""
 
 
 class Broker:
@@ -245,8 +252,8 @@ class Broker:
 
     # ---- finding
 
-    def find_messages(self, query: MessageQuery) -> FoundMessages:
-        """Messages by key or message id, in the order of the log.
+    def find_messages(self, query: MessageQuery) -> Steps[FoundMessages]:
+        """Messages by key or message id, in the order of the log, in steps.
 
         Only what is durable is given.  Raises TopicUnknown, InvalidValue, StoreDamaged,
         StoreUnavailable.
@@ -286,10 +293,9 @@ class Broker:
             return 0
         return offset_at(self.store, queue, request.timestamp_ms)
 
-    def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:
-        """The ranges of all read queues of a topic.  Raises TopicUnknown."""
-        info = self.topics.existing(topic)
-        return tuple(queue_range(self.store, Queue(topic, n)) for n in range(info.read_queues))
+    def queue_ranges(self, topic: str) -> Steps[tuple[QueueRange, ...]]:
+        """The ranges of all read queues of a topic, in steps.  Raises TopicUnknown."""
+        return queue_ranges(self.store, topic, self.topics.existing(topic).read_queues)
 
     # ---- topics and groups
 
@@ -319,11 +325,11 @@ class Broker:
     def all_groups(self) -> tuple[GroupInfo, ...]:
         return self.groups.all()
 
-    def group_status(self, group: str) -> GroupStatus:
-        """Settings, members, and progress in every queue it reads or has read."""
+    def group_status(self, group: str) -> Steps[GroupStatus]:
+        """Settings, members, and progress in every queue it reads or has read, in steps."""
         info = self.groups.existing(group)
         readers = self.membership.readers(group)
-        progress = self.offsets.progress(group, readers)
+        progress = yield from self.offsets.progress(group, readers)
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:
@@ -371,14 +377,14 @@ class Broker:
     def _needed(self) -> OnDemand:
         """For one call to send; the next call has the next turn."""
         self._turn += 1
-        return OnDemand(self.topics, self.groups, self._turn)
+        return OnDemand(self.store, self.topics, self.groups, self._turn)
 
     def _with_retry_topic(self, group: str) -> GroupInfo:
         """The group, both made on demand.
 
         Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
         """
-        needed = OnDemand(self.topics, self.groups)
+        needed = OnDemand(self.store, self.topics, self.groups)
         info = needed.retry_topic(group)
         needed.make()
         return info

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import ending
+from rmqlite.broker.sending import check_count, check_messages
 from rmqlite.bulk_requests import (
     COLUMNS,
     BulkMatch,
@@ -24,8 +25,15 @@ from rmqlite.bulk_requests import (
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay
+from rmqlite.limits import (
+    KEYS_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_MAX,
+)
 from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
+from rmqlite.store.key_index import KEY_SEPARATOR
+from rmqlite.store.record import NewRecord, body_crc, tags_hash
 
 _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
@@ -62,10 +70,9 @@ class Sender(NamedTuple):
 def check_call(request: BulkRequest, config: BrokerConfig) -> None:
     """Raises InvalidValue, MessageTooLarge: then nothing of the call was looked at."""
     count, refused = len(request.bodies), len(request.already_refused)
-    for name, number in (("messages", count), ("already_refused", refused)):
-        if number > config.bulk_messages_max or not (count or refused):
-            rule = f"1 to {config.bulk_messages_max} in one call (maxBulkMessages)"
-            raise InvalidValue(name, number, rule)
+    most = config.bulk_messages_max
+    check_messages("messages", count or refused, most, "maxBulkMessages")
+    check_messages("already_refused", refused or count, most, "maxBulkMessages")
     for name in COLUMNS:
         length = len(getattr(request, name))
         needs_all = name in ("bodies", "message_ids")
@@ -77,6 +84,13 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
     if total > config.send_bytes_max:
         rule = f"bodies of at most {config.send_bytes_max} bytes in one call (maxSendBytes)"
         raise MessageTooLarge("messages", total, rule)
+    for name, most, end in (
+        ("keys", KEYS_MAX, KEY_SEPARATOR),
+        ("properties", PROPERTIES_MAX, PAIR_END),
+    ):
+        column = getattr(request, name)
+        each = 1 if len(column) == count else count
+        check_count(name, each * sum([text.count(end) + 1 for text in column if text]), most)
     if request.job_id:
         check_job_id(request.job_id)
 
@@ -228,6 +242,9 @@ def _check_row(row: Sequence[Any], room: Room) -> int:
 
 def _is_plain(request: BulkRequest) -> bool:
     """Are all ids, tags and keys such as nobody needs to look at?"""
+    longest = max(map(len, (*request.message_ids, *request.tags, *request.keys)), default=0)
+    if longest > MESSAGE_ID_BYTES_MAX:
+        return False
     texts = "".join((*request.message_ids, *request.tags))
     keys = "".join(request.keys)
     return texts.isascii() and texts.isprintable() and keys.isascii() and keys.isprintable()

@@ -16,6 +16,7 @@ from rmqlite.broker.pending import Found, Pending
 from rmqlite.broker.schedule import Ready, Schedule, restored
 from rmqlite.broker.topics import TopicTable
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX, check_length
 from rmqlite.message import (
     CLUSTER,
     DELAY,
@@ -96,6 +97,8 @@ class Changes:
         if not 1 <= len(request.message_ids) <= IDS_MAX:
             rule = f"1 to {IDS_MAX} in one call"
             raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
+        for message_id in request.message_ids:
+            check_length("message_ids", message_id, MESSAGE_ID_BYTES_MAX)
         if "" in request.message_ids:
             raise InvalidValue("message_ids", "", "the id of a message, as send answers it")
         changed: dict[str, ChangedId] = {}

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Final
 
 from rmqlite.errors import InvalidValue
+from rmqlite.limits import EXPRESSION_BYTES_MAX, check_length
 from rmqlite.store.record import tags_hash
 
+_SHORT_CHARS_MAX: Final = 256
 
-@lru_cache(maxsize=1024)
+
 def parse_tags(expression: str) -> frozenset[str] | None:
     """The tags that an expression takes; None takes every message.  Raises InvalidValue."""
+    # A long one is not worth the memory of being remembered.
+    return _known_tags(expression) if len(expression) <= _SHORT_CHARS_MAX else _tags(expression)
+
+
+def _tags(expression: str) -> frozenset[str] | None:
+    check_length("expression", expression, EXPRESSION_BYTES_MAX)
     text = expression.strip()
     if text in ("", "*"):
         return None
@@ -20,7 +29,9 @@ def parse_tags(expression: str) -> frozenset[str] | None:
     return tags
 
 
-@lru_cache(maxsize=1024)
+_known_tags = lru_cache(maxsize=1024)(_tags)
+
+
 def tags_codes(tags: frozenset[str]) -> frozenset[int]:
     """The tags codes that queue entries of such messages have; others may share them."""
     return frozenset(tags_hash(tag) for tag in tags)

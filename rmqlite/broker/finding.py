@@ -9,14 +9,22 @@ properties.  Only what is durable is given, as to a consumer.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Final
 
 from rmqlite.broker.ending import how_it_ended
+from rmqlite.broker.matching import check_key
 from rmqlite.errors import InvalidValue, MessageNotFound
-from rmqlite.message import KEYS, REAL_TOPIC, RETRY_TOPIC, UNIQ_KEY, StoredMessage
+from rmqlite.limits import KEY_BYTES_MAX, check_length
+from rmqlite.message import (
+    KEYS,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    StoredMessage,
+)
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
 from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
@@ -28,18 +36,24 @@ MESSAGES_MAX: Final = 64
 MESSAGES_DEFAULT: Final = 32
 """RocketMQ's defaultQueryMaxNum."""
 CANDIDATES_MAX: Final = 1_000
-"""How many records one query looks at, 25 ms: in the schedule other topics' messages with the
+"""How many records one query looks at: in the schedule other topics' messages with the
 same key lie between, and other keys can have the same hash."""
 CANDIDATE_BYTES_MAX: Final = 32 << 20
 """How long these are together."""
+STEP_READS: Final = 100
+STEP_BYTES: Final = 2 << 20
+STEP_PLACES: Final = 100
+"""After so many records, or bytes of them, or topics, others get their turn; 3 ms."""
 _OFFSET_MESSAGE_ID: Final = re.compile("[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS: Final = 16
 
 
 def find_messages(
     store: MessageStore, query: MessageQuery, *, readable_end: int, bytes_max: int
-) -> FoundMessages:
+) -> Generator[None, None, FoundMessages]:
     """The newest messages that a query asks for, their records at most bytes_max, or one.
+
+    In steps: at every yield others may get their turn.
 
     readable_end: records that end behind this physical offset are not given yet.
     Raises InvalidValue, StoreDamaged, StoreUnavailable.
@@ -48,7 +62,12 @@ def find_messages(
     found: list[FoundMessage] = []
     size = read_bytes = 0
     is_cut = False
-    for read, physical_offset in enumerate(_candidates(store, query)):
+    step_bytes = 0
+    candidates = yield from _candidates(store, query)
+    for read, physical_offset in enumerate(candidates):
+        if read % STEP_READS == STEP_READS - 1 or step_bytes > STEP_BYTES:
+            yield
+            step_bytes = 0
         is_cut = read >= CANDIDATES_MAX or read_bytes >= CANDIDATE_BYTES_MAX
         if is_cut:
             break
@@ -56,6 +75,7 @@ def find_messages(
         if message is None:
             continue
         read_bytes += message.store_size
+        step_bytes += message.store_size
         if not _is_asked_for(message, query):
             continue
         size += message.store_size
@@ -95,16 +115,18 @@ def _checked_count(query: MessageQuery) -> int:
     field = "message_id" if query.by_message_id else "key"
     if not query.key:
         raise InvalidValue(field, query.key, "what to look for")
-    if KEY_SEPARATOR in query.key and not query.by_message_id:
-        raise InvalidValue(field, query.key, "one key, without blanks")
+    if query.by_message_id:
+        check_length(field, query.key, KEY_BYTES_MAX)
+    else:
+        check_key(field, query.key)
     if not 0 <= query.max_messages <= MESSAGES_MAX:
         rule = f"0 for the default, {MESSAGES_DEFAULT}, or 1 to {MESSAGES_MAX}"
         raise InvalidValue("max_messages", query.max_messages, rule)
     return query.max_messages or MESSAGES_DEFAULT
 
 
-def _candidates(store: MessageStore, query: MessageQuery) -> Iterator[int]:
-    """Physical offsets of what may be asked for, from every place, newest first."""
+def _candidates(store: MessageStore, query: MessageQuery) -> Generator[None, None, Iterator[int]]:
+    """Physical offsets of what may be asked for, from every place, newest first; in steps."""
     places = {query.topic}
     if query.hops:
         places |= {SCHEDULE_TOPIC, CANCELLED_TOPIC}
@@ -112,7 +134,14 @@ def _candidates(store: MessageStore, query: MessageQuery) -> Iterator[int]:
     times = {"begin_ms": query.begin_ms}
     if query.end_ms is not None:
         times["end_ms"] = query.end_ms - 1
-    found = [store.index.find(topic, query.key, **times) for topic in places]
+    found = []
+    for number, topic in enumerate(places, 1):
+        offsets = store.index.find(topic, query.key, **times)
+        newest = next(offsets, None)
+        if newest is not None:
+            found.append(chain((newest,), offsets))
+        if number % STEP_PLACES == 0:
+            yield
     # Of two places' keys the hash may be the same: then both give the same records.
     return (offset for offset, _ in groupby(merge(*found, reverse=True)))
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rmqlite.broker.matching import (
     INT64_MAX,
     NUMBER_DIGITS_MAX,
-    check_reason,
+    check_wanted,
     has_all,
     has_offset_id,
     has_unique_key,
@@ -48,7 +48,6 @@ from rmqlite.message import (
 from rmqlite.names import group_of
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
-from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.property_strings import property_strings
 from rmqlite.store.record import Head, read_outline
@@ -170,9 +169,13 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
 
 def check_filter(wanted: LetterFilter) -> None:
     """Raises InvalidValue for what no letter can fit."""
-    if KEY_SEPARATOR in wanted.key:
-        raise InvalidValue("key", wanted.key, "one key, without blanks")
-    check_reason(wanted.reason)
+    check_wanted(
+        topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        message_id=wanted.message_id,
+        reason=wanted.reason,
+    )
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
         raise InvalidValue("until_ms", wanted.until_ms, rule)

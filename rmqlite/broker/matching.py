@@ -10,6 +10,13 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.errors import InvalidValue
+from rmqlite.limits import (
+    KEY_BYTES_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    REASON_PART_CHARS_MAX,
+    TAGS_BYTES_MAX,
+    check_length,
+)
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
@@ -22,7 +29,7 @@ from rmqlite.message import (
     find_property,
     property_marker,
 )
-from rmqlite.names import SCHEDULE_TOPIC, is_dlq, is_retry
+from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.record import Head
@@ -38,14 +45,27 @@ _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 INT64_MAX: Final = 2**63 - 1
 NUMBER_DIGITS_MAX: Final = 19
-REASON_CHARS_MAX: Final = 1_024
-"""How long the part of a reason may be that is asked for; none of ours is longer."""
 
 
-def check_reason(part: str) -> None:
-    """Raises InvalidValue for what is longer than a reason: it is looked for in very many."""
-    if len(part) > REASON_CHARS_MAX:
-        raise InvalidValue("reason", f"{len(part)} characters", f"at most {REASON_CHARS_MAX}")
+def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str) -> None:
+    """Raises InvalidValue for what is longer than any record has it, or is no single key.
+
+    It is compared with that of very many records.
+    """
+    check_length("topic", topic, TOPIC_BYTES_MAX)
+    check_length("tag", tag, TAGS_BYTES_MAX)
+    check_key("key", key)
+    check_length("message_id", message_id, MESSAGE_ID_BYTES_MAX)
+    if len(reason) > REASON_PART_CHARS_MAX:
+        rule = f"at most {REASON_PART_CHARS_MAX}"
+        raise InvalidValue("reason", f"{len(reason)} characters", rule)
+
+
+def check_key(field: str, key: str) -> None:
+    """Raises InvalidValue for what is longer than a key, or several."""
+    check_length(field, key, KEY_BYTES_MAX)
+    if KEY_SEPARATOR in key:
+        raise InvalidValue(field, key, "one key, without blanks")
 
 
 def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Final
 
-from rmqlite.broker.pulling import queue_range
+from rmqlite.broker.pulling import STEP_QUEUES, queue_range
 from rmqlite.errors import InvalidValue
 from rmqlite.requests import Queue, QueueProgress
 from rmqlite.store.message_store import MessageStore
@@ -54,11 +54,18 @@ class ConsumerOffsets:
                 raise InvalidValue("queue_offset", offset, rule)
         self._offsets.setdefault(group, {}).update(offsets)
 
-    def progress(self, group: str, readers: Mapping[Queue, str]) -> tuple[QueueProgress, ...]:
-        """How far a group is in every queue that it reads or has read; readers: who does."""
+    def progress(
+        self, group: str, readers: Mapping[Queue, str]
+    ) -> Generator[None, None, tuple[QueueProgress, ...]]:
+        """How far a group is in every queue that it reads or has read, in steps.
+
+        readers: who reads it now.
+        """
         committed = self.of(group)
         progress = []
-        for queue in sorted({*committed, *readers}):
+        for number, queue in enumerate(sorted({*committed, *readers}), 1):
+            if number % STEP_QUEUES == 0:
+                yield
             known = queue_range(self._store, queue)
             progress.append(
                 QueueProgress(

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from rmqlite.broker.groups import GroupTable
 from rmqlite.broker.topics import TopicTable, check_queue
+from rmqlite.errors import MessageTooLarge
+from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.names import check_sendable, group_of, is_retry, retry_topic
 from rmqlite.requests import GroupInfo, TopicInfo
+from rmqlite.store.message_store import MessageStore
 
 
 class OnDemand:
     """The topics and groups of one call; turn: which queue of each topic has its turn."""
 
-    def __init__(self, topics: TopicTable, groups: GroupTable, turn: int = 0) -> None:
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, groups: GroupTable, turn: int = 0
+    ) -> None:
+        self._store = store
+        self._new_queues = 0
         self._topics = topics
         self._groups = groups
         self._turn = turn
@@ -37,6 +44,7 @@ class OnDemand:
         if queue_id < 0:
             queue_id = self._turn % max(1, info.write_queues)
         check_queue(info, queue_id, info.write_queues)
+        self._new_queues += self._store.queue(topic, queue_id) is None
         return queue_id
 
     def sendable_queue(self, topic: str) -> int:
@@ -55,8 +63,14 @@ class OnDemand:
         return info
 
     def make(self) -> None:
-        """Make what is missing: the groups, then the topics.  Raises Overloaded,
-        StoreUnavailable: a group that was made before the topics failed stays."""
+        """Make what is missing: the groups, then the topics.
+
+        Raises MessageTooLarge for too much at once; Overloaded, StoreUnavailable: a group that
+        was made before the topics failed stays.
+        """
+        if self._new_queues > NEW_QUEUES_MAX:
+            rule = f"at most {NEW_QUEUES_MAX} in one call"
+            raise MessageTooLarge("topics", f"{self._new_queues} without any message yet", rule)
         if self._new_groups:
             self._groups.make(self._new_groups.values())
         if self._new_topics:

@@ -14,10 +14,11 @@ from typing import Final, NamedTuple
 
 from rmqlite.broker.ending import outlines
 from rmqlite.broker.letter_reading import read_heads
-from rmqlite.broker.level_queue import LevelQueue, Place
-from rmqlite.broker.matching import check_reason, has_all, has_unique_key
+from rmqlite.broker.level_queue import LevelQueue, Place, Run
+from rmqlite.broker.matching import check_wanted, has_all, has_unique_key
 from rmqlite.broker.schedule import Schedule
 from rmqlite.errors import InvalidValue
+from rmqlite.limits import check_length
 from rmqlite.message import (
     KEYS,
     TAGS,
@@ -25,7 +26,7 @@ from rmqlite.message import (
     decode_properties,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX
 from rmqlite.schedule_requests import (
     BOUNDS_MAX,
     PAGE_DEFAULT,
@@ -38,7 +39,6 @@ from rmqlite.schedule_requests import (
     PendingQuery,
     TimelineRequest,
 )
-from rmqlite.store.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, destination
 
@@ -134,24 +134,33 @@ class Pending:
                 return found, ""
         return found, Cursor(*place[:3], at.log_end).text()
 
-    def counts(self) -> tuple[PendingCount, ...]:
-        """How many wait, by level and topic."""
+    def counts(self) -> Generator[None, None, tuple[PendingCount, ...]]:
+        """How many wait, by level and topic, in steps."""
         pending = self._store.progress.pending
-        return tuple(
-            PendingCount(level, topic, count)
-            for level in sorted(pending)
-            for topic, count in sorted(pending[level].items())
-            if count
-        )
+        counts: list[PendingCount] = []
+        for level in sorted(pending):
+            topics = sorted(pending[level].items())
+            counts += [PendingCount(level, topic, count) for topic, count in topics if count]
+            yield
+        return tuple(counts)
 
-    def timeline(self, request: TimelineRequest) -> Iterator[LevelTimeline]:
-        """How many come due when, level by level.  Raises InvalidValue before the first."""
+    def timeline(
+        self, request: TimelineRequest
+    ) -> Generator[None, None, tuple[LevelTimeline, ...]]:
+        """How many come due when, level by level, in steps.  Raises InvalidValue."""
         bounds = request.bounds_ms
         if not 1 <= len(bounds) <= BOUNDS_MAX:
             raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
         if list(bounds) != sorted(set(bounds)):
             raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
-        return self._timeline(request)
+        lines = []
+        for known in self._levels(request.levels):
+            sums = [0] * (len(bounds) + 1)
+            for run in tuple(known.runs):
+                _add_run(known, run, bounds, sums)
+                yield
+            lines.append(LevelTimeline(known.level, tuple(sums)))
+        return tuple(lines)
 
     def with_id(self, message_id: str, topic: str) -> tuple[list[Found], Head | None]:
         """What waits with this message id, and the newest scheduled record that has it at all.
@@ -239,28 +248,20 @@ class Pending:
         place = Place(entry.tags_code, head.queue_id + 1, head.queue_offset, entry)
         return place if self.is_open(place) else None
 
-    def _timeline(self, request: TimelineRequest) -> Iterator[LevelTimeline]:
-        for known in self._levels(request.levels):
-            sums = [0] * (len(request.bounds_ms) + 1)
-            for run in known.runs:
-                before = 0
-                for at, bound_ms in enumerate(request.bounds_ms):
-                    # The last place before the bound is of any level, at any queue offset.
-                    upto = known.pending_before(run, known.first_after(run, bound_ms, 0, -1))
-                    sums[at] += upto - before
-                    before = upto
-                sums[-1] += known.pending_before(run, run.end) - before
-            yield LevelTimeline(known.level, tuple(sums))
-
 
 def check_filter(wanted: PendingFilter) -> None:
     """Raises InvalidValue for what no message can fit."""
     for level in wanted.levels:
         if level < 1:
             raise InvalidValue("levels", level, "1 or more")
-    if KEY_SEPARATOR in wanted.key:
-        raise InvalidValue("key", wanted.key, "one key, without blanks")
-    check_reason(wanted.reason)
+    check_wanted(
+        topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        message_id=wanted.message_id,
+        reason=wanted.reason,
+    )
+    check_length("origin_topic", wanted.origin_topic, TOPIC_BYTES_MAX)
     until_ms = wanted.due_until_ms
     if until_ms is not None and until_ms <= wanted.due_from_ms:
         raise InvalidValue("due_until_ms", until_ms, f"later than due_from_ms={wanted.due_from_ms}")
@@ -292,6 +293,17 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
 def _target(head: Head) -> tuple[str, int]:
     """Where a scheduled record goes; no topic and queue -1 if it does not say."""
     return destination(head.properties) or ("", -1)
+
+
+def _add_run(known: LevelQueue, run: Run, bounds_ms: Sequence[int], sums: list[int]) -> None:
+    """Count what waits in a run: before the first bound, between each two, behind the last."""
+    before = 0
+    for at, bound_ms in enumerate(bounds_ms):
+        # The last place before the bound is of any level, at any queue offset.
+        upto = known.pending_before(run, known.first_after(run, bound_ms, 0, -1))
+        sums[at] += upto - before
+        before = upto
+    sums[-1] += known.pending_before(run, run.end) - before
 
 
 def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:

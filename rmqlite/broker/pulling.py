@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from rmqlite.broker.filters import parse_tags, tags_codes
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
@@ -13,6 +15,8 @@ from rmqlite.store.record import to_message
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
+STEP_QUEUES = 200
+"""How many queues are looked at before others get their turn, 4 ms."""
 
 
 def pull(
@@ -76,6 +80,18 @@ def end_before(queue: ConsumeQueue, physical_end: int) -> int:
     if last is None or last.physical_offset < physical_end:
         return queue.max_offset
     return queue.first_with(physical_end)
+
+
+def queue_ranges(
+    store: MessageStore, topic: str, count: int
+) -> Generator[None, None, tuple[QueueRange, ...]]:
+    """What the first so many queues of a topic hold, in steps."""
+    ranges = []
+    for queue_id in range(count):
+        if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
+            yield
+        ranges.append(queue_range(store, Queue(topic, queue_id)))
+    return tuple(ranges)
 
 
 def queue_range(store: MessageStore, queue: Queue) -> QueueRange:

@@ -22,6 +22,7 @@ from rmqlite.broker.topics import WRITE, TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.letter_requests import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
     FAILURE_REASON,
@@ -49,7 +50,7 @@ from rmqlite.redrive_requests import RedriveOutcome
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, Head, NewRecord, has_sound_body, tags_code
+from rmqlite.store.record import Head, NewRecord, has_sound_body, tags_code
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """Who sent a letter whose message id is in the log, if no job knows of it."""

@@ -10,27 +10,43 @@ from rmqlite.broker.routing import route
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
 from rmqlite.levels import LevelTable
+from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from rmqlite.message import CLUSTER, Message, encode_properties, message_properties
 from rmqlite.names import check_sendable
 from rmqlite.requests import SendRequest
-from rmqlite.store.record import PROPERTIES_BYTES_MAX, NewRecord, body_crc, tags_hash
+from rmqlite.store.record import NewRecord, body_crc, tags_hash
 
 
 def check_batch(messages: Sequence[Message], config: BrokerConfig, room: Room) -> None:
     """Raises InvalidName, InvalidValue, MessageTooLarge, PermissionMissing."""
-    if not 1 <= len(messages) <= config.send_messages_max:
-        rule = f"1 to {config.send_messages_max} in one call (maxSendMessages)"
-        raise InvalidValue("messages", len(messages), rule)
-    total = 0
+    check_messages("messages", len(messages), config.send_messages_max, "maxSendMessages")
+    total = keys = properties = 0
     for message in messages:
+        keys += len(message.keys)
+        properties += len(message.properties)
         size = len(message.body)
         total += size
         room.check_body(size)
     if total > config.send_bytes_max:
         rule = f"bodies of at most {config.send_bytes_max} bytes in one call (maxSendBytes)"
         raise MessageTooLarge("messages", total, rule)
+    check_count("keys", keys, KEYS_MAX)
+    check_count("properties", properties, PROPERTIES_MAX)
     for topic in {message.topic for message in messages}:
         check_sendable(topic)
+
+
+def check_messages(field: str, count: int, most: int, key: str) -> None:
+    """Raises InvalidValue for none, and MessageTooLarge for more than a call may have."""
+    if not 1 <= count <= most:
+        error = MessageTooLarge if count else InvalidValue
+        raise error(field, count, f"1 to {most} in one call ({key})")
+
+
+def check_count(field: str, count: int, most: int) -> None:
+    """Raises MessageTooLarge for more of a field in all messages of a call."""
+    if count > most:
+        raise MessageTooLarge(field, f"{count} of them", f"at most {most} in one call")
 
 
 def new_records(

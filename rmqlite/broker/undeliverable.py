@@ -12,6 +12,7 @@ from rmqlite.broker.room import Room, without_body
 from rmqlite.broker.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.letter_requests import UNREADABLE
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
@@ -33,7 +34,6 @@ from rmqlite.store.commit_log import Walked
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.record import (
-    PROPERTIES_BYTES_MAX,
     Head,
     NewRecord,
     body_crc,

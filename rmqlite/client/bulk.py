@@ -30,12 +30,13 @@ from rmqlite.client.channel import Connection, retry_pause_s
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.wire import rpcs
 
 BATCH_MESSAGES: Final = 500
 """More make a call no cheaper, and others wait longer for the broker."""
 CALLS_IN_FLIGHT: Final = 4
-BATCH_BYTES_MAX: Final = 8 << 20
+BATCH_BYTES_MAX: Final = 2 << 20
 RETRY_S_MIN: Final = 1.0
 """So long a repeated call may take, however little is left of retry_ms."""
 
@@ -296,7 +297,9 @@ class BulkScheduler:
         count = len(request.bodies)
         counted = request.already_refused
         if count < 2:
-            refusal = Refusal.of(request.message_ids[0] if count else "", error)
+            message_id = request.message_ids[0] if count else ""
+            # Cut, as perhaps it is the id that is too long.
+            refusal = Refusal.of(message_id[:MESSAGE_ID_BYTES_MAX], error)
             # Only so that the job's record counts it.
             rest = replace(request.part(0, 0), already_refused=(*counted, refusal))
             self._answer(self._start(rest))

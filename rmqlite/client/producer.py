@@ -6,6 +6,7 @@ consumer can tell a repeated send from a second message.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from types import TracebackType
@@ -16,7 +17,7 @@ from rmqlite.client.level_lookup import LevelLookup
 from rmqlite.client.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import wall_ms
-from rmqlite.errors import RmqliteError
+from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests import SendRequest, SendResult
 from rmqlite.schedule_requests import ChangeByIds, ChangedId, ScheduleAction
@@ -77,16 +78,22 @@ class Producer:
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
         """Send messages of any topics and delays; results in their order.
 
-        They go in calls under the batch limits, one after the other, each all or none.  At
-        the first that fails the error is raised, with a note of how many messages were
-        stored before.
+        They go in calls under the batch limits, one after the other, each all or none; what the
+        broker finds too much for one call goes in two.  At the first that fails the error is
+        raised, with a note of how many messages were stored before.
         """
         named = [self._named(message) for message in messages]
         results: list[SendResult] = []
-        for part in _parts(named, self._limits):
+        parts = deque(_parts(named, self._limits))
+        while parts:
+            part = parts.popleft()
             try:
                 results.extend(self._shared.send(part))
             except RmqliteError as error:
+                if isinstance(error, MessageTooLarge) and len(part) > 1:
+                    half = len(part) // 2
+                    parts.extendleft((part[half:], part[:half]))
+                    continue
                 error.add_note(f"{len(results)} of {len(named)} messages were stored before this")
                 raise
         return results

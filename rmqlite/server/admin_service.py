@@ -20,6 +20,7 @@ from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.letter_service import LetterService
 from rmqlite.server.redrive_service import RedriveService
 from rmqlite.server.schedule_service import ScheduleService
+from rmqlite.server.turns import done_in_turns
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
 
@@ -63,7 +64,7 @@ class AdminService:
         return self._broker.all_groups()
 
     async def describe_group(self, group: str, _: Context) -> GroupStatus:
-        return self._broker.group_status(group)
+        return await done_in_turns(self._broker.group_status(group))
 
     async def set_group(self, change: GroupChange, _: Context) -> GroupInfo:
         return self._broker.groups.change(change)
@@ -72,7 +73,7 @@ class AdminService:
         return self._broker.status(self._pulls.count)
 
     async def query_messages(self, query: MessageQuery, _: Context) -> FoundMessages:
-        return self._broker.find_messages(query)
+        return await done_in_turns(self._broker.find_messages(query))
 
     async def get_message(self, offset_message_id: str, _: Context) -> FoundMessage:
         return self._broker.message_at(offset_message_id)

@@ -19,6 +19,7 @@ import grpc.aio
 
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import pack_host
+from rmqlite.server.conversion import Conversion
 from rmqlite.server.front import Context, Front
 from rmqlite.server.in_flight import InFlight
 from rmqlite.wire.rpcs import Rpc
@@ -47,10 +48,13 @@ class Handlers(grpc.GenericRpcHandler):
         return self._handlers.get(handler_call_details.method)
 
 
-def handlers_of(front: Front, in_flight: InFlight) -> Handlers:
+def handlers_of(front: Front, in_flight: InFlight, conversion: Conversion) -> Handlers:
     """Every method of the broker, for gRPC."""
     return Handlers(
-        {rpc.path: one_answer(rpc.path, _asked(rpc, front), in_flight) for rpc in front.methods}
+        {
+            rpc.path: one_answer(rpc.path, _asked(rpc, front, conversion), in_flight)
+            for rpc in front.methods
+        }
     )
 
 
@@ -134,11 +138,11 @@ class _Refusing:
         return True
 
 
-def _asked(rpc: Rpc[Any, Any], front: Front) -> Answer:
+def _asked(rpc: Rpc[Any, Any], front: Front, conversion: Conversion) -> Answer:
     async def answer(data: bytes, context: Context) -> bytes:
-        request = rpc.decode_request(data)
+        reading = conversion.read(rpc, data)
         del data
-        return rpc.encode_response(await front.ask(rpc, request, context))
+        return await conversion.written(rpc, await front.ask(rpc, await reading, context))
 
     return answer
 

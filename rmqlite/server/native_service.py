@@ -31,6 +31,7 @@ from rmqlite.requests import (
 from rmqlite.server.calls import peer_host
 from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.turns import done_in_turns
 from rmqlite.server.waiting import Waiting
 from rmqlite.wire import rpcs
 
@@ -118,7 +119,7 @@ class NativeService:
         return self._broker.search_offset(request)
 
     async def get_queue_ranges(self, topic: str, _: Context) -> tuple[QueueRange, ...]:
-        return self._broker.queue_ranges(topic)
+        return await done_in_turns(self._broker.queue_ranges(topic))
 
     async def heartbeat(self, request: HeartbeatRequest, _: Context) -> Assignment:
         """The member's assignment; waits while it is the one the member knows."""

@@ -23,7 +23,7 @@ from rmqlite.schedule_requests import (
 )
 from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.turns import done_in_turns, let_others
+from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 
 T = TypeVar("T")
@@ -49,14 +49,10 @@ class ScheduleService:
         return await done_in_turns(self._broker.pending.pages(query))
 
     async def count_pending(self, _: None, __: Context) -> tuple[PendingCount, ...]:
-        return self._broker.pending.counts()
+        return await done_in_turns(self._broker.pending.counts())
 
     async def get_timeline(self, request: TimelineRequest, _: Context) -> tuple[LevelTimeline, ...]:
-        levels = []
-        for level in self._broker.pending.timeline(request):
-            levels.append(level)
-            await let_others()
-        return tuple(levels)
+        return await done_in_turns(self._broker.pending.timeline(request))
 
     async def change_by_ids(self, request: ChangeByIds, _: Context) -> tuple[ChangedId, ...]:
         return await self._durably(self._broker.changes.by_ids(request))

@@ -20,11 +20,13 @@ import grpc.aio
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
-from rmqlite.config import CALL_BYTES_EXTRA, BrokerConfig
+from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, Unavailable
+from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.server.admin_service import AdminService
 from rmqlite.server.calls import handlers_of
 from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.conversion import Conversion
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.exposure import warn_of_open_ports
 from rmqlite.server.front import Front
@@ -35,6 +37,7 @@ from rmqlite.server.in_flight import InFlight
 from rmqlite.server.log_service import LogService
 from rmqlite.server.metrics import TEXT_TYPE, Metrics
 from rmqlite.server.native_service import NativeService
+from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
@@ -121,7 +124,7 @@ class _Server:
         stop = _event_of(signal.SIGTERM, signal.SIGINT)
         try:
             broker = Broker(config, store, self._clock, self)
-            broker.membership.on_change = lambda group: self._heartbeats.wake((group,))
+            rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
             self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
             self._watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
             upkeep = Upkeep(config, broker, self._persister, self._watch)
@@ -135,6 +138,7 @@ class _Server:
                     "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                     "redrive": Redriving(broker, self._commit, self._clock).run(),
                     "requests": self._in_flight.run(),
+                    "rebalance": rebalancing.run(),
                 }
                 running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
                 self._delivery = Delivery(broker, self._clock, tasks)
@@ -176,7 +180,7 @@ class _Server:
         """Take calls, and requests for metrics."""
         warn_of_open_ports(config)
         front = front_of(config, broker, self._commit, self._pulls, self._heartbeats)
-        server.add_generic_rpc_handlers((handlers_of(front, self._in_flight),))
+        server.add_generic_rpc_handlers((handlers_of(front, self._in_flight, Conversion(config)),))
         server.add_generic_rpc_handlers((self._health.handlers(self._in_flight),))
         await server.start()
         if self._web:
@@ -243,7 +247,7 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
 
 def _request_bytes_max(config: BrokerConfig) -> int:
     """The longest request that gRPC accepts."""
-    return config.send_bytes_max + CALL_BYTES_EXTRA
+    return config.send_bytes_max + TEXTS_BYTES_MAX
 
 
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:

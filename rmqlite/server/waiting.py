@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterable
+from typing import Final
 
 from rmqlite.errors import Overloaded
+
+WOKEN_AT_ONCE: Final = 8
+WOKEN_PAUSE_S: Final = 0.01
+"""A heartbeat that is woken takes up to a millisecond with the next one that follows its answer:
+more than half of the time is left for others."""
 
 
 class Waiting:
@@ -53,6 +59,17 @@ class Waiting:
         for key in keys:
             for woken in self._parked.get(key, ()):
                 _wake(woken)
+
+    def count_of(self, key: Hashable) -> int:
+        """How many wait for this key."""
+        return len(self._parked.get(key, ()))
+
+    async def wake_in_turns(self, key: Hashable) -> None:
+        """As wake(), a few at a time: what each does then keeps others waiting."""
+        for number, woken in enumerate(tuple(self._parked.get(key, ())), 1):
+            _wake(woken)
+            if number % WOKEN_AT_ONCE == 0:
+                await asyncio.sleep(WOKEN_PAUSE_S)
 
     def close(self) -> None:
         """Wake everyone; from now on nobody waits."""

@@ -18,7 +18,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.sink_options import ID_COLUMN, SinkOptions
 
-CALL_BYTES: Final = 8 << 20
+CALL_BYTES: Final = 2 << 20
 """About so much of a batch goes into one call at most."""
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)

@@ -32,8 +32,11 @@ class Entry(NamedTuple):
 class ConsumeQueue:
     """The entries min_offset <= n < max_offset; both are queue offsets."""
 
-    def __init__(self, files: Files, folder: Path, file_bytes: int) -> None:
-        self._segments = Segments(files, folder, file_bytes)
+    def __init__(
+        self, files: Files, folder: Path, file_bytes: int, *, names_later: bool = False
+    ) -> None:
+        """names_later: as of Segments."""
+        self._segments = Segments(files, folder, file_bytes, names_later=names_later)
         self._is_cut_due = False
         self.min_offset = self.max_offset = self._segments.first_position // ENTRY_BYTES
 
@@ -165,6 +168,9 @@ class ConsumeQueue:
 
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()
+
+    def take_unsynced_folders(self) -> list[Path]:
+        return self._segments.take_unsynced_folders()
 
     def not_synced(self, paths: Collection[Path]) -> None:
         self._segments.not_synced(paths)

@@ -41,6 +41,7 @@ class PersistJob:
     """Run in any thread: syncs, then replaces the tables that tell how far all is."""
 
     sync: SyncJob
+    folders: tuple[Path, ...]
     index: IndexJob
     tables: tuple[tuple[Path, bytes], ...]
     without_previous: tuple[tuple[Path, bytes], ...]
@@ -54,6 +55,8 @@ class PersistJob:
         all that this one did.
         """
         self.sync.run()
+        for folder in self.folders:
+            self.sync.files.sync_folder(folder)
         self.index.run()
         for path, data in self.tables:
             self.sync.files.replace(path, data, keep_previous=True)

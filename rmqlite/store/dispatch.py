@@ -54,7 +54,8 @@ class Dispatch:
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             folder = self._folder / topic / str(queue_id)
-            queue = ConsumeQueue(self._files, folder, self._file_bytes)
+            # A queue is made from the log again: it need not be durable before a persist.
+            queue = ConsumeQueue(self._files, folder, self._file_bytes, names_later=True)
             self.queues[topic, queue_id] = queue
         return queue
 

@@ -62,6 +62,9 @@ class Files(Protocol):
     def create(self, path: Path, size: int) -> None:
         """Make a file of zeros at its full length, its folder durable; sparse."""
 
+    def create_unsynced(self, path: Path, size: int) -> None:
+        """As create(), with the folders above; sync_folder() makes each folder's names durable."""
+
     def write(self, path: Path, position: int, data: bytes) -> None:
         """Write all of data at a position; after an error any part of it may be there."""
 
@@ -147,6 +150,16 @@ class SystemFiles:
             with opened(self._system, path, os.O_RDWR | os.O_CREAT) as fd:
                 self._system.ftruncate(fd, size)
             self._sync_folder(path.parent)
+
+    def create_unsynced(self, path: Path, size: int) -> None:
+        missing = [path.parent]
+        while not self.is_folder(missing[-1]):
+            missing.append(missing[-1].parent)
+        with translated("create", path):
+            for folder in reversed(missing[:-1]):
+                self._system.mkdir(folder, FOLDER_MODE)
+            with opened(self._system, path, os.O_RDWR | os.O_CREAT) as fd:
+                self._system.ftruncate(fd, size)
 
     def write(self, path: Path, position: int, data: bytes) -> None:
         try:
@@ -375,4 +388,5 @@ class ReadOnlyFiles(SystemFiles):
     def _refuse(self, *_args: object, **_options: object) -> NoReturn:
         raise AssertionError("who only looks does not write")
 
-    write = sync = sync_folder = cut = replace = make_folder = remove = lock = _refuse
+    create_unsynced = write = sync = sync_folder = cut = _refuse
+    replace = make_folder = remove = lock = _refuse

@@ -18,7 +18,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
 from rmqlite.store.files import Files
 from rmqlite.store.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
-from rmqlite.store.key_hash import key_hash, positive, text_hash, token_hash
+from rmqlite.store.key_hash import positive, text_hash, token_hash
 from rmqlite.store.regular_file import REGULAR
 
 KEY_SEPARATOR: Final = " "
@@ -195,7 +195,7 @@ class KeyIndex:
         Other keys have the same hash, and times are known to the second: what is asked for
         is among them, the caller compares.  Raises StoreUnavailable.
         """
-        wanted = key_hash(topic, key)
+        wanted = positive(token_hash(self._prefix(topic), key.encode("utf-8", "replace")))
         last = -1
         for file in reversed(list(self._all.values())):
             times = (file.begin_ms, file.end_ms)
@@ -213,9 +213,7 @@ class KeyIndex:
 
         As find() for each of them, in any order.  Raises StoreUnavailable.
         """
-        prefix = self._prefixes.get(topic)
-        if prefix is None:
-            prefix = self._prefix(topic)
+        prefix = self._prefix(topic)
         hashes = [positive(token_hash(prefix, key.encode())) for key in keys]
         for file in reversed(list(self._all.values())):
             if max(file.begin_ms, file.end_ms) >= begin_ms:
@@ -235,9 +233,12 @@ class KeyIndex:
     # ---- files
 
     def _prefix(self, topic: str) -> int:
-        if len(self._prefixes) >= _PREFIXES_MAX:
-            self._prefixes.clear()
-        prefix = self._prefixes[topic] = text_hash(f"{topic}#")
+        """The hash of what stands before each key of a topic."""
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            if len(self._prefixes) >= _PREFIXES_MAX:
+                self._prefixes.clear()
+            prefix = self._prefixes[topic] = text_hash(f"{topic}#")
         return prefix
 
     def _begin_file(self, physical_offset: int, timestamp_ms: int) -> IndexFile:

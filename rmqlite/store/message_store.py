@@ -89,6 +89,7 @@ class MessageStore:
             """Physical offset up to which everything is known to be on disk."""
             self.persisted_end = self._log.end
             self._persisting: frozenset[Path] = frozenset()
+            self._unsynced_folders: set[Path] = set()
             self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
             self._dropped_before = self._log.min_offset
@@ -142,6 +143,7 @@ class MessageStore:
             if self._persisting:
                 queue.not_synced(self._persisting)
             behind.update(queue.take_unsynced())
+            self._unsynced_folders.update(queue.take_unsynced_folders())
         self._persisting = frozenset(behind)
         index = self._dispatch.index.begin_flush()
         trees = {
@@ -155,11 +157,13 @@ class MessageStore:
         clock = clock_table(self._root, self._clock, self.clock_origin)
         checkpoint = (self._root / "checkpoint", CHECKPOINT.pack(newest, newest, newest))
         sync = SyncJob(self._files, (*paths, *behind), self._log.point, self._failure)
-        return PersistJob(sync, index, data, (*clock, checkpoint), self._appended)
+        folders = tuple(self._unsynced_folders)
+        return PersistJob(sync, folders, index, data, (*clock, checkpoint), self._appended)
 
     def persisted(self, job: PersistJob) -> None:
         """A job has run.  Without this call the next one begins where this one did."""
         self._persisting = frozenset()
+        self._unsynced_folders.difference_update(job.folders)
         self._dispatch.index.flushed(job.index)
         self.persisted_end = job.sync.log_end
         self._persisted = job.appended

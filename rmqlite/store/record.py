@@ -43,6 +43,7 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
+from rmqlite.store.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124
@@ -51,7 +52,6 @@ BLANK_BYTES: Final = 8
 OVERHEAD_BYTES: Final = 91
 """A record's size without body, topic and properties, with v4 addresses."""
 RECORD_BYTES_MIN: Final = OVERHEAD_BYTES
-PROPERTIES_BYTES_MAX: Final = 32_767
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 TRANSACTION_TYPE: Final = 0x0C
@@ -330,10 +330,7 @@ def destination(properties: bytes) -> tuple[str, int] | None:
 @lru_cache(maxsize=4096)
 def tags_hash(text: str) -> int:
     """Java's String.hashCode over UTF-16 units, as a signed 32-bit number."""
-    value = 0
-    encoded = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(encoded), 2):
-        value = (31 * value + (encoded[index] << 8) + encoded[index + 1]) & 0xFFFFFFFF
+    value = token_hash(0, text.encode()) if text.isascii() else text_hash(text)
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
 
 

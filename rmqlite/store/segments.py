@@ -14,6 +14,8 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.store.files import Files
 
 _NAME_DIGITS = 20
+_FOLDERS_ABOVE = 3
+"""Of a queue: its topic's folder, consumequeue, and the store's."""
 
 
 def is_zeros(data: bytes) -> bool:
@@ -22,9 +24,15 @@ def is_zeros(data: bytes) -> bool:
 
 
 class Segments:
-    """The files of one folder.  A file is made when a write first reaches it."""
+    """The files of one folder.  A file is made when a write first reaches it.
 
-    def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
+    names_later: the first file and the folders above it are durable only when who calls
+    take_unsynced_folders() has synced these: three syncs less before the first write.
+    """
+
+    def __init__(
+        self, files: Files, folder: Path, segment_bytes: int, *, names_later: bool = False
+    ) -> None:
         """Raises StoreDamaged for a name or length that RocketMQ would not load either."""
         self.folder = folder
         self.segment_bytes = segment_bytes
@@ -32,6 +40,9 @@ class Segments:
         self._starts = [self._checked_start(name) for name in files.names(folder)]
         self._paths = {start: self._path(start) for start in self._starts}
         self._unsynced: set[int] = set()
+        self._names_later = names_later
+        # Also of what is there: a process that was killed may have made it a moment ago.
+        self._has_unsynced_names = names_later
         self._half_made: set[int] = set()
         """Where files would begin whose making has failed; their names may be there."""
         for earlier, later in zip(self._starts, self._starts[1:], strict=False):
@@ -106,6 +117,13 @@ class Segments:
         self._unsynced.clear()
         return paths
 
+    def take_unsynced_folders(self) -> list[Path]:
+        """The folders, up to the store's own, that may have got names since the last call."""
+        if not self._has_unsynced_names or self.is_empty:
+            return []
+        self._has_unsynced_names = False
+        return [self.folder, *self.folder.parents[:_FOLDERS_ABOVE]]
+
     def not_synced(self, paths: Collection[Path]) -> None:
         """Of the files taken these were not synced after all."""
         self._unsynced.update(start for start, path in self._paths.items() if path in paths)
@@ -154,11 +172,17 @@ class Segments:
         return self.end_position
 
     def _make(self, start: int) -> Path:
-        if not self._starts:
-            self._files.make_folder(self.folder)
         path = self._path(start)
+        # Only the first one: of several some might lose their names, and leave a gap.
+        if self._names_later and not self._starts:
+            make = self._files.create_unsynced
+            self._has_unsynced_names = True
+        else:
+            make = self._files.create
+            if not self._starts:
+                self._files.make_folder(self.folder)
         self._half_made.add(start)
-        self._files.create(path, self.segment_bytes)
+        make(path, self.segment_bytes)
         self._half_made.discard(start)
         self._paths[start] = path
         self._starts.insert(bisect_right(self._starts, start), start)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 from google.protobuf.message import Message as ProtoMessage
@@ -15,12 +16,42 @@ from rmqlite.errors import InvalidValue
 V = TypeVar("V")
 
 
+ROWS_AT_ONCE: Final = 200
+"""How many rows of a long answer are written at once, 1 to 3 ms."""
+
+
 class Codec(NamedTuple):
-    """A pair: to_pb and from_pb."""
+    """A pair: to_pb and from_pb.
+
+    parts: of a long answer; messages whose bytes, one behind the other, are the answer's.
+    """
 
     pb_class: type[ProtoMessage]
     to_pb: Callable[[Any], Any]
     from_pb: Callable[[Any], Any]
+    parts: Callable[[Any], Iterator[Any]] | None = None
+
+
+def in_parts(whole: Codec, at_once: int = ROWS_AT_ONCE, **rows: Codec) -> Codec:
+    """The same codec, for answers that may be long: first without some fields, then their rows.
+
+    rows: how one row of each of these fields is written.  protobuf joins what comes in parts: a
+    field that is repeated goes on.
+    """
+
+    def parts(value: Any) -> Iterator[Any]:
+        yield whole.to_pb(replace(value, **dict.fromkeys(rows, ())))
+        for field, row in rows.items():
+            yield from _in_rows(whole.pb_class, field, getattr(value, field), row, at_once)
+
+    return whole._replace(parts=parts)
+
+
+def _in_rows(
+    pb_class: type[ProtoMessage], field: str, rows: Sequence[Any], row: Codec, at_once: int
+) -> Iterator[Any]:
+    for begin in range(0, len(rows), at_once):
+        yield pb_class(**{field: [row.to_pb(each) for each in rows[begin : begin + at_once]]})
 
 
 def parsed(pb_class: Any, data: bytes) -> Any:
@@ -118,7 +149,10 @@ def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
     def from_pb(message: ProtoMessage) -> tuple[Any, ...]:
         return tuple([item.from_pb(each) for each in getattr(message, field)])
 
-    return Codec(pb_class, to_pb, from_pb)
+    def parts(values: Sequence[Any]) -> Iterator[Any]:
+        return _in_rows(pb_class, field, values, item, ROWS_AT_ONCE)
+
+    return Codec(pb_class, to_pb, from_pb, parts)
 
 
 def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None) -> Codec:

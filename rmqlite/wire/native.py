@@ -7,11 +7,15 @@ Nothing outside wire/ sees protobuf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from rmqlite import requests
 from rmqlite.message import Message, StoredMessage
-from rmqlite.wire.codec import Codec, flat, nested
+from rmqlite.wire.codec import Codec, flat, in_parts, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
+
+MEMBERS_AT_ONCE: Final = 8
+"""How many members of a group are written at once: each may have hundreds of subscriptions."""
 
 # ---- messages
 
@@ -261,9 +265,19 @@ offsets_query = nested(requests.OffsetsQuery, pb.QueryOffsetsRequest, queues=que
 queue_range = Codec(pb.QueueRange, queue_range_to_pb, queue_range_from_pb)
 subscription = flat(requests.Subscription, pb.Subscription)
 heartbeat = nested(requests.HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
-assignment = nested(requests.Assignment, pb.HeartbeatResponse, queues=queue)
+assignment = in_parts(nested(requests.Assignment, pb.HeartbeatResponse, queues=queue), queues=queue)
 member = nested(requests.MemberInfo, pb.Member, subscriptions=subscription)
 group = flat(requests.GroupInfo, pb.Group)
+progress = Codec(pb.QueueProgress, progress_to_pb, progress_from_pb)
+group_status = in_parts(
+    Codec(pb.DescribeGroupResponse, group_status_to_pb, group_status_from_pb),
+    MEMBERS_AT_ONCE,
+    members=member,
+    progress=progress,
+)
+pull_result = in_parts(
+    Codec(pb.PullResponse, pull_result_to_pb, pull_result_from_pb), messages=stored
+)
 topic = flat(requests.TopicInfo, pb.Topic)
 route = nested(requests.Route, pb.GetRouteResponse, topic=topic)
 level_status = flat(requests.LevelStatus, pb.LevelStatus)

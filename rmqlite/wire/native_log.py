@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from rmqlite import log_requests as values
-from rmqlite.wire.codec import flat, nested
+from rmqlite.wire.codec import flat, in_parts, nested
 from rmqlite.wire.native import queue_range
 from rmqlite.wire.native_schedule import dated_table
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
-snapshot = nested(
-    values.LogSnapshot, pb.GetLogSnapshotResponse, levels=dated_table, queues=queue_range
+snapshot = in_parts(
+    nested(values.LogSnapshot, pb.GetLogSnapshotResponse, levels=dated_table, queues=queue_range),
+    queues=queue_range,
 )
 snapshot_request = flat(values.LogSnapshotRequest, pb.GetLogSnapshotRequest)

@@ -6,9 +6,11 @@ neither sees protobuf: a call takes a value of requests.py and gives one back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
+
+from google.protobuf.descriptor import Descriptor
 
 from rmqlite import (
     bulk_requests,
@@ -30,15 +32,18 @@ A = TypeVar("A")
 class Rpc(Generic[Q, A]):
     """One call: Q is the request's type, A the answer's.
 
-    decode_request raises InvalidValue for bytes that are no such request.
+    request: what its protobuf message has.  decode_request raises InvalidValue for bytes that
+    are no such request.  response_parts: the bytes of an answer, which may be long, in parts.
     """
 
     service: str
     name: str
+    request: Descriptor
     encode_request: Callable[[Q], bytes]
     decode_request: Callable[[bytes], Q]
     encode_response: Callable[[A], bytes]
     decode_response: Callable[[bytes], A]
+    response_parts: Callable[[A], Iterator[bytes]]
 
     @property
     def path(self) -> str:
@@ -48,6 +53,13 @@ class Rpc(Generic[Q, A]):
 def _writer(codec: Codec) -> Callable[[Any], bytes]:
     to_pb = codec.to_pb
     return lambda value: cast(bytes, to_pb(value).SerializeToString())
+
+
+def _parts_writer(codec: Codec) -> Callable[[Any], Iterator[bytes]]:
+    to_pb, parts = codec.to_pb, codec.parts
+    if parts is None:
+        return lambda value: iter((to_pb(value).SerializeToString(),))
+    return lambda value: (part.SerializeToString() for part in parts(value))
 
 
 def _reader(codec: Codec) -> Callable[[bytes], Any]:
@@ -67,10 +79,12 @@ def _rpc(service: str, name: str, request: Codec, response: Codec) -> Rpc[Any, A
     return Rpc(
         f"rmqlite.v1.{service}",
         name,
+        cast(Descriptor, request.pb_class.DESCRIPTOR),
         _writer(request),
         _reader(request),
         _writer(response),
         _reader(response),
+        _parts_writer(response),
     )
 
 
@@ -90,7 +104,7 @@ PULL: Rpc[requests.PullRequest, requests.PullResult] = _rpc(
     "Messaging",
     "Pull",
     flat(requests.PullRequest, pb.PullRequest),
-    Codec(pb.PullResponse, native.pull_result_to_pb, native.pull_result_from_pb),
+    native.pull_result,
 )
 SEND_BACK: Rpc[requests.SendBackRequest, requests.SendBackResult] = _rpc(
     "Messaging",
@@ -165,7 +179,7 @@ DESCRIBE_GROUP: Rpc[str, requests.GroupStatus] = _rpc(
     "Admin",
     "DescribeGroup",
     wrapped(pb.DescribeGroupRequest, "group"),
-    Codec(pb.DescribeGroupResponse, native.group_status_to_pb, native.group_status_from_pb),
+    native.group_status,
 )
 GET_BROKER_STATUS: Rpc[None, requests.BrokerStatus] = _rpc(
     "Admin",

@@ -14,9 +14,9 @@ from rmqlite.letter_requests import (
     PurgeRequest,
 )
 from rmqlite.message import StoredMessage
-from tests.broker.waiting import done
 from tests.broker.words import GROUP, received, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 
 def dead(

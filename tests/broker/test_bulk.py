@@ -25,10 +25,10 @@ from rmqlite.requests import TopicInfo
 from rmqlite.schedule_requests import ChangeByIds, ScheduleAction
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
-from tests.broker.waiting import done
 from tests.broker.words import FragileDisk, bodies
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
+from tests.support.steps import done
 
 
 def job(broker: BrokerUnderTest, job_id: str = "import") -> tuple[int, int, int, int]:
@@ -233,15 +233,15 @@ def test_an_id_counts_for_the_window(make: Make) -> None:
 
 def test_ids_are_known_after_a_restart_and_a_crash(under_test: BrokerUnderTest) -> None:
     """From the log, and from index files that are full."""
-    ids = [f"id-{n}" for n in range(700)]
-    schedule(under_test, ids[:400], delay_levels=(3,))
+    ids = [f"id-{n}" for n in range(500)]
+    schedule(under_test, ids[:300], delay_levels=(3,))
     under_test.restart()
-    assert outcomes(schedule(under_test, ids[:401]), 401) == "d" * 400 + "a"
+    assert outcomes(schedule(under_test, ids[:301]), 301) == "d" * 300 + "a"
     schedule(under_test, ids)
     under_test.crash()
     under_test.open()
-    assert outcomes(schedule(under_test, ids), 700) == "d" * 700
-    assert job(under_test) == (700, 400 + 401 + 700, 0, 4)
+    assert outcomes(schedule(under_test, ids), 500) == "d" * 500
+    assert job(under_test) == (500, 300 + 301 + 500, 0, 4)
 
 
 # ---- calls

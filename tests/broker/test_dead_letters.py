@@ -15,9 +15,10 @@ from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead, dead_ids, dead_letters, dead_pages, groups, reasons
 from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import deliver_all, done, forget_topic, named
+from tests.broker.waiting import deliver_all, forget_topic, named
 from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 DLQ = dlq_topic(GROUP)

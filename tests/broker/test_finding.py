@@ -20,13 +20,14 @@ from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain, received, send_back
 from tests.store.test_golden import ARCHIVE
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 STORED, SCHEDULED = MessageState.STORED, MessageState.SCHEDULED
 RETRY, DEAD = MessageState.RETRY, MessageState.DEAD
 
 
 def find(broker: BrokerUnderTest, key: str, **more: Any) -> FoundMessages:
-    return broker.broker.find_messages(MessageQuery(**{"topic": TOPIC, "key": key, **more}))
+    return done(broker.broker.find_messages(MessageQuery(**{"topic": TOPIC, "key": key, **more})))
 
 
 def bodies(found: FoundMessages) -> list[str]:
@@ -127,7 +128,7 @@ def test_every_change_of_a_scheduled_message_is_told(under_test: BrokerUnderTest
     under_test.sync()
     told = {}
     for name in ("cancelled", "fired", "moved"):
-        found = under_test.broker.find_messages(MessageQuery(TOPIC, name, True, hops=True))
+        found = done(under_test.broker.find_messages(MessageQuery(TOPIC, name, True, hops=True)))
         told[name] = [(each.state, each.is_pending, each.ended) for each in found.messages]
     assert told == {
         "cancelled": [(SCHEDULED, False, "cancelled"), (MessageState.CANCELLED, False, "")],

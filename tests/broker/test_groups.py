@@ -21,6 +21,7 @@ from rmqlite.store import tables
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain, save_group
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 RETRY = Queue("%RETRY%" + GROUP, 0)
 
@@ -290,7 +291,7 @@ def test_a_groups_status_shows_members_readers_and_lag(under_test: BrokerUnderTe
     beat(under_test, "a")
     beat(under_test, "b")
     under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 1): 1}))
-    status = under_test.broker.group_status(GROUP)
+    status = done(under_test.broker.group_status(GROUP))
     assert [member.client_id for member in status.members] == ["a", "b"]
     rows = [(p.queue, p.client_id, p.committed_offset, p.lag) for p in status.progress]
     assert rows == [

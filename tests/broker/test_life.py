@@ -22,13 +22,13 @@ from tests.broker.waiting import (
     RESCHEDULE,
     by_ids,
     deliver_all,
-    done,
     everything,
     forget_topic,
     named,
 )
 from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 RETRY, DLQ = retry_topic(GROUP), dlq_topic(GROUP)

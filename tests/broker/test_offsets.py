@@ -10,6 +10,7 @@ from rmqlite.store import tables
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 HEAD = Queue(TOPIC, 0)
 SIDE = Queue(TOPIC, 1)
@@ -124,8 +125,8 @@ def test_a_commit_beyond_a_lost_tail_comes_back_to_the_end(five: BrokerUnderTest
 def test_a_groups_progress_is_told_queue_by_queue(five: BrokerUnderTest) -> None:
     """What an operator looks at: how far, how far behind."""
     commit(five, {HEAD: 3})
-    (progress,) = five.broker.group_status(GROUP).progress
+    (progress,) = done(five.broker.group_status(GROUP)).progress
     assert (progress.queue, progress.committed_offset, progress.max_offset) == (HEAD, 3, 5)
     assert (progress.lag, progress.client_id) == (2, "")
     with pytest.raises(GroupUnknown):
-        five.broker.group_status("nobody")
+        done(five.broker.group_status("nobody"))

@@ -35,7 +35,6 @@ from tests.broker.waiting import (
     by_filter,
     by_ids,
     counts,
-    done,
     named,
     pages,
     true_counts,
@@ -44,6 +43,7 @@ from tests.broker.waiting import (
 )
 from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 TABLES = ("1s 5s 10s 30s", "10s 5s 1s 30s", "30s 30s 2s 1s", "1s 1s 1s 1s")
 TOPICS = (TOPIC, "bills")
@@ -279,7 +279,7 @@ def test_a_timeline_adds_up_to_the_list(make: Make, levels: tuple[int, ...]) -> 
         [0],
         due[::3],
     ):
-        answered = broker.broker.pending.timeline(TimelineRequest(tuple(bounds), levels))
+        answered = done(broker.broker.pending.timeline(TimelineRequest(tuple(bounds), levels)))
         for line in answered:
             assert not levels or line.level in levels
             mine = [each.deliver_at_ms for each in every if each.level == line.level]
@@ -300,7 +300,7 @@ def test_a_timeline_reads_as_little_of_many_as_of_few(make: Make) -> None:
             broker.clock.forward(1)
         files.read_bytes = 0
         bounds = tuple(broker.clock.now_ms() + 59_900 + 10 * n for n in range(10))
-        (line,) = broker.broker.pending.timeline(TimelineRequest(bounds, (5,)))
+        (line,) = done(broker.broker.pending.timeline(TimelineRequest(bounds, (5,))))
         assert sum(line.counts) == count
         read.append(files.read_bytes)
     assert read[1] < 4 * read[0]
@@ -359,7 +359,7 @@ def test_looking_changes_nothing(make: Make) -> None:
     before = (broker.store.end, broker.store.progress.to_json(), counts(broker))
     for wanted in some_filters(broker):
         waiting(broker, wanted, 3)
-    list(broker.broker.pending.timeline(TimelineRequest((0, 1))))
+    list(done(broker.broker.pending.timeline(TimelineRequest((0, 1)))))
     assert (broker.store.end, broker.store.progress.to_json(), counts(broker)) == before
 
 
@@ -450,7 +450,7 @@ def test_instants_that_make_no_timeline_are_refused(
 ) -> None:
     """Before the first level is looked at."""
     with pytest.raises(InvalidValue) as refused:
-        under_test.broker.pending.timeline(TimelineRequest(bounds))
+        done(under_test.broker.pending.timeline(TimelineRequest(bounds)))
     assert refused.value.field == "bounds_ms"
 
 

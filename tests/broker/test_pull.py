@@ -19,6 +19,7 @@ from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
 from tests.broker.words import TOPIC, create_topic, plain, save_group
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 FOUND = PullStatus.FOUND
 NOTHING_NEW = PullStatus.NO_NEW_MESSAGE
@@ -260,6 +261,6 @@ def test_an_offset_by_time_in_an_empty_queue_is_its_begin(under_test: BrokerUnde
 
 def test_a_topics_queues_tell_their_ranges(tagged: BrokerUnderTest) -> None:
     """Empty ones too."""
-    ranges = tagged.broker.queue_ranges(TOPIC)
+    ranges = done(tagged.broker.queue_ranges(TOPIC))
     assert [(each.min_offset, each.max_offset) for each in ranges] == [(0, 10)] + [(0, 0)] * 3
     assert ranges[0].newest_timestamp_ms == tagged.clock.now_ms()

@@ -18,10 +18,10 @@ from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
 from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import done
 from tests.broker.words import GROUP, save_group
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
+from tests.support.steps import done
 
 DLQ = dlq_topic(GROUP)
 

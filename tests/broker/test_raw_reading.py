@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any, TypeVar
 
 import pytest
@@ -33,18 +32,10 @@ from tests.broker.words import (
     send_back,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 T = TypeVar("T")
 SEGMENT = 1 << 17
-
-
-def done(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
 
 
 def snapshot(broker: BrokerUnderTest, *topics: str) -> LogSnapshot:

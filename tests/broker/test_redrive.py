@@ -45,7 +45,6 @@ from tests.support.redrives import (
     GROUP,
     bury,
     bury_many,
-    done,
     outcomes,
     redrive,
     run,
@@ -53,6 +52,7 @@ from tests.support.redrives import (
     start,
 )
 from tests.support.rocketmq_rules import violations
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 SENT, ALREADY, REFUSED = RedriveOutcome.SENT, RedriveOutcome.ALREADY, RedriveOutcome.REFUSED

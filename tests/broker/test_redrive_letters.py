@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite import message as names
 from rmqlite.letter_requests import UNREADABLE
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     FAILURE_REASON,
     KEYS,
@@ -38,7 +39,6 @@ from rmqlite.redrive_requests import (
 )
 from rmqlite.requests import SendBackRequest
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.record import PROPERTIES_BYTES_MAX
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import (

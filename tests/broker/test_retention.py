@@ -22,6 +22,7 @@ from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -155,7 +156,7 @@ def test_queues_begin_where_the_log_does(broker: BrokerUnderTest) -> None:
     broker.persist()
     age(broker)
     broker.broker.retention.clean(NOW_MS)
-    ranges = broker.broker.queue_ranges(TOPIC)
+    ranges = done(broker.broker.queue_ranges(TOPIC))
     left = broker.pull(TOPIC, 0, ranges[0].min_offset).messages
     assert left[0].physical_offset == broker.store.min_offset
     assert [m.body.decode() for m in left[-3:]] == ["0", "1", "2"]
@@ -177,10 +178,10 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
     broker.persist()
     age(broker)
     broker.broker.retention.clean(NOW_MS)
-    (known, *_) = broker.broker.queue_ranges(TOPIC)
+    (known, *_) = done(broker.broker.queue_ranges(TOPIC))
     assert known.min_offset > 1
     assert broker.broker.query_offsets(OffsetsQuery(GROUP, (queue,))) == {queue: 1}
-    (progress,) = broker.broker.group_status(GROUP).progress
+    (progress,) = done(broker.broker.group_status(GROUP)).progress
     assert (progress.committed_offset, progress.min_offset) == (1, known.min_offset)
     assert progress.lag == known.max_offset - known.min_offset
     moved = broker.pull(TOPIC, 0, 1, group=GROUP)
@@ -192,7 +193,7 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
     with pytest.raises(MessageNotFound):
         broker.broker.send_back(SendBackRequest(GROUP, first.physical_offset))
     broker.broker.commit_offsets(OffsetsCommit(GROUP, {queue: known.max_offset}))
-    assert broker.broker.group_status(GROUP).progress[0].lag == 0
+    assert done(broker.broker.group_status(GROUP)).progress[0].lag == 0
 
 
 class StubbornQueues(SystemFiles):
@@ -230,7 +231,7 @@ def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
         bodies_left += len(result.messages)
     files.is_stubborn = False
     broker.broker.retention.clean(NOW_MS)
-    known = broker.broker.queue_ranges(TOPIC)[0]
+    known = done(broker.broker.queue_ranges(TOPIC))[0]
     assert known.max_offset - known.min_offset == bodies_left
     assert len(list(queue_files.iterdir())) < 3
 
@@ -249,13 +250,13 @@ def test_a_store_opens_after_its_files_went(make: Make, how: str, count: int) ->
     age(broker)
     gone = broker.broker.retention.clean(NOW_MS)
     assert gone >= 1
-    before = broker.broker.queue_ranges(TOPIC)
+    before = done(broker.broker.queue_ranges(TOPIC))
     if how == "clean":
         broker.restart(**SETTINGS)
     else:
         broker.crash()
         broker.open()
-    assert broker.broker.queue_ranges(TOPIC) == before
+    assert done(broker.broker.queue_ranges(TOPIC)) == before
     assert broker.deliver() == 0
     assert level_status(broker, 1).pending == 0
     query = OffsetsQuery(GROUP, (Queue(TOPIC, 0),))

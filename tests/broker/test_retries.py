@@ -15,9 +15,10 @@ from rmqlite.requests import OffsetsCommit, Queue, SendBackRequest
 from rmqlite.schedule_requests import PendingFilter
 from tests.broker.letter_words import retries, retry_pages
 from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import CANCEL, by_filter, done, named
+from tests.broker.waiting import CANCEL, by_filter, named
 from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 RETRY = retry_topic(GROUP)

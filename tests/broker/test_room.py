@@ -11,6 +11,7 @@ from rmqlite.broker.room import Room
 from rmqlite.bulk_requests import BulkRequest
 from rmqlite.errors import MessageTooLarge
 from rmqlite.letter_requests import LEFT_BEHIND
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -26,11 +27,12 @@ from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.requests import RouteRequest, SendRequest
 from rmqlite.schedule_requests import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.record import OVERHEAD_BYTES, PROPERTIES_BYTES_MAX
+from rmqlite.store.record import OVERHEAD_BYTES
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, bodies, create_topic, level_status, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.redrives import done, redrive, redriven_messages
+from tests.support.redrives import redrive, redriven_messages
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 LOG_FILE_BYTES = 1 << 18

@@ -308,7 +308,8 @@ def test_a_large_message_survives_a_crash(make: Make, level: int) -> None:
     """Larger than what a walk reads at a time, and the first that it meets."""
     settings = {"mapped_file_size_commit_log": 8 << 20, "max_message_bytes": 3 << 20}
     broker = make(**settings)
-    broker.send(*[Message(TOPIC, bytes([n]) * (3 << 20), delay_level=level) for n in (1, 2)])
+    for n in (1, 2):
+        broker.send(Message(TOPIC, bytes([n]) * (3 << 20), delay_level=level))
     crash(broker)
     broker.clock.forward(1_000)
     broker.deliver()

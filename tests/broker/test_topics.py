@@ -12,6 +12,7 @@ import pytest
 from rmqlite.errors import (
     InvalidName,
     InvalidValue,
+    MessageTooLarge,
     Overloaded,
     PermissionMissing,
     QueueUnknown,
@@ -19,6 +20,7 @@ from rmqlite.errors import (
     TopicExists,
     TopicUnknown,
 )
+from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.requests import RouteRequest, SendRequest, TopicInfo
 from rmqlite.store import tables
 from rmqlite.store.files import SystemFiles
@@ -281,7 +283,8 @@ def test_a_failed_message_finds_its_topics_however_many_there_are(make: Make) ->
 
 def test_a_long_table_is_encoded_row_by_row_once(under_test: BrokerUnderTest) -> None:
     """The text of a row is kept: else each new topic would cost as much as all of them."""
-    send_many(under_test, [f"topic-{number}" for number in range(50)])
+    for number in range(50):
+        create_topic(under_test, f"topic-{number}")
     encoded: list[object] = []
 
     def counting(value: object, depth: int) -> tables.Encoded:
@@ -294,3 +297,15 @@ def test_a_long_table_is_encoded_row_by_row_once(under_test: BrokerUnderTest) ->
         create_topic(under_test, "one-more")
     assert len(encoded) == 1
     assert len(on_disk(under_test)["topicConfigTable"]) == 53
+
+
+@pytest.mark.parametrize("send", [send_many, schedule_many])
+def test_a_call_makes_only_so_many_queues(make: Make, send: Sending) -> None:
+    """Each new queue makes folders and a file; in two calls others get their turn."""
+    broker = make()
+    names = [f"topic-{number}" for number in range(NEW_QUEUES_MAX + 1)]
+    with pytest.raises(MessageTooLarge, match="33 without any message yet"):
+        send(broker, names)
+    assert broker.broker.topics.get(names[0]) is None
+    send(broker, names[:1])
+    send(broker, names[1:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator
 from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
@@ -24,20 +23,11 @@ from rmqlite.schedule_requests import (
 from rmqlite.store.completion import topic_ahead
 from tests.broker.words import TOPIC
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 CANCEL, FIRE, RESCHEDULE = ScheduleAction
 ALL = PendingFilter()
 T = TypeVar("T")
-
-
-def done(steps: Generator[None, None, T]) -> T:
-    """Take all steps; the answer."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
 
 
 def named(message_id: str, level: int, **more: Any) -> Message:
@@ -125,7 +115,7 @@ def true_counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
 
 def counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
     """What is pending by level and topic, as the broker says."""
-    return {(each.level, each.topic): each.pending for each in broker.broker.pending.counts()}
+    return {(each.level, each.topic): each.pending for each in done(broker.broker.pending.counts())}
 
 
 def everything(broker: BrokerUnderTest, topic: str) -> list[StoredMessage]:

@@ -208,7 +208,7 @@ def test_a_call_that_can_never_work_is_raised(bulk_broker: FakeBroker, made: Mak
 
 def test_large_bodies_make_more_calls(bulk_broker: FakeBroker, made: Make) -> None:
     """A call has a few megabytes, however many messages that are."""
-    body = bytes(3 << 20)
+    body = bytes(1 << 20)
     rows = [BulkMessage("t", body, f"id-{n}") for n in range(5)]
     assert made(bulk_broker).schedule_all(rows) == BulkProgress(5)
     calls = [sum(map(len, request.bodies)) for request in asked(bulk_broker)]

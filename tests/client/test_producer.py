@@ -15,6 +15,7 @@ from rmqlite.errors import (
     BrokerUnreachable,
     DelayUnknown,
     InvalidValue,
+    MessageTooLarge,
     Refused,
     RmqliteError,
 )
@@ -208,6 +209,29 @@ def test_a_batch_is_cut_at_its_limits(broker: FakeBroker, make: Any) -> None:
     large = "x" * 900
     make(batch_bytes_max=1_000).send_batch([message(n) for n in ("a", large, "b", "c")])
     assert broker.names_sent() == [["a"], [large], ["b", "c"]]
+
+
+def test_a_batch_that_the_broker_finds_too_large_goes_in_parts(
+    broker: FakeBroker, make: Any
+) -> None:
+    """Its limits may be lower than the producer's; a message alone is refused for itself."""
+
+    def at_most_two(request: SendRequest) -> Any:
+        if len(request.messages) > 2 or request.messages[0].body == b"bad":
+            raise MessageTooLarge("messages", len(request.messages), "1 to 2 in one call")
+        return broker.plain("Send", request)
+
+    broker.answers["Send"] = at_most_two
+    results = make().send_batch([message(n) for n in "abcde"])
+    assert len(results) == 5
+    assert [names for names in broker.names_sent() if len(names) <= 2] == [
+        ["a", "b"],
+        ["c"],
+        ["d", "e"],
+    ]
+    with pytest.raises(MessageTooLarge) as caught:
+        make().send_batch([message(n) for n in ("a", "bad", "c")])
+    assert caught.value.__notes__ == ["1 of 3 messages were stored before this"]
 
 
 def test_a_failed_batch_says_how_much_was_stored(broker: FakeBroker, make: Any) -> None:

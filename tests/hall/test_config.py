@@ -200,10 +200,10 @@ def test_the_first_wrong_line_is_reported_first() -> None:
     ("text", "line", "key", "rule"),
     [
         (
-            "maxMessageSize=16777217",
+            "maxMessageSize=4194305",
             1,
             "maxMessageSize",
-            "at most maxSendBytes, that is 16777216",
+            "at most maxSendBytes, that is 4194304",
         ),
         ("maxSendBytes=1000", 1, "maxSendBytes", "at least maxMessageSize, that is 4194304"),
         ("maxPullBytes=1000", 1, "maxPullBytes", "at least maxMessageSize, that is 4194304"),

@@ -142,6 +142,8 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxFilterScan",
         "maxParkedPolls",
         "maxGroupMembers",
+        "maxMembers",
+        "maxSubscriptionBytes",
         "shutdownDrainTimeout",
     }
     assert not marked & set(WITHOUT_MEANING)

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
-    {"errors", "message", "names", "levels", "config", "refused_keys", "clock"}
+    {"errors", "limits", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "schedule_requests", "log_requests", "bulk_requests"}
     | {"letter_requests", "redrive_requests", "retry_ladder", "retry_policy", "visible"}
     | {"json_tree", "table_shapes"}

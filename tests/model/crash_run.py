@@ -39,11 +39,11 @@ from rmqlite.schedule_requests import (
 from rmqlite.store.check import check
 from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.files import SystemFiles
-from tests.broker.waiting import done
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+from tests.support.steps import done
 
 STORE = ROOT / "store"
 TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")

@@ -49,11 +49,12 @@ from rmqlite.schedule_requests import (
 )
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
-from tests.broker.waiting import counts, done, waiting
+from tests.broker.waiting import counts, waiting
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock
 from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
+from tests.support.steps import done
 
 STORE = ROOT / "store"
 TABLES = ("1s 2s 3s", "1s", "3s 2s 1s", "10s 1s", "2s 2s 2s 2s 5s")

@@ -14,6 +14,7 @@ from typing import Any
 import grpc
 import pytest
 
+from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
     DiskFull,
     FlushFailed,
@@ -26,6 +27,7 @@ from rmqlite.message import Message
 from rmqlite.requests import SendRequest
 from rmqlite.server import calls
 from rmqlite.server.calls import Handlers, handlers_of, peer_host
+from rmqlite.server.conversion import Conversion
 from rmqlite.server.front import Context, Front, Method
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.in_flight import InFlight
@@ -53,7 +55,7 @@ def commit(tmp_path: Path) -> Iterator[Callable[[], GroupCommit]]:
 
 def sending(method: Method, commit: GroupCommit, in_flight: InFlight) -> Handlers:
     """A broker that has one method."""
-    return handlers_of(Front({rpcs.SEND: method}, commit), in_flight)
+    return handlers_of(Front({rpcs.SEND: method}, commit), in_flight, Conversion(BrokerConfig()))
 
 
 Fail = Callable[[GroupCommit], Awaitable[None]]

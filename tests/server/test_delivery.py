@@ -88,8 +88,8 @@ def test_a_burst_leaves_in_slices_between_which_others_run(under_test: BrokerUnd
     seen: list[int] = []
 
     async def scenario(delivery: Delivery) -> None:
-        for _ in range(3):
-            send(under_test, delivery, level=1, count=1_000)
+        for _ in range(6):
+            send(under_test, delivery, level=1, count=500)
         until = under_test.clock.now_ms() + 1_000
         await asyncio.sleep(1)
         while under_test.broker.schedule.delivered < 3_000:

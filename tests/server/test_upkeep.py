@@ -22,6 +22,7 @@ from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
 from tests.support.loops import run_with
 from tests.support.scrape import watch_of
+from tests.support.steps import done
 
 SEGMENT = 1 << 17
 HOUR_MS = 3_600_000
@@ -162,12 +163,12 @@ def test_what_a_persist_could_not_write_is_written_by_a_later_one(
     assert lines(caplog, "written again") == [
         "offsets and progress are written again failed_attempts=3"
     ]
-    before = broker.broker.queue_ranges("orders")
+    before = done(broker.broker.queue_ranges("orders"))
     broker.crash()
     disk.power_cut()
     broker.open()
     assert broker.store.recovered == 0
-    assert broker.broker.queue_ranges("orders") == before
+    assert done(broker.broker.queue_ranges("orders")) == before
     assert broker.broker.offsets.of("shop") == {Queue("orders", 0): 1}
 
 

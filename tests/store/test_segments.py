@@ -157,3 +157,42 @@ def test_a_file_that_cannot_be_made_is_not_there(tmp_path: Path) -> None:
     assert each.starts == ()
     each.write(0, b"x")
     assert each.read(0, 1) == b"x"
+
+
+class Counted(SystemFiles):
+    """Counts the syncs of folders."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[Path] = []
+
+    def _sync_folder(self, folder: Path) -> None:
+        self.synced.append(folder)
+        super()._sync_folder(folder)
+
+
+def test_a_first_file_can_have_its_names_synced_later(tmp_path: Path) -> None:
+    """A call that makes a hundred queues must not wait for three hundred syncs."""
+    files, folder = Counted(), tmp_path / "consumequeue" / "orders" / "0"
+    each = Segments(files, folder, SIZE, names_later=True)
+    assert each.take_unsynced_folders() == []
+    each.write(0, b"x")
+    assert files.synced == []
+    above = [folder, folder.parent, folder.parent.parent, tmp_path]
+    assert each.take_unsynced_folders() == above
+    assert each.take_unsynced_folders() == []
+
+
+def test_of_later_files_the_names_are_synced_at_once(tmp_path: Path) -> None:
+    """If one of several lost its name in a power cut, nobody would open the queue again."""
+    files = Counted()
+    each = Segments(files, tmp_path / "x", SIZE, names_later=True)
+    each.write(0, b"x" * 2 * SIZE)
+    assert files.synced == [tmp_path / "x"]
+
+
+def test_names_that_were_there_are_synced_too(tmp_path: Path) -> None:
+    """A process that was killed may have made them a moment ago."""
+    Segments(SystemFiles(), tmp_path / "x", SIZE, names_later=True).write(0, b"x")
+    again = Segments(SystemFiles(), tmp_path / "x", SIZE, names_later=True)
+    assert again.take_unsynced_folders()[0] == tmp_path / "x"

@@ -15,6 +15,7 @@ from rmqlite.store.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.clock import FakeClock
 
+CALL_MESSAGES = 500
 BORN_HOST = pack_host("10.0.0.1:1234")
 
 
@@ -95,9 +96,13 @@ class BrokerUnderTest:
         self.open(**changes)
 
     def send(self, *messages: Message, queue_id: int = 0) -> tuple[SendResult, ...]:
-        results = self.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
+        """In calls of CALL_MESSAGES."""
+        results: list[SendResult] = []
+        for begin in range(0, len(messages) or 1, CALL_MESSAGES):
+            part = messages[begin : begin + CALL_MESSAGES]
+            results += self.broker.send(SendRequest(part, queue_id=queue_id), BORN_HOST)
         self.sync()
-        return results
+        return tuple(results)
 
     def deliver(self) -> int:
         """Deliver everything that is due now; how many messages."""

@@ -44,6 +44,10 @@ class QuickFiles(SystemFiles):
         path.touch()
         os.truncate(path, size)
 
+    def create_unsynced(self, path: Path, size: int) -> None:
+        self.make_folder(path.parent)
+        self.create(path, size)
+
     def sync(self, path: Path) -> None:
         assert path.is_file()
 

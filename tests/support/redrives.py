@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from rmqlite.message import (
@@ -23,20 +23,11 @@ from rmqlite.redrive_requests import (
 )
 from rmqlite.requests import SendBackRequest
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 GROUP = "shop"
 DLQ = dlq_topic(GROUP)
 T = TypeVar("T")
-
-
-def done(steps: Generator[None, None, T]) -> T:
-    """Take all steps; the answer."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            answer: T = end.value
-            return answer
 
 
 def bury(

@@ -58,6 +58,7 @@ def test_an_answer_arrives_as_it_was_given(name: str, data: st.DataObject) -> No
     rpc, kind = call(name), KINDS[name][1]
     value = data.draw(any_value(kind))
     assert rpc.decode_response(rpc.encode_response(value)) == value
+    assert rpc.decode_response(b"".join(rpc.response_parts(value))) == value
 
 
 @pytest.mark.parametrize("name", CALLS)

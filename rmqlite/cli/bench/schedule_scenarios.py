@@ -39,7 +39,7 @@ CHANGE_MESSAGES: Final = 100_000
 PENDING_MESSAGES: Final = (1_000_000, 10_000_000)
 """The second only at scale 1 and more."""
 PENDING_BODY_BYTES: Final = 100
-PENDING_BATCH_MESSAGES: Final = 1_000
+PENDING_BATCH_MESSAGES: Final = 500
 RARE_EVERY: Final = 100_000
 """One message of so many goes to a topic of its own."""
 ASKED_TIMES: Final = 20

@@ -11,6 +11,7 @@ from rmqlite.server.web.app import _CHANGES, _LOOKS
 from tests.server.web.browser import Browser, browse
 from tests.server.web.words import GROUP, dead_letters
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 EMPTY = ("/", "/lateness", "/schedule", "/retries", "/message", "/dead", "/jobs", "/groups")
 
@@ -190,7 +191,7 @@ def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
         assert "2 5 1m 1m 3 to 4 14 10m 21m" in changed.text
 
     browse(under_test, scenario)
-    info = under_test.broker.group_status(GROUP).info
+    info = done(under_test.broker.group_status(GROUP)).info
     assert info.max_reconsume_times == 3
     assert RetryPolicy.parse(info.retry_policy).delays_ms == (60_000, 600_000)
 

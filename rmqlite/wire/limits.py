@@ -1,0 +1,206 @@
+"""What every field of every request may hold: one table for all calls of rmqlite.v1.
+
+Who adds a field to the proto adds a line here; a test walks the proto and misses it otherwise.
+Each number has its name: with its noun, in rmqlite/limits.py, or, where an operator may change
+it, in config.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rmqlite import limits
+from rmqlite.bulk_requests import JOB_ID_CHARS_MAX
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidName, MessageTooLarge
+from rmqlite.levels import LEVELS_MAX
+from rmqlite.log_requests import TOPICS_MAX
+from rmqlite.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
+from rmqlite.redrive_requests import RedriveOutcome
+from rmqlite.retry_policy import TEXT_CHARS_MAX
+from rmqlite.schedule_requests import BOUNDS_MAX, IDS_MAX
+from rmqlite.wire import rpcs
+from rmqlite.wire.bounded import Bounds, Limit
+from rmqlite.wire.rpcs import Rpc
+
+SMALL_REQUEST_BYTES_MAX: Final = 128 << 10
+LIST_REQUEST_BYTES_MAX: Final = 1 << 20
+
+_TOPIC: Final = Limit(size=TOPIC_BYTES_MAX, error=InvalidName)
+_GROUP: Final = Limit(size=GROUP_BYTES_MAX, error=InvalidName)
+_KEY: Final = Limit(size=limits.KEY_BYTES_MAX)
+_TAGS: Final = Limit(size=limits.TAGS_BYTES_MAX)
+_MESSAGE_ID: Final = Limit(size=limits.MESSAGE_ID_BYTES_MAX)
+_REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
+_REASON_PART: Final = Limit(size=4 * limits.REASON_PART_CHARS_MAX)
+_CLIENT_ID: Final = Limit(size=limits.CLIENT_ID_BYTES_MAX)
+_EXPRESSION: Final = Limit(size=limits.EXPRESSION_BYTES_MAX)
+_CURSOR: Final = Limit(size=limits.CURSOR_BYTES_MAX)
+_JOB_ID: Final = Limit(size=JOB_ID_CHARS_MAX)
+_PROPERTY: Final = Limit(size=limits.PROPERTIES_BYTES_MAX, error=MessageTooLarge)
+_LEVELS: Final = Limit(count=LEVELS_MAX)
+
+_FIXED: Final[Mapping[str, Limit]] = {
+    # sending
+    "SendRequest.producer_group": _GROUP,
+    "OutgoingMessage.topic": _TOPIC,
+    "OutgoingMessage.tags": _TAGS,
+    "OutgoingMessage.keys": Limit(
+        size=limits.KEY_BYTES_MAX,
+        count=limits.KEYS_MAX,
+        total=limits.KEYS_BYTES_MAX,
+        error=MessageTooLarge,
+    ),
+    "OutgoingMessage.properties": Limit(count=limits.PROPERTIES_MAX, error=MessageTooLarge),
+    "PropertiesEntry.key": _PROPERTY,
+    "PropertiesEntry.value": _PROPERTY,
+    "OutgoingMessage.message_id": _MESSAGE_ID,
+    "OutgoingMessage.delay": Limit(size=limits.DELAY_BYTES_MAX),
+    "ScheduleBulkRequest.job_id": _JOB_ID,
+    # consuming
+    "PullRequest.group": _GROUP,
+    "PullRequest.topic": _TOPIC,
+    "PullRequest.expression": _EXPRESSION,
+    "SendBackRequest.group": _GROUP,
+    "SendBackRequest.reason": _REASON,
+    "QueryOffsetsRequest.group": _GROUP,
+    "QueryOffsetsRequest.queues": Limit(count=limits.QUEUES_MAX),
+    "Queue.topic": _TOPIC,
+    "CommitOffsetsRequest.group": _GROUP,
+    "CommitOffsetsRequest.offsets": Limit(count=limits.QUEUES_MAX),
+    "QueueOffset.topic": _TOPIC,
+    "SearchOffsetRequest.topic": _TOPIC,
+    "GetQueueRangesRequest.topic": _TOPIC,
+    "HeartbeatRequest.group": _GROUP,
+    "HeartbeatRequest.client_id": _CLIENT_ID,
+    "HeartbeatRequest.subscriptions": Limit(count=limits.SUBSCRIPTIONS_MAX),
+    "Subscription.topic": _TOPIC,
+    "Subscription.expression": _EXPRESSION,
+    "LeaveRequest.group": _GROUP,
+    "LeaveRequest.client_id": _CLIENT_ID,
+    # topics, groups and messages
+    "GetRouteRequest.topic": _TOPIC,
+    "Topic.topic": _TOPIC,
+    "DescribeGroupRequest.group": _GROUP,
+    "SetGroupRequest.group": _GROUP,
+    "SetGroupRequest.retry_policy": Limit(size=TEXT_CHARS_MAX),
+    "QueryMessagesRequest.topic": _TOPIC,
+    "QueryMessagesRequest.key": _KEY,
+    "GetMessageRequest.offset_message_id": _MESSAGE_ID,
+    # the schedule
+    "ListPendingRequest.cursor": _CURSOR,
+    "PendingFilter.levels": _LEVELS,
+    "PendingFilter.topic": _TOPIC,
+    "PendingFilter.key": _KEY,
+    "PendingFilter.message_id": _MESSAGE_ID,
+    "PendingFilter.origin_topic": _TOPIC,
+    "PendingFilter.tag": _TAGS,
+    "PendingFilter.reason": _REASON_PART,
+    "GetTimelineRequest.bounds_ms": Limit(count=BOUNDS_MAX),
+    "GetTimelineRequest.levels": _LEVELS,
+    "ChangeByIdsRequest.message_ids": Limit(size=limits.MESSAGE_ID_BYTES_MAX, count=IDS_MAX),
+    "ChangeByIdsRequest.topic": _TOPIC,
+    "ChangeByFilterRequest.cursor": _CURSOR,
+    "ChangeLevelsRequest.message_delay_level": Limit(size=limits.LEVELS_TEXT_BYTES_MAX),
+    # letters and redrives
+    "ListLettersRequest.group": _GROUP,
+    "ListLettersRequest.cursor": _CURSOR,
+    "LetterFilter.topic": _TOPIC,
+    "LetterFilter.tag": _TAGS,
+    "LetterFilter.key": _KEY,
+    "LetterFilter.reason": _REASON_PART,
+    "LetterFilter.message_id": _MESSAGE_ID,
+    "PurgeDeadLettersRequest.group": _GROUP,
+    "GetLifeRequest.message_id": _MESSAGE_ID,
+    "PreviewRedriveRequest.cursor": _CURSOR,
+    "RedriveSpec.group": _GROUP,
+    "RedriveSpec.to_topic": _TOPIC,
+    "StartRedriveRequest.job_id": _JOB_ID,
+    "GetRedriveJobRequest.job_id": _JOB_ID,
+    "ChangeRedriveJobRequest.job_id": _JOB_ID,
+    "ListRedriveOutcomesRequest.job_id": _JOB_ID,
+    "ListRedriveOutcomesRequest.outcomes": Limit(count=len(RedriveOutcome)),
+    "ListRedriveOutcomesRequest.cursor": _CURSOR,
+    "GetBulkJobRequest.job_id": _JOB_ID,
+    # the log
+    "GetLogSnapshotRequest.topics": Limit(
+        size=TOPIC_BYTES_MAX, count=TOPICS_MAX, error=InvalidName
+    ),
+    "ReadQueueRequest.topic": _TOPIC,
+}
+
+_LISTS: Final = frozenset(
+    {
+        rpcs.QUERY_OFFSETS.name,
+        rpcs.COMMIT_OFFSETS.name,
+        rpcs.HEARTBEAT.name,
+        rpcs.CHANGE_BY_IDS.name,
+        rpcs.GET_LOG_SNAPSHOT.name,
+    }
+)
+"""Calls with long lists."""
+
+
+def limits_of(config: BrokerConfig) -> dict[str, Limit]:
+    """The limit of every field that is repeated or has no fixed size, by "Message.field"."""
+    several = Limit(
+        count=config.bulk_messages_max, count_key="maxBulkMessages", error=MessageTooLarge
+    )
+    # One message of a bulk call is refused alone.  So who is told that a call is too large
+    # sends it in two parts, and so on, until the one that is meant is alone.
+    column = replace(several, size=limits.PROPERTIES_BYTES_MAX)
+    text = Limit(size=limits.PROPERTIES_BYTES_MAX, error=MessageTooLarge)
+    bodies = Limit(total=config.send_bytes_max, total_key="maxSendBytes", error=MessageTooLarge)
+    return {
+        **_FIXED,
+        "SendRequest.messages": Limit(
+            count=config.send_messages_max, count_key="maxSendMessages", error=MessageTooLarge
+        ),
+        "OutgoingMessage.body": replace(
+            bodies, size=config.max_message_bytes, size_key="maxMessageSize"
+        ),
+        "ScheduleBulkRequest.bodies": replace(
+            bodies, count=several.count, count_key=several.count_key
+        ),
+        "ScheduleBulkRequest.message_ids": column,
+        "ScheduleBulkRequest.topics": column,
+        "ScheduleBulkRequest.tags": column,
+        "ScheduleBulkRequest.keys": replace(column, total=limits.KEYS_BYTES_MAX),
+        "ScheduleBulkRequest.properties": column,
+        "ScheduleBulkRequest.delay_levels": several,
+        "ScheduleBulkRequest.delays": column,
+        "ScheduleBulkRequest.deliver_at_ms": several,
+        "ScheduleBulkRequest.already_refused": several,
+        "Refusal.message_id": text,
+        "Refusal.code": text,
+        "Refusal.sentence": text,
+        "Refusal.field": text,
+        "Refusal.value": text,
+        "Refusal.rule": text,
+    }
+
+
+class RequestLimits:
+    """The limits of one broker, for the requests of all its calls."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        fields = limits_of(config)
+        beside = Limit(size=limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
+        whole = Limit(size=config.send_bytes_max + limits.TEXTS_BYTES_MAX, error=MessageTooLarge)
+        self._bounds: dict[str, Bounds] = {}
+        for rpc in rpcs.ALL:
+            size = LIST_REQUEST_BYTES_MAX if rpc.name in _LISTS else SMALL_REQUEST_BYTES_MAX
+            bounds = Bounds(rpc.request, fields, size=Limit(size=size, error=MessageTooLarge))
+            if rpc in (rpcs.SEND, rpcs.SCHEDULE_BULK):
+                bounds = Bounds(rpc.request, fields, size=whole, beside=beside)
+            self._bounds[rpc.path] = bounds
+
+    def check(self, rpc: Rpc[Any, Any], data: bytes) -> None:
+        """Look at a request's bytes before they are read.
+
+        Raises InvalidValue, InvalidName, MessageTooLarge, which name the field, its length or
+        number, and the rule.
+        """
+        self._bounds[rpc.path].check(data)
