@@ -1,0 +1,196 @@
+"""What strangers and a broken disk do to a real broker: it stays small, quiet and truthful."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.client import AdminClient, Message, Producer
+from rmqlite.errors import FlushFailed, InvalidName, Refused, RmqliteError
+from rmqlite.requests import SendRequest
+from rmqlite.wire import rpcs
+from rmqlite.wire.pb import rmqlite_pb2 as pb
+from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
+from tests.journeys.conftest import StartBroker
+from tests.support.eventually import eventually
+
+MIB = 1 << 20
+OPTIONS = (("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+LONG = "é" * 20_000
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
+REFLECT = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+BROKEN_DISK = """
+    import errno, os
+    from pathlib import Path
+
+    flag = Path(os.environ["RMQLITE_TEST_BROKEN_DISK"])
+    pwrite, fdatasync = os.pwrite, os.fdatasync
+
+    def failing():
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    def broken_write(fd, data, offset):
+        if flag.exists() and flag.read_text() == "write":
+            flag.write_text("sync")
+            failing()
+        return pwrite(fd, data, offset)
+
+    def broken_sync(fd):
+        if flag.exists():
+            failing()
+        fdatasync(fd)
+
+    os.pwrite, os.fdatasync = broken_write, broken_sync
+"""
+"""A disk that fails one write, and then every sync, once a file is there."""
+
+
+def ended(channel: grpc.Channel, path: str, request: bytes) -> Any:
+    """A call that has ended, one way or the other."""
+    method: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+    call: Any = method.future(request, timeout=60)
+    call.exception()
+    return call
+
+
+def failed(call: Any) -> RmqliteError | grpc.StatusCode:
+    """How it ended: as our error if it is one, else gRPC's own status."""
+    metadata = dict(call.trailing_metadata() or ())
+    if ERROR_METADATA in metadata:
+        return error_from_metadata(metadata[ERROR_METADATA])
+    code = call.code()
+    assert isinstance(code, grpc.StatusCode)
+    return code
+
+
+def outcomes(channel: grpc.Channel, path: str, requests: Iterable[bytes]) -> Counter[str]:
+    """How many calls at the same time ended how."""
+    method: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(path)
+    calls: list[Any] = [method.future(each, timeout=120) for each in requests]
+    return Counter(call.code().name for call in calls)
+
+
+def test_refused_requests_leave_the_brokers_memory(start_broker: StartBroker) -> None:
+    """A full disk refuses for hours: each megabyte that stayed would end out of memory."""
+    broker = start_broker()
+    request = rpcs.SEND.encode_request(SendRequest((Message("a b", bytes(MIB)),)))
+    with grpc.insecure_channel(broker.endpoint, OPTIONS) as channel:
+        assert outcomes(channel, rpcs.SEND.path, [request] * 8) == {"INVALID_ARGUMENT": 8}
+        before_mib = broker.resident_mib()
+        for _ in range(40):
+            assert outcomes(channel, rpcs.SEND.path, [request] * 8) == {"INVALID_ARGUMENT": 8}
+    assert broker.resident_mib() - before_mib < 120
+
+
+def test_requests_at_the_same_time_cost_no_more_than_their_limit(
+    start_broker: StartBroker,
+) -> None:
+    """Of 64 clients that send all they may, each is answered, some after a wait."""
+    broker = start_broker(maxSendBytes=8 * MIB, maxBytesInFlight=24 * MIB)
+    before_mib = broker.resident_mib()
+    with grpc.insecure_channel(broker.endpoint, OPTIONS) as channel:
+        ended = outcomes(channel, rpcs.SEND.path, [b"\xff" * (8 * MIB)] * 64)
+    assert ended.total() == 64
+    # Overloaded where the machine is too slow.
+    assert set(ended) <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+    assert ended["INVALID_ARGUMENT"]
+    assert broker.peak_mib() - before_mib < 240
+    with Producer(broker.endpoint, "senders") as producer:
+        producer.send(Message("orders", b"x"))
+
+
+def filled(message: Any) -> Any:
+    """A request whose every text is long."""
+    for field in message.DESCRIPTOR.fields:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            continue
+        if field.message_type is not None:
+            inner = getattr(message, field.name)
+            filled(inner.add() if field.is_repeated else inner)
+        elif field.type == field.TYPE_STRING:
+            if field.is_repeated:
+                getattr(message, field.name).append(LONG)
+            else:
+                setattr(message, field.name, LONG)
+    return message
+
+
+def test_a_long_name_gets_the_error_that_is_meant(shared_broker: str) -> None:
+    """Its echo once made gRPC's headers too long, and the caller was told of another limit."""
+    failures: list[RmqliteError] = []
+    with grpc.insecure_channel(shared_broker, OPTIONS) as channel:
+        for service in pb.DESCRIPTOR.services_by_name.values():
+            for method in service.methods:
+                request = filled(getattr(pb, method.input_type.name)())
+                path = f"/{service.full_name}/{method.name}"
+                end = failed(ended(channel, path, request.SerializeToString()))
+                if end is not grpc.StatusCode.OK:
+                    assert isinstance(end, Refused), f"{method.name}: {end!r}"
+                    failures.append(end)
+    assert len(failures) >= 15
+    assert max(len(str(each)) for each in failures) < 1_200
+
+
+def test_what_is_no_request_is_refused_in_silence(start_broker: StartBroker) -> None:
+    """A stack for each filled the disk with log, and told nobody anything."""
+    broker = start_broker()
+    log = broker.folder / "broker.log"
+    before = log.read_text()
+    with grpc.insecure_channel(broker.endpoint, OPTIONS) as channel:
+        for path in (CHECK, rpcs.SEND.path):
+            assert outcomes(channel, path, [b"\xff\xff"] * 20) == {"INVALID_ARGUMENT": 20}
+        assert outcomes(channel, CHECK, [b"\x0a\x04nope"]) == {"NOT_FOUND": 1}
+        assert outcomes(channel, "/no/method", [b""] * 20) == {"UNIMPLEMENTED": 20}
+        assert outcomes(channel, rpcs.SEND.path, [bytes(64 * MIB)]) == {"RESOURCE_EXHAUSTED": 1}
+        for path in (WATCH, REFLECT):
+            stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(path)
+            with pytest.raises(grpc.RpcError) as raised:
+                list(stream(iter([b"\xff\xff"]), timeout=60))
+            assert isinstance(raised.value, grpc.Call)
+            assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(InvalidName), Producer(broker.endpoint, "senders") as producer:
+            producer.send(Message("a b", b"x"))
+    assert log.read_text() == before
+
+
+def test_a_sync_that_fails_in_a_cancel_ends_the_broker(
+    start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever call meets it: what is on disk only the next start can tell."""
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "sitecustomize.py").write_text(textwrap.dedent(BROKEN_DISK))
+    flag = tmp_path / "broken"
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(hooks), os.environ.get("PYTHONPATH", "")])
+    )
+    monkeypatch.setenv("RMQLITE_TEST_BROKEN_DISK", str(flag))
+    broker: BrokerProcess = start_broker()
+    with Producer(broker.endpoint, "senders") as producer, AdminClient(broker.endpoint) as admin:
+        kept, lost = [
+            producer.send(Message("orders", b"x", delay_level=18)).message_id for _ in range(2)
+        ]
+        assert admin.schedule.cancel(lost)
+        flag.write_text("write")
+        with pytest.raises(FlushFailed, match="cannot sync"):
+            admin.schedule.cancel(kept)
+        process = broker._process
+        assert process is not None
+        assert process.wait(60) == 1
+    flag.unlink()
+    broker.start()
+    with AdminClient(broker.endpoint) as admin:
+        eventually(lambda: waiting(admin) == [kept], "the message waits as before")
+
+
+def waiting(admin: AdminClient) -> list[str]:
+    return [each.message_id for each in admin.schedule.pending()]
