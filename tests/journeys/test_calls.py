@@ -174,7 +174,11 @@ def test_a_sync_that_fails_in_a_cancel_ends_the_broker(
         "PYTHONPATH", os.pathsep.join([str(hooks), os.environ.get("PYTHONPATH", "")])
     )
     monkeypatch.setenv("RMQLITE_TEST_BROKEN_DISK", str(flag))
-    broker: BrokerProcess = start_broker()
+    # Nothing else is synced meanwhile, or that would end it.
+    never = 2**31 - 1
+    broker: BrokerProcess = start_broker(
+        flushConsumerOffsetInterval=never, flushDelayOffsetInterval=never
+    )
     with Producer(broker.endpoint, "senders") as producer, AdminClient(broker.endpoint) as admin:
         kept, lost = [
             producer.send(Message("orders", b"x", delay_level=18)).message_id for _ in range(2)

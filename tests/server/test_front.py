@@ -53,7 +53,7 @@ from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.calls import FakeContext
-from tests.support.fronts import Served, served
+from tests.support.fronts import Served, breaking, served
 from tests.support.redrives import GROUP, bury_many, start
 
 CONTEXT: Any = FakeContext()
@@ -125,16 +125,6 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     start(under_test, JOB)
     yield under_test
     under_test.store.release()
-
-
-def breaking(under_test: BrokerUnderTest, error: RmqliteError) -> None:
-    """From now on each way to the disk ends in this error."""
-
-    def broken(*_: object, **__: object) -> None:
-        raise error
-
-    for door in ("append", "save_table", "change_levels"):
-        setattr(under_test.store, door, broken)
 
 
 def test_every_call_is_known_to_write_or_to_only_look() -> None:

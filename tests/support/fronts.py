@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from rmqlite.errors import RmqliteError
 from rmqlite.server.front import Front
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.serve import front_of
@@ -41,3 +42,13 @@ def served(
                 await asyncio.wait([ending])
 
     asyncio.run(main())
+
+
+def breaking(under_test: BrokerUnderTest, error: RmqliteError) -> None:
+    """From now on each way to the disk ends in this error."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise error
+
+    for door in ("append", "save_table", "change_levels"):
+        setattr(under_test.store, door, broken)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from rmqlite.errors import FlushFailed
 from rmqlite.letter_requests import PurgeRequest
 from rmqlite.message import Message
 from rmqlite.names import retry_topic
 from rmqlite.requests import SendBackRequest
-from rmqlite.schedule_requests import CHANGES_DEFAULT
+from rmqlite.schedule_requests import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
 from rmqlite.server.web import schedule
+from rmqlite.server.web.site import Site
+from rmqlite.wire import rpcs
 from tests.server.web.browser import Browser, browse
 from tests.server.web.words import GROUP, dead_letters
 from tests.support.brokers import BrokerUnderTest
+from tests.support.fronts import Served, breaking, served
 from tests.support.steps import done
 
 ACTIONS = [
@@ -229,3 +235,19 @@ def test_what_breaks_a_rule_is_refused_with_the_rule(under_test: BrokerUnderTest
         assert wrong.status == 400
 
     browse(under_test, scenario)
+
+
+def test_a_sync_that_fails_in_a_pages_call_ends_the_broker(under_test: BrokerUnderTest) -> None:
+    """The page asks at the same front as every client."""
+    (sent,) = under_test.send(Message("orders", b"x", delay_level=5))
+    breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
+
+    async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
+        site = Site(under_test.config, server.front, under_test.clock)
+        change = ChangeByIds(ScheduleAction.CANCEL, (sent.message_id,))
+        with pytest.raises(FlushFailed, match="cannot cut"):
+            await site.ask(rpcs.CHANGE_BY_IDS, change)
+        with pytest.raises(FlushFailed, match="cannot cut"):
+            await ending
+
+    served(under_test, scenario)
