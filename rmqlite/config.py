@@ -228,8 +228,8 @@ class BrokerConfig(BaseModel):
     auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
     default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)
     topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
-    topics_max: Annotated[int, _number("topics")] = _key("maxTopics", 10_000)
-    groups_max: Annotated[int, _number("groups")] = _key("maxGroups", 10_000)
+    topics_max: Annotated[int, _number("topics")] = _key("maxTopics", 5_000)
+    groups_max: Annotated[int, _number("groups")] = _key("maxGroups", 5_000)
 
     # Limits of one call, of what waits, and of who is connected.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)

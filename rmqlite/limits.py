@@ -16,13 +16,13 @@ KEY_BYTES_MAX: Final = 1_024
 TAGS_BYTES_MAX: Final = 1_024
 MESSAGE_ID_BYTES_MAX: Final = 255
 """Of a producer's own id; one that the client makes has 32."""
-KEYS_MAX: Final = 2_000
+KEYS_MAX: Final = 1_000
 """Of all messages of one call: each costs the broker as much as a tenth of a message."""
-KEYS_BYTES_MAX: Final = 256 << 10
+KEYS_BYTES_MAX: Final = 64 << 10
 """Of the keys of all messages of one call: each byte goes into a hash."""
 PROPERTIES_BYTES_MAX: Final = 32_767
 """Of one message's property string: RocketMQ keeps its length in 16 bits, with a sign."""
-PROPERTIES_MAX: Final = 8_000
+PROPERTIES_MAX: Final = 4_000
 """Of all messages of one call."""
 TEXTS_BYTES_MAX: Final = 2 << 20
 """How much longer than its bodies a call may be: properties, keys, names, framing."""
@@ -39,7 +39,7 @@ CURSOR_BYTES_MAX: Final = 65_536
 CLIENT_ID_BYTES_MAX: Final = 255
 SUBSCRIPTIONS_MAX: Final = 256
 """Of one member of a group."""
-QUEUES_MAX: Final = 4_096
+QUEUES_MAX: Final = 2_048
 """How many queues one call may ask about, or commit."""
 LEVELS_TEXT_BYTES_MAX: Final = 1_024
 """Of a messageDelayLevel; 64 levels take half of it."""

@@ -7,9 +7,11 @@ other form.  Times are milliseconds since 1970, sizes are bytes.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rmqlite.limits import QUEUES_MAX
 from rmqlite.message import Message, StoredMessage, offset_message_id
 
 
@@ -233,6 +235,12 @@ class OffsetsCommit:
 
     group: str
     offsets: dict[Queue, int]
+
+    def parts(self) -> Iterator[OffsetsCommit]:
+        """The same as calls, each of which has no more queues than it may have."""
+        pairs = list(self.offsets.items())
+        for begin in range(0, len(pairs), QUEUES_MAX):
+            yield OffsetsCommit(self.group, dict(pairs[begin : begin + QUEUES_MAX]))
 
 
 @dataclass(frozen=True, slots=True)

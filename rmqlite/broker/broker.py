@@ -8,9 +8,6 @@ made on demand before the refusal stays, as with RocketMQ.
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import TypeVar
-
 from rmqlite import __version__
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk import Bulk
@@ -35,7 +32,8 @@ from rmqlite.broker.redrive_jobs import RedriveJobs
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
 from rmqlite.broker.schedule import Schedule
-from rmqlite.broker.sending import check_batch, new_records
+from rmqlite.broker.sending import check_batch, is_large, new_records
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.topics import READ, TopicTable, check_queue
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import Clock
@@ -71,10 +69,6 @@ from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
 from rmqlite.store.tables import Tree
-
-T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Work that is done when it returns; at every yield others may get their turn."""
 
 
 class Broker:
@@ -124,8 +118,8 @@ class Broker:
 
     # ---- sending
 
-    def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
-        """Store messages, all or none; they are durable when the store is, up to its end.
+    def send(self, request: SendRequest, born_host: bytes) -> Steps[tuple[SendResult, ...]]:
+        """Store messages, all or none, in steps; durable when the store is, up to its end.
 
         Raises InvalidName, InvalidValue, DelayUnknown, MessageTooLarge, PermissionMissing,
         TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
@@ -136,15 +130,21 @@ class Broker:
         needed = self._needed()
         queues = {name: needed.queue_for(name, request.queue_id) for name in names}
         needed.make()
-        records, addressed = new_records(
-            request,
-            queues,
-            self.store.levels.current,
-            cluster=self._config.cluster_name,
-            now_ms=self._clock.now_ms(),
-            born_host=born_host,
-            store_host=self._store_host,
-        )
+        while True:
+            table = self.store.levels.current
+            records, addressed = new_records(
+                request,
+                queues,
+                table,
+                cluster=self._config.cluster_name,
+                now_ms=self._clock.now_ms(),
+                born_host=born_host,
+                store_host=self._store_host,
+            )
+            if is_large(len(records)):
+                yield
+            if self.store.levels.current is table:
+                break
         written = self._log.append(records)
         self.counts.sent += len(records)
         store_host_text = self._store_host_text
@@ -165,8 +165,8 @@ class Broker:
             ]
         )
 
-    def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
-        """Store messages, each for itself; the answer is true when the store is durable.
+    def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
+        """Store messages, each for itself, in steps; the answer is true when the store is durable.
 
         Raises InvalidValue, MessageTooLarge for the call as a whole, DiskFull,
         StoreUnavailable: then nothing of it was stored.
@@ -176,7 +176,7 @@ class Broker:
         now_ms = self._clock.now_ms()
         born_at_ms = request.born_at_ms or now_ms
         sender = Sender(self._config.cluster_name, born_at_ms, born_host, self._store_host)
-        call = self.bulk.begin(request, needed.sendable_queue, sender, now_ms)
+        call = yield from self.bulk.begin(request, needed.sendable_queue, sender, now_ms)
         needed.make()
         if call.records:
             self._log.append(call.records)
@@ -222,8 +222,8 @@ class Broker:
 
     # ---- pulling
 
-    def pull(self, request: PullRequest) -> PullResult:
-        """Messages of a queue from a queue offset on; none is an answer.
+    def pull(self, request: PullRequest) -> Steps[PullResult]:
+        """Messages of a queue from a queue offset on, in steps; none is an answer.
 
         Only what is durable is given, so that an offset can never be committed past
         something that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
@@ -236,7 +236,7 @@ class Broker:
         if not topic.perm & READ:
             raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
         check_queue(topic, request.queue_id, topic.read_queues)
-        result = pull(self.store, self._config, self.readable_end, request)
+        result = yield from pull(self.store, self._config, self.readable_end, request)
         if result.messages:
             self.counts.pulled[group.group] += len(result.messages)
         return result

@@ -5,14 +5,16 @@ The message id is what tells that a message was sent before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.broker.bulk_jobs import BulkJobs
 from rmqlite.broker.bulk_rows import Levels, QueueOf, Row, Sender, check_call, records_of, rows_of
 from rmqlite.broker.room import Room
-from rmqlite.broker.sent_before import sent_before
+from rmqlite.broker.sending import is_large
+from rmqlite.broker.sent_before import SentBefore
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.topics import TopicTable
 from rmqlite.bulk_requests import BulkAnswer, BulkJob, BulkRequest, RefusedAt
 from rmqlite.config import BrokerConfig
@@ -46,20 +48,35 @@ class Bulk:
 
     def begin(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
-    ) -> BulkCall:
-        """What to append.  Raises InvalidValue, MessageTooLarge, StoreUnavailable.
+    ) -> Steps[BulkCall]:
+        """What to append; of a large call in three steps.
 
-        now_ms: not after the time that the records will get, so that none is due early.
+        Raises InvalidValue, MessageTooLarge, StoreUnavailable.  now_ms: not after the time that
+        the records will get, so that none is due early.
         """
         check_call(request, self._config)
-        levels = Levels(self._store.levels.current, request.match, now_ms)
-        rows, refused = rows_of(request, levels, queue_of, self._room)
         since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
-        made, too_long = records_of(rows, sender)
+        while True:
+            table = self._store.levels.current
+            levels = Levels(table, request.match, now_ms)
+            rows, refused = rows_of(request, levels, queue_of, self._room)
+            made, too_long = records_of(rows, sender)
+            if is_large(len(rows)):
+                yield
+            # Now only: what is refused does not make a duplicate of what follows it.
+            fitting = [row for row in rows if row.position in made] if too_long else rows
+            names = [(row.topic, row.message_id) for row in fitting]
+            before = SentBefore(self._store, names, since_ms)
+            sent, end = before.positions(), self._store.end
+            if is_large(len(rows)):
+                yield
+            if self._store.end != end:
+                # Others had their turn.
+                sent |= before.positions(end)
+            if self._store.levels.current is table:
+                break
         refused |= too_long
-        # Now only: what is refused does not make a duplicate of what follows it.
-        fitting = [row for row in rows if row.position in made] if too_long else rows
-        fresh, duplicates = without_duplicates(self._store, fitting, since_ms)
+        fresh, duplicates = without_duplicates(fitting, sent)
         records = [made[row.position] for row in fresh]
         at = tuple([RefusedAt(position, refused[position]) for position in sorted(refused)])
         answer = BulkAnswer(len(records), tuple(duplicates), at)
@@ -82,16 +99,16 @@ class Bulk:
             self.jobs.keep(call.job)
 
 
-def without_duplicates(
-    store: MessageStore, rows: Sequence[Row], since_ms: int
-) -> tuple[list[Row], list[int]]:
-    """What was not sent before, and the positions of what was.  Raises StoreUnavailable."""
-    names = [(row.topic, row.message_id) for row in rows]
-    sent = sent_before(store, names, since_ms)
+def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], list[int]]:
+    """What was not sent before, nor earlier in the call, and the positions of what was.
+
+    sent: which of the rows were sent before.
+    """
     fresh: list[Row] = []
     duplicates: list[int] = []
     seen: set[tuple[str, str]] = set()
-    for at, (row, name) in enumerate(zip(rows, names, strict=True)):
+    for at, row in enumerate(rows):
+        name = (row.topic, row.message_id)
         if name in seen or at in sent:
             duplicates.append(row.position)
         else:

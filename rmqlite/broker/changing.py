@@ -7,13 +7,14 @@ one comes first.  Changes are made in slices; whoever asks goes on at the cursor
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from rmqlite.broker.ending import how_it_ended
 from rmqlite.broker.listener import Listener
 from rmqlite.broker.pending import Found, Pending
 from rmqlite.broker.schedule import Ready, Schedule, restored
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.topics import TopicTable
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
 from rmqlite.limits import MESSAGE_ID_BYTES_MAX, check_length
@@ -45,13 +46,12 @@ from rmqlite.store.completion import Completion, topic_ahead
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, NewRecord, body_crc
 
-T = TypeVar("T")
-SLICE_MAX: Final = 200
+SLICE_MAX: Final = 100
 """How many messages are changed at once, before others get their turn."""
 SLICE_BYTES_MAX: Final = 4 << 20
 """How long the records of a slice are together, or one record."""
-SLICE_IDS_MAX: Final = 100
-CALL_SLICES_MAX: Final = 50
+SLICE_IDS_MAX: Final = 20
+CALL_SLICES_MAX: Final = 100
 """After so many slices a call is answered, though more may fit: who asks sees progress."""
 _OUTCOMES: Final = {
     Completion.DELIVERED: ChangeOutcome.ALREADY_DELIVERED,
@@ -63,9 +63,6 @@ _OUTCOMES: Final = {
 }
 _KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
 """What a cancellation tells of the message."""
-
-Steps = Generator[None, None, T]
-"""Work that is done when it returns; at every yield others may get their turn."""
 
 
 class Changes:
@@ -103,7 +100,7 @@ class Changes:
             raise InvalidValue("message_ids", "", "the id of a message, as send answers it")
         changed: dict[str, ChangedId] = {}
         for number, message_id in enumerate(dict.fromkeys(request.message_ids), 1):
-            changed[message_id] = self._by_id(message_id, request)
+            changed[message_id] = yield from self._by_id(message_id, request)
             if number % SLICE_IDS_MAX == 0:
                 yield
         return tuple(changed[message_id] for message_id in request.message_ids)
@@ -119,6 +116,7 @@ class Changes:
         for _ in range(CALL_SLICES_MAX):
             count_max = min(SLICE_MAX, limit - changed)
             found, cursor = self._pending.slice(request.filter, cursor, count_max)
+            yield
             for part in _by_size(found):
                 changed += self._change(request, part)[0]
                 if part is not found:
@@ -139,10 +137,15 @@ class Changes:
         elif delay_level:
             raise InvalidValue("delay_level", delay_level, f"0, for {action.name} has no level")
 
-    def _by_id(self, message_id: str, request: ChangeByIds) -> ChangedId:
-        waiting, newest = self._pending.with_id(message_id, request.topic)
+    def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
+        waiting, newest = yield from self._pending.with_id(message_id, request.topic)
         if waiting:
-            count, due_ms = self._change(request, waiting)
+            count = due_ms = 0
+            for begin in range(0, len(waiting), SLICE_MAX):
+                if begin:
+                    yield
+                changed, at_ms = self._change(request, waiting[begin : begin + SLICE_MAX])
+                count, due_ms = count + changed, max(due_ms, at_ms)
             if not count:
                 return ChangedId(message_id, ChangeOutcome.UNDELIVERABLE)
             return ChangedId(message_id, ChangeOutcome.DONE, count, due_ms)

@@ -48,7 +48,7 @@ class GroupTable:
         self._config = config
         self._topics = topics
         self._rows: dict[str, Row] = {}
-        self._texts: dict[str, tables.Encoded] = {}
+        self._texts: dict[str, str] = {}
         """Each row as it stands in the file."""
         self._infos: dict[str, GroupInfo] = {}
         self._policies: dict[str, RetryPolicy] = {}
@@ -59,7 +59,7 @@ class GroupTable:
             info = _info(row)
             self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
             self._rows[info.group] = row.row()
-            self._texts[info.group] = tables.encode_part(row.row(), _ROW_DEPTH)
+            self._texts[info.group] = tables.encode_row(info.group, row.row(), _ROW_DEPTH)
             self._infos[info.group] = info
 
     def all(self) -> tuple[GroupInfo, ...]:
@@ -143,13 +143,13 @@ class GroupTable:
         """Put these groups into the table; on an error nothing has changed."""
         self._check_room(policies)
         rows = {info.group: self._row(info) for info in policies}
-        texts = {group: tables.encode_part(row, _ROW_DEPTH) for group, row in rows.items()}
+        texts = {group: tables.encode_row(group, row, _ROW_DEPTH) for group, row in rows.items()}
         tree = {
             "dataVersion": {
                 "counter": self._version + 1,
                 "timestamp": self._store.newest_timestamp_ms,
             },
-            "subscriptionGroupTable": self._texts | texts,
+            "subscriptionGroupTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
         }
         self._store.save_table(_TABLE, tree)
         self._version += 1

@@ -53,8 +53,8 @@ from rmqlite.store.property_strings import property_strings
 from rmqlite.store.record import Head, read_outline
 from rmqlite.store.repaired_place import is_repaired
 
-SLICE_MAX: Final = 1_000
-"""How many letters a slice has at most, 10 ms."""
+SLICE_MAX: Final = 400
+"""How many letters a slice has at most, 4 ms."""
 SLICE_BYTES_MAX: Final = 4 << 20
 """How many bytes a slice reads, or those of one letter."""
 WHOLE_BYTES_MAX: Final = 16 << 10

@@ -17,6 +17,7 @@ from rmqlite.broker.letter_reading import read_heads
 from rmqlite.broker.level_queue import LevelQueue, Place, Run
 from rmqlite.broker.matching import check_wanted, has_all, has_unique_key
 from rmqlite.broker.schedule import Schedule
+from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import check_length
 from rmqlite.message import (
@@ -43,12 +44,14 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, destination
 
 SMALL_AT_ONCE: Final = 100
-SCAN_MAX: Final = 1_000
-"""How many pending messages one slice looks at, 10 ms."""
-PAGE_SLICES_MAX: Final = 20
+SCAN_MAX: Final = 500
+"""How many pending messages one slice looks at, 5 ms."""
+PAGE_SLICES_MAX: Final = 40
 """After so many slices a page is answered, full or not."""
-CANDIDATES_MAX: Final = 1_000
-"""How many records one look at the key index takes: other keys may have the same hash."""
+CANDIDATES_MAX: Final = 250
+"""How many records one look at the key index takes, 8 ms: other keys may have the same hash."""
+ID_RECORDS_MAX: Final = 1_000
+"""How many scheduled records of one message id are looked at."""
 
 
 class Found(NamedTuple):
@@ -162,15 +165,20 @@ class Pending:
             lines.append(LevelTimeline(known.level, tuple(sums)))
         return tuple(lines)
 
-    def with_id(self, message_id: str, topic: str) -> tuple[list[Found], Head | None]:
+    def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
         """What waits with this message id, and the newest scheduled record that has it at all.
+
+        In steps.
 
         topic: only what goes there; empty is anywhere.
         """
         waiting: list[Found] = []
         newest: Head | None = None
         wanted = PendingFilter(topic=topic, message_id=message_id)
-        for head in islice(outlines(self._store, SCHEDULE_TOPIC, message_id), CANDIDATES_MAX):
+        heads = islice(outlines(self._store, SCHEDULE_TOPIC, message_id), ID_RECORDS_MAX)
+        for number, head in enumerate(heads, 1):
+            if number % CANDIDATES_MAX == 0:
+                yield
             if not _fits(head, wanted):
                 continue
             newest = newest or head

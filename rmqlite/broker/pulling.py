@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 from rmqlite.broker.filters import parse_tags, tags_codes
+from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
-from rmqlite.message import TAGS
+from rmqlite.message import TAGS, StoredMessage
 from rmqlite.requests import PullRequest, PullResult, PullStatus, Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.message_store import MessageStore
@@ -15,14 +16,17 @@ from rmqlite.store.record import to_message
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
+STEP_MESSAGES = 200
+STEP_BYTES = 2 << 20
+"""How many messages, or bytes of them, are read before others get their turn, 5 ms."""
 STEP_QUEUES = 200
 """How many queues are looked at before others get their turn, 4 ms."""
 
 
 def pull(
     store: MessageStore, config: BrokerConfig, readable_end: int, request: PullRequest
-) -> PullResult:
-    """Up to max_messages and max_bytes, at least one message if there is one.
+) -> Steps[PullResult]:
+    """Up to max_messages and max_bytes, at least one message if there is one; in steps.
 
     readable_end: records that end behind this physical offset are not given yet.
     Raises InvalidValue, StoreDamaged.
@@ -47,9 +51,13 @@ def pull(
         if entry.physical_offset + entry.size <= readable_end
     ]
     chosen, next_offset = _chosen(entries, offset, codes, count, size)
-    messages = tuple(
-        [to_message(walked.head, walked.buffer) for walked in store.read_records(chosen) if walked]
-    )
+    found: list[StoredMessage] = []
+    for part in _parts(chosen):
+        if found:
+            yield
+        records = store.read_records(part)
+        found += [to_message(walked.head, walked.buffer) for walked in records if walked]
+    messages = tuple(found)
     if tags:
         # Tags of another message may have the same code.
         messages = tuple([each for each in messages if each.properties.get(TAGS) in tags])
@@ -118,6 +126,20 @@ def _chosen(
             chosen.append(entry)
         offset += 1
     return chosen, offset
+
+
+def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
+    """The same, a step's share at a time."""
+    part: list[Entry] = []
+    size = 0
+    for entry in entries:
+        if part and (len(part) == STEP_MESSAGES or size + entry.size > STEP_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(entry)
+        size += entry.size
+    if part:
+        yield part
 
 
 def _limit(field: str, asked: int, default: int, most: int) -> int:

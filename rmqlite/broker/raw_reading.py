@@ -8,11 +8,12 @@ says; one that begins anew begins at 0, and what was read before is then beyond 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from typing import Final
 
 from rmqlite.broker.level_changes import LevelChanges
 from rmqlite.broker.pulling import end_before
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -30,11 +31,13 @@ from rmqlite.log_requests import (
 )
 from rmqlite.requests import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
 
 STEP_BYTES: Final = 256 << 10
 STEP_ENTRIES: Final = 2_000
-STEP_QUEUES: Final = 50
+STEP_QUEUES: Final = 200
+STEP_KEYS: Final = 2_000
 
 
 class RawReading:
@@ -61,17 +64,17 @@ class RawReading:
         if len(request.topics) > TOPICS_MAX:
             raise InvalidValue("topics", len(request.topics), f"at most {TOPICS_MAX} of them")
         end = self._readable_end()
-        wanted = self._queues_of(request.topics)
         ranges = []
         newest = -1
-        stored = {Queue(*key) for key in self._store.queue_keys()}
-        for number, queue in enumerate(sorted(wanted | stored), 1):
+        keys, wanted = yield from self._queues_of(request.topics)
+        for number, key in enumerate(keys, 1):
+            queue = Queue(*key)
             found = self._store.queue(queue.topic, queue.queue_id)
             upto = end_before(found, end) if found else 0
             last = found.entry(upto - 1) if found else None
             if last is not None:
                 newest = max(newest, last.physical_offset)
-            if queue in wanted:
+            if queue.topic in wanted:
                 stored_ms = self._stored_ms(last.physical_offset) if last else 0
                 begin = min(found.min_offset, upto) if found else 0
                 ranges.append(QueueRange(queue, begin, upto, stored_ms))
@@ -140,21 +143,33 @@ class RawReading:
             yield
         return QueueRead(b"".join(parts), at)
 
-    def _queues_of(self, topics: Sequence[str]) -> set[Queue]:
-        """Every queue that these topics have or had; none is all topics."""
-        known = {info.topic: info.read_queues for info in self._topics.all()}
-        stored = [Queue(*key) for key in self._store.queue_keys()]
-        held = {queue.topic for queue in stored}
+    def _queues_of(self, topics: Sequence[str]) -> Steps[tuple[list[QueueKey], Set[str]]]:
+        """Every queue that the store holds or a topic of these has, sorted, and these topics.
+
+        None is all topics, those included that only the store holds.
+        """
+        queue_ids: dict[str, set[int]] = {}
+        for number, (topic, queue_id) in enumerate(tuple(self._store.queue_keys()), 1):
+            queue_ids.setdefault(topic, set()).add(queue_id)
+            if number % STEP_KEYS == 0:
+                yield
         for topic in topics:
-            if topic not in known and topic not in held:
+            if topic not in queue_ids and self._topics.get(topic) is None:
                 raise TopicUnknown(topic)
-        chosen = set(topics) or known.keys() | held
-        queues = {queue for queue in stored if queue.topic in chosen}
-        return queues | {
-            Queue(topic, queue_id)
-            for topic in chosen & known.keys()
-            for queue_id in range(known[topic])
-        }
+        infos = self._topics.all()
+        yield
+        wanted = set(topics) or queue_ids.keys() | {info.topic for info in infos}
+        for number, info in enumerate(infos, 1):
+            if info.topic in wanted:
+                queue_ids.setdefault(info.topic, set()).update(range(info.read_queues))
+            if number % STEP_KEYS == 0:
+                yield
+        keys: list[QueueKey] = []
+        for number, topic in enumerate(sorted(queue_ids), 1):
+            keys += [(topic, queue_id) for queue_id in sorted(queue_ids[topic])]
+            if number % STEP_KEYS == 0:
+                yield
+        return keys, wanted
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """None for a queue that never held a record."""

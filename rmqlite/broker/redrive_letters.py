@@ -17,7 +17,7 @@ from rmqlite.broker.redrive_records import Kept, message_id_of
 from rmqlite.broker.redriven import Redriven
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import ending
-from rmqlite.broker.sent_before import sent_before
+from rmqlite.broker.sent_before import SentBefore
 from rmqlite.broker.topics import WRITE, TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
@@ -189,9 +189,9 @@ class Judge:
         if not fresh:
             return found
         since_ms = min(each.walked.head.store_timestamp_ms for each in fresh if each.walked)
-        known = sent_before(
+        known = SentBefore(
             self._store, [(each.topic, each.message_id) for each in fresh], since_ms
-        )
+        ).positions()
         ids = {fresh[at].message_id for at in known}
         return [
             each._replace(outcome=RedriveOutcome.ALREADY, why=NO_JOB, walked=None, properties=b"")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
@@ -15,6 +16,9 @@ from rmqlite.message import CLUSTER, Message, encode_properties, message_propert
 from rmqlite.names import check_sendable
 from rmqlite.requests import SendRequest
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
+
+STEP_MESSAGES: Final = 100
+"""A call with more has its records made in one step, 10 ms, and appended in another one."""
 
 
 def check_batch(messages: Sequence[Message], config: BrokerConfig, room: Room) -> None:
@@ -41,6 +45,11 @@ def check_messages(field: str, count: int, most: int, key: str) -> None:
     if not 1 <= count <= most:
         error = MessageTooLarge if count else InvalidValue
         raise error(field, count, f"1 to {most} in one call ({key})")
+
+
+def is_large(count: int) -> bool:
+    """Is a call of so many messages stored in two steps?"""
+    return count > STEP_MESSAGES
 
 
 def check_count(field: str, count: int, most: int) -> None:

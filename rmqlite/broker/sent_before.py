@@ -12,6 +12,7 @@ from typing import Final
 
 from rmqlite.message import REAL_TOPIC, UNIQ_KEY, find_property, property_marker
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.key_hash import Suffix
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import read_outline
 
@@ -21,22 +22,35 @@ Name = tuple[str, str]
 """Topic and message id."""
 
 
-def sent_before(store: MessageStore, names: Sequence[Name], since_ms: int) -> set[int]:
-    """The positions of those that are in the log since then.  Raises StoreUnavailable."""
-    sent = set()
-    by_topic: dict[str, list[int]] = {}
-    for position, (topic, _) in enumerate(names):
-        by_topic.setdefault(topic, []).append(position)
-    places: dict[str, Sequence[int]] = {**by_topic, SCHEDULE_TOPIC: range(len(names))}
-    for place, positions in places.items():
-        keys = [names[position][1] for position in positions]
-        for at, physical_offset in store.index.find_any(place, keys, since_ms):
-            position = positions[at]
-            if position not in sent and _is_of(
-                store, physical_offset, place, names[position], since_ms
-            ):
-                sent.add(position)
-    return sent
+class SentBefore:
+    """Which of some messages are in the log since a time."""
+
+    def __init__(self, store: MessageStore, names: Sequence[Name], since_ms: int) -> None:
+        self._store = store
+        self._names = names
+        self._since_ms = since_ms
+        self._suffixes = [Suffix.of(message_id) for _, message_id in names]
+        by_topic: dict[str, list[int]] = {}
+        for position, (topic, _) in enumerate(names):
+            by_topic.setdefault(topic, []).append(position)
+        self._places: dict[str, Sequence[int]] = {**by_topic, SCHEDULE_TOPIC: range(len(names))}
+
+    def positions(self, min_offset: int = 0) -> set[int]:
+        """Of those whose records begin at a physical offset or behind it.
+
+        Raises StoreUnavailable.
+        """
+        sent: set[int] = set()
+        for place, positions in self._places.items():
+            keys = [self._suffixes[position] for position in positions]
+            found = self._store.index.find_any(place, keys, self._since_ms, min_offset)
+            for at, physical_offset in found:
+                position = positions[at]
+                if position not in sent and _is_of(
+                    self._store, physical_offset, place, self._names[position], self._since_ms
+                ):
+                    sent.add(position)
+        return sent
 
 
 def _is_of(store: MessageStore, offset: int, place: str, name: Name, since_ms: int) -> bool:

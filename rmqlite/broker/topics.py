@@ -50,7 +50,7 @@ class TopicTable:
         self._store = store
         self._config = config
         self._rows: dict[str, Row] = {}
-        self._texts: dict[str, tables.Encoded] = {}
+        self._texts: dict[str, str] = {}
         """Each row as it stands in the file."""
         self._infos: dict[str, TopicInfo] = {}
         self._version = 0
@@ -156,13 +156,13 @@ class TopicTable:
     def _save(self, infos: Sequence[TopicInfo]) -> None:
         """Put these topics into the table; on StoreUnavailable nothing has changed."""
         rows = {info.topic: self._row(info) for info in infos}
-        texts = {topic: _encoded(row) for topic, row in rows.items()}
+        texts = {topic: tables.encode_row(topic, row, _ROW_DEPTH) for topic, row in rows.items()}
         tree = {
             "dataVersion": {
                 "counter": self._version + 1,
                 "timestamp": self._store.newest_timestamp_ms,
             },
-            "topicConfigTable": self._texts | texts,
+            "topicConfigTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
         }
         self._store.save_table(_TABLE, tree)
         self._version += 1
@@ -186,7 +186,7 @@ class TopicTable:
     def _put(self, info: TopicInfo, row: Row) -> None:
         self._infos[info.topic] = info
         self._rows[info.topic] = row
-        self._texts[info.topic] = _encoded(row)
+        self._texts[info.topic] = tables.encode_row(info.topic, row, _ROW_DEPTH)
 
     def _built_in(self) -> list[TopicInfo]:
         queues = self._config.default_topic_queues
@@ -200,7 +200,3 @@ def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
     """Raises QueueUnknown."""
     if not 0 <= queue_id < queues:
         raise QueueUnknown(topic.topic, queue_id, queues)
-
-
-def _encoded(row: Row) -> tables.Encoded:
-    return tables.encode_part(row, _ROW_DEPTH)

@@ -147,8 +147,8 @@ class PullConsumer:
             offsets = dict(self._positions)
         else:
             offsets = {queue: self.position(queue) if queue_offset is None else queue_offset}
-        if offsets:
-            self._ask(rpcs.COMMIT_OFFSETS, OffsetsCommit(self.group, offsets))
+        for commit in OffsetsCommit(self.group, offsets).parts():
+            self._ask(rpcs.COMMIT_OFFSETS, commit)
 
     def committed(self, queue: Queue) -> int | None:
         """The group's committed offset; None before the first commit."""

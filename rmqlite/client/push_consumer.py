@@ -247,13 +247,12 @@ class PushConsumer:
                 thread.join()
 
     def _commit_last(self) -> None:
-        offsets = self._backlog.uncommitted()
-        if offsets:
-            request = OffsetsCommit(self.group, offsets)
-            try:
-                self._connection.call(rpcs.COMMIT_OFFSETS, request, CALL_S_MAX)
-            except RmqliteError as error:
-                log.warning("the last commit failed group=%s: %s", self.group, error)
+        commit = OffsetsCommit(self.group, self._backlog.uncommitted())
+        try:
+            for part in commit.parts():
+                self._connection.call(rpcs.COMMIT_OFFSETS, part, CALL_S_MAX)
+        except RmqliteError as error:
+            log.warning("the last commit failed group=%s: %s", self.group, error)
 
     def _check_not_started(self) -> None:
         if self._running is not None or self._closed:

@@ -108,8 +108,8 @@ class RawReader:
 
         Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue, Unavailable.
         """
-        reached = OffsetsCommit(group, dict(offsets))
-        self._connection.call(rpcs.COMMIT_OFFSETS, reached, COMMIT_S_MAX)
+        for reached in OffsetsCommit(group, dict(offsets)).parts():
+            self._connection.call(rpcs.COMMIT_OFFSETS, reached, COMMIT_S_MAX)
 
     def close(self) -> None:
         self._connection.close()

@@ -109,10 +109,9 @@ class Readers:
             self._loop.later(self._commit_interval_s, self._commit_and_again)
 
     def _commit(self, offsets: dict[Queue, int]) -> None:
-        if offsets:
-            request = OffsetsCommit(self._settings.group, offsets)
-            on_outcome = partial(self._committed, offsets)
-            self._link.ask(rpcs.COMMIT_OFFSETS, request, ANSWER_S_MAX, on_outcome)
+        for commit in OffsetsCommit(self._settings.group, offsets).parts():
+            on_outcome = partial(self._committed, commit.offsets)
+            self._link.ask(rpcs.COMMIT_OFFSETS, commit, ANSWER_S_MAX, on_outcome)
 
     def _committed(self, offsets: dict[Queue, int], outcome: RmqliteError | None) -> None:
         if outcome is None:

@@ -73,13 +73,13 @@ class NativeService:
 
     async def send(self, request: SendRequest, context: Context) -> tuple[SendResult, ...]:
         self._check_open()
-        results = self._broker.send(request, peer_host(context.peer()))
+        results = await done_in_turns(self._broker.send(request, peer_host(context.peer())))
         await self._commit.durable(self._broker.store.end)
         return results
 
     async def schedule_bulk(self, request: BulkRequest, context: Context) -> BulkAnswer:
         self._check_open()
-        answer = self._broker.schedule_bulk(request, peer_host(context.peer()))
+        answer = await done_in_turns(self._broker.schedule_bulk(request, peer_host(context.peer())))
         # Also for duplicates: what they repeat may not be on disk yet.
         await self._commit.durable(self._broker.store.end)
         return answer
@@ -95,7 +95,7 @@ class NativeService:
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
         while True:
-            result = self._broker.pull(request)
+            result = await done_in_turns(self._broker.pull(request))
             left_s = until_s - elapsed_s()
             if result.messages or result.status is PullStatus.OFFSET_MOVED or left_s <= 0:
                 return result

@@ -18,7 +18,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
 from rmqlite.store.files import Files
 from rmqlite.store.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
-from rmqlite.store.key_hash import positive, text_hash, token_hash
+from rmqlite.store.key_hash import Suffix, positive, text_hash, token_hash
 from rmqlite.store.regular_file import REGULAR
 
 KEY_SEPARATOR: Final = " "
@@ -208,17 +208,19 @@ class KeyIndex:
             if file.begin_ms < begin_ms:
                 return
 
-    def find_any(self, topic: str, keys: Sequence[str], begin_ms: int) -> Iterator[tuple[int, int]]:
+    def find_any(
+        self, topic: str, keys: Sequence[Suffix], begin_ms: int, min_offset: int = 0
+    ) -> Iterator[tuple[int, int]]:
         """Which of some keys may be in since then, as (ordinal, physical offset).
 
         As find() for each of them, in any order.  Raises StoreUnavailable.
         """
         prefix = self._prefix(topic)
-        hashes = [positive(token_hash(prefix, key.encode())) for key in keys]
+        hashes = [positive(key.behind(prefix)) for key in keys]
         for file in reversed(list(self._all.values())):
             if max(file.begin_ms, file.end_ms) >= begin_ms:
-                yield from file.find_any(hashes, begin_ms)
-            if file.begin_ms < begin_ms:
+                yield from file.find_any(hashes, begin_ms, min_offset)
+            if file.begin_ms < begin_ms or file.begin_offset < min_offset:
                 return
 
     def headers(self) -> dict[Path, Header]:

@@ -152,7 +152,7 @@ class MessageStore:
             PROGRESS_TABLE: progress_tree(self._log, self._dispatch),
         }
         folder = self._root / "config"
-        data = tuple((folder / name, tables.encode(tree)) for name, tree in trees.items())
+        data = tuple((folder / name, tree) for name, tree in trees.items())
         newest = self._log.newest_timestamp_ms
         clock = clock_table(self._root, self._clock, self.clock_origin)
         checkpoint = (self._root / "checkpoint", CHECKPOINT.pack(newest, newest, newest))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rmqlite import letter_requests as letters
 from rmqlite import redrive_requests as redrives
-from rmqlite.wire.codec import flat, nested
+from rmqlite.wire.codec import flat, in_parts, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 letter_filter = flat(letters.LetterFilter, pb.LetterFilter)
 letter = nested(letters.Letter, pb.Letter)
 query = nested(letters.LettersQuery, pb.ListLettersRequest, filter=letter_filter)
-page = nested(letters.LetterPage, pb.ListLettersResponse, letters=letter)
+page = in_parts(nested(letters.LetterPage, pb.ListLettersResponse, letters=letter), letters=letter)
 reason_count = flat(letters.ReasonCount, pb.ReasonCount)
 group = nested(letters.DeadLetterGroup, pb.DeadLetterGroup, reasons=reason_count)
 purge = flat(letters.PurgeRequest, pb.PurgeDeadLettersRequest)
@@ -37,4 +37,7 @@ change = nested(redrives.JobChange, pb.ChangeRedriveJobRequest, action=redrives.
 outcomes_query = nested(
     redrives.OutcomesQuery, pb.ListRedriveOutcomesRequest, outcomes=redrives.RedriveOutcome
 )
-outcomes = nested(redrives.OutcomesPage, pb.ListRedriveOutcomesResponse, letters=redriven)
+outcomes = in_parts(
+    nested(redrives.OutcomesPage, pb.ListRedriveOutcomesResponse, letters=redriven),
+    letters=redriven,
+)

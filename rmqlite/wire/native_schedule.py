@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from rmqlite import schedule_requests as values
-from rmqlite.wire.codec import flat, nested, sequence
+from rmqlite.wire.codec import flat, in_parts, nested, sequence
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 pending_filter = flat(values.PendingFilter, pb.PendingFilter)
 query = nested(values.PendingQuery, pb.ListPendingRequest, filter=pending_filter)
 pending = flat(values.PendingMessage, pb.PendingMessage)
-page = nested(values.PendingPage, pb.ListPendingResponse, messages=pending)
+page = in_parts(
+    nested(values.PendingPage, pb.ListPendingResponse, messages=pending), messages=pending
+)
 count = flat(values.PendingCount, pb.PendingCount)
 timeline_request = flat(values.TimelineRequest, pb.GetTimelineRequest)
 level_timeline = flat(values.LevelTimeline, pb.LevelTimeline)

@@ -19,6 +19,7 @@ from rmqlite.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
+from rmqlite.levels import parse_levels
 from rmqlite.message import REAL_TOPIC, Message
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests import TopicInfo
@@ -485,7 +486,36 @@ def test_a_part_of_a_request_is_a_request() -> None:
 
 def test_the_answer_is_for_whoever_asks_born_host_included(under_test: BrokerUnderTest) -> None:
     """A consumer sees where a message came from."""
-    under_test.broker.schedule_bulk(request(["a"], born_at_ms=7), BORN_HOST)
+    done(under_test.broker.schedule_bulk(request(["a"], born_at_ms=7), BORN_HOST))
     under_test.sync()
     (message,) = [m for n in range(4) for m in under_test.messages(TOPIC, n)]
     assert (message.born_host, message.born_timestamp_ms) == ("10.0.0.1:1234", 7)
+
+
+# ---- in steps
+
+
+def large(first: int, **columns: Any) -> BulkRequest:
+    return request([f"id-{number}" for number in range(first, first + 200)], **columns)
+
+
+def test_calls_that_take_turns_store_a_message_once(under_test: BrokerUnderTest) -> None:
+    """Each looks for what the other has stored since it looked first."""
+    one = under_test.broker.schedule_bulk(large(0), BORN_HOST)
+    other = under_test.broker.schedule_bulk(large(100), BORN_HOST)
+    for steps in (one, other, one, other):
+        next(steps)
+    assert outcomes(done(one), 200) == "a" * 200
+    assert outcomes(done(other), 200) == "d" * 100 + "a" * 100
+    under_test.sync()
+    assert sum(len(under_test.messages(TOPIC, queue_id)) for queue_id in range(4)) == 300
+    assert job(under_test)[:2] == (300, 100)
+
+
+def test_the_levels_in_force_when_a_call_is_stored_are_its_own(under_test: BrokerUnderTest) -> None:
+    """A table that changes between its steps is another table."""
+    steps = under_test.broker.schedule_bulk(large(0, delays=("10s",)), BORN_HOST)
+    next(steps)
+    under_test.store.change_levels(parse_levels("1s 10s"))
+    assert outcomes(done(steps), 200) == "a" * 200
+    assert {each.level for each in done(under_test.broker.pending.counts())} == {2}

@@ -24,6 +24,7 @@ from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_confi
 from tests.support.bulk import outcomes, request, schedule
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
+from tests.support.steps import done
 
 STORE = ROOT / "store"
 TOPICS = ("orders", "bills")
@@ -104,7 +105,7 @@ class Run:
         names = list(zip(asked.topics, asked.message_ids, strict=True))
         fresh = {name: asked.job_id for name in names if name not in self._asked}
         self._asked |= fresh
-        answer = self._broker.broker.schedule_bulk(asked, BORN_HOST)
+        answer = done(self._broker.broker.schedule_bulk(asked, BORN_HOST))
         letters = outcomes(answer, len(names))
         seen: set[Name] = set()
         for name, letter in zip(names, letters, strict=True):

@@ -191,7 +191,7 @@ def test_what_is_found_outlives_the_broker(under_test: BrokerUnderTest, how: str
 def test_only_what_is_durable_is_found(under_test: BrokerUnderTest) -> None:
     """A power cut could take it back."""
     request = SendRequest((plain("a", keys="k"),), queue_id=0)
-    (result,) = under_test.broker.send(request, BORN_HOST)
+    (result,) = done(under_test.broker.send(request, BORN_HOST))
     assert find(under_test, "k").messages == ()
     with pytest.raises(MessageNotFound):
         under_test.broker.message_at(result.offset_message_id)

@@ -23,6 +23,7 @@ from tests.broker.words import (
     send_back,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -316,7 +317,7 @@ def test_a_file_that_a_running_sync_may_open_stays(
     set_age(broker, 1)
     job = broker.store.begin_sync()
     while broker.store.end < 4 * SEGMENT:
-        broker.broker.send(SendRequest((plain("x" * 30_000),), queue_id=0), BORN_HOST)
+        done(broker.broker.send(SendRequest((plain("x" * 30_000),), queue_id=0), BORN_HOST))
     job.run()
     broker.store.synced(job)
     job = broker.store.begin_sync()
@@ -358,7 +359,7 @@ def test_sends_that_never_pause_do_not_keep_old_files(
     gone = []
     for _ in range(2):
         broker.sync()
-        broker.broker.send(SendRequest((plain("newer"),), queue_id=0), BORN_HOST)
+        done(broker.broker.send(SendRequest((plain("newer"),), queue_id=0), BORN_HOST))
         assert broker.store.end > broker.store.durable_end
         gone.append(broker.broker.retention.clean(NOW_MS))
     assert gone == [0, 3]

@@ -29,7 +29,7 @@ MOVED = PullStatus.OFFSET_MOVED
 
 def pull(broker: BrokerUnderTest, queue_offset: int = 0, **more: Any) -> PullResult:
     values: dict[str, Any] = {"group": "readers", "topic": TOPIC, "queue_id": 0, **more}
-    return broker.broker.pull(PullRequest(queue_offset=queue_offset, **values))
+    return done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))
 
 
 def texts(result: PullResult) -> str:
@@ -207,7 +207,7 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: str) -> 
     """A power cut may take it back, and a commit beyond it would skip what comes next."""
     broker = make(flush_disk_type=flush)
     broker.send(plain("a"))
-    broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST)
+    done(broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST))
     result = pull(broker)
     assert (texts(result), result.next_offset) == (seen, len(seen))
     behind = pull(broker, len(seen))
@@ -218,16 +218,16 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: str) -> 
 
 def test_an_unsynced_message_does_not_pass_a_filter_either(under_test: BrokerUnderTest) -> None:
     """The offset stays before it, although it would not match."""
-    under_test.broker.send(SendRequest((plain("a", tags="X"),), queue_id=0), BORN_HOST)
+    done(under_test.broker.send(SendRequest((plain("a", tags="X"),), queue_id=0), BORN_HOST))
     result = pull(under_test, expression="T")
     assert (result.status, result.next_offset) == (NOTHING_NEW, 0)
 
 
 def test_a_sync_covers_only_what_was_written_before_it(under_test: BrokerUnderTest) -> None:
     """What is appended while it runs waits for the next one."""
-    under_test.broker.send(SendRequest((plain("a"),), queue_id=0), BORN_HOST)
+    done(under_test.broker.send(SendRequest((plain("a"),), queue_id=0), BORN_HOST))
     job = under_test.store.begin_sync()
-    under_test.broker.send(SendRequest((plain("b"),), queue_id=0), BORN_HOST)
+    done(under_test.broker.send(SendRequest((plain("b"),), queue_id=0), BORN_HOST))
     job.run()
     under_test.store.synced(job)
     assert texts(pull(under_test)) == "a"

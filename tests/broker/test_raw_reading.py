@@ -145,7 +145,7 @@ def test_what_is_not_on_disk_is_not_given(make: Make, flush: str, seen: int) -> 
     broker = make(flush_disk_type=flush)
     broker.send(plain("a"))
     end = broker.store.end
-    broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST)
+    done(broker.broker.send(SendRequest((plain("b"), plain("c")), queue_id=0), BORN_HOST))
     found = snapshot(broker)
     assert found.end_offset == (end if seen == 1 else broker.store.end)
     assert ranges(found)[TOPIC, 0] == (0, seen)

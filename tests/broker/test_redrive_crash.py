@@ -41,6 +41,7 @@ from tests.support.redrives import (
     sent_by_job,
     start,
 )
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 STORE = ROOT / "store"
@@ -159,7 +160,7 @@ class Run:
                 continue
             tags = self._random.choice(TAGS)
             message = Message("orders", b"%d" % self._letters, tags)
-            (sent,) = self._broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST)
+            (sent,) = done(self._broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST))
             self._broker.broker.send_back(
                 SendBackRequest(GROUP, sent.physical_offset, delay_level=-1)
             )

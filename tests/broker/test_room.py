@@ -80,7 +80,7 @@ def test_a_message_that_does_not_fit_is_refused_with_the_rule(small: BrokerUnder
     )
     before = small.store.end
     with pytest.raises(MessageTooLarge) as caught:
-        small.broker.send(SendRequest((Message(TOPIC, b"x"), larger)), BORN_HOST)
+        done(small.broker.send(SendRequest((Message(TOPIC, b"x"), larger)), BORN_HOST))
     error = caught.value
     assert (error.field, error.value, error.rule) == ("body", str(BODY_BYTES_MAX + 1), RULE)
     assert small.store.end == before
@@ -92,14 +92,16 @@ def test_of_a_bulk_call_only_the_message_that_does_not_fit_is_refused(
     small: BrokerUnderTest,
 ) -> None:
     """The others are stored."""
-    answer = small.broker.schedule_bulk(
-        BulkRequest(
-            bodies=(b"one", bytes(BODY_BYTES_MAX + 1), b"three"),
-            message_ids=("1", "2", "3"),
-            topics=(TOPIC,),
-            delay_levels=(1,),
-        ),
-        BORN_HOST,
+    answer = done(
+        small.broker.schedule_bulk(
+            BulkRequest(
+                bodies=(b"one", bytes(BODY_BYTES_MAX + 1), b"three"),
+                message_ids=("1", "2", "3"),
+                topics=(TOPIC,),
+                delay_levels=(1,),
+            ),
+            BORN_HOST,
+        )
     )
     small.sync()
     assert answer.accepted == 2
@@ -111,7 +113,7 @@ def test_maxMessageSize_is_named_where_it_is_the_limit(make: Make) -> None:
     """The rule says what one can change."""
     broker = make(max_message_bytes=1_000)
     with pytest.raises(MessageTooLarge) as caught:
-        broker.broker.send(SendRequest((Message(TOPIC, bytes(1_001)),)), BORN_HOST)
+        done(broker.broker.send(SendRequest((Message(TOPIC, bytes(1_001)),)), BORN_HOST))
     assert caught.value.rule == "at most 1000 bytes (maxMessageSize)"
 
 

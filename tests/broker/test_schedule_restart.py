@@ -27,6 +27,7 @@ from tests.broker.words import (
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 COMMITTED = 0x8
@@ -321,7 +322,7 @@ def test_what_a_recovery_found_survives_a_power_cut(make: Make) -> None:
     disk = ForgetfulFiles()
     broker = make(files=disk)
     messages = (delayed("a", 1), delayed("b", 1), plain("c"))
-    broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST)
+    done(broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
     crash(broker)
     assert bodies(broker) == ["c"]
     broker.crash()
@@ -339,7 +340,7 @@ def test_what_a_recovery_found_in_older_files_survives_a_power_cut(make: Make) -
     settings = {"mapped_file_size_commit_log": 1 << 17, "max_message_bytes": 40_000}
     broker = make(files=disk, **settings)
     messages = tuple(plain(f"{number}" + "x" * 30_000) for number in range(9))
-    broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST)
+    done(broker.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
     crash(broker)
     broker.crash()
     disk.power_cut()

@@ -16,6 +16,7 @@ from rmqlite.errors import (
     StoreUnavailable,
     TopicUnknown,
 )
+from rmqlite.levels import parse_levels
 from rmqlite.message import CLUSTER, UNIQ_KEY, Message, encode_properties
 from rmqlite.requests import RouteRequest, SendRequest
 from tests.broker.conftest import Make
@@ -31,6 +32,7 @@ from tests.broker.words import (
     record,
 )
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 
 def refused(
@@ -309,7 +311,7 @@ def test_a_message_without_an_id_gets_one(under_test: BrokerUnderTest) -> None:
 def test_the_birth_is_the_producers(under_test: BrokerUnderTest) -> None:
     """Its clock and its address; the broker's clock when it does not say."""
     request = SendRequest((plain("a"),), "makers", 0, born_at_ms=1_234)
-    (result,) = under_test.broker.send(request, BORN_HOST)
+    (result,) = done(under_test.broker.send(request, BORN_HOST))
     stored = record(under_test, result)
     assert (stored.born_timestamp_ms, stored.born_host) == (1_234, "10.0.0.1:1234")
     assert stored.store_host == "127.0.0.1:10911"
@@ -329,3 +331,15 @@ def test_records_cross_from_file_to_file(make: Make) -> None:
     broker.open()
     assert broker.deliver() == 0
     assert bodies(broker) == sent
+
+
+def test_the_levels_in_force_when_a_send_is_stored_are_its_own(under_test: BrokerUnderTest) -> None:
+    """A large send is made and stored in two steps; a table that changes between them counts."""
+    messages = tuple([plain(str(number), delay="10s") for number in range(200)])
+    steps = under_test.broker.send(SendRequest(messages), BORN_HOST)
+    next(steps)
+    under_test.store.change_levels(parse_levels("1s 10s"))
+    results = done(steps)
+    now_ms = under_test.clock.now_ms()
+    assert {each.deliver_at_ms for each in results} == {now_ms + 10_000}
+    assert {each.level for each in done(under_test.broker.pending.counts())} == {2}

@@ -44,6 +44,7 @@ from tests.broker.words import (
     send_back,
 )
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 RETRY = retry_topic(GROUP)
 DLQ = dlq_topic(GROUP)
@@ -71,7 +72,7 @@ def test_row_1_a_group_name_that_cannot_have_a_retry_topic_is_refused(
     heartbeat = HeartbeatRequest(name, "c", (Subscription(TOPIC),))
     for ask in (
         lambda: under_test.broker.send_back(SendBackRequest(name, message.physical_offset)),
-        lambda: under_test.broker.pull(PullRequest(name, TOPIC, 0, 0)),
+        lambda: done(under_test.broker.pull(PullRequest(name, TOPIC, 0, 0))),
         lambda: under_test.broker.heartbeat(heartbeat),
         lambda: save_group(under_test, group=name),
     ):

@@ -28,6 +28,7 @@ from tests.broker.conftest import Make
 from tests.broker.words import TOPIC, create_topic, plain, received, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request
+from tests.support.steps import done
 
 
 def on_disk(broker: BrokerUnderTest) -> Any:
@@ -205,12 +206,12 @@ class CountedTables(NoTables):
 
 
 def send_many(broker: BrokerUnderTest, topics: list[str]) -> None:
-    broker.broker.send(SendRequest(tuple(plain("a", topic) for topic in topics)), BORN_HOST)
+    done(broker.broker.send(SendRequest(tuple(plain("a", topic) for topic in topics)), BORN_HOST))
 
 
 def schedule_many(broker: BrokerUnderTest, topics: list[str]) -> None:
     ids = [f"id-{number}" for number in range(len(topics))]
-    broker.broker.schedule_bulk(request(ids, topics=tuple(topics), job_id=""), BORN_HOST)
+    done(broker.broker.schedule_bulk(request(ids, topics=tuple(topics), job_id=""), BORN_HOST))
 
 
 Sending = Callable[[BrokerUnderTest, list[str]], None]
@@ -287,13 +288,13 @@ def test_a_long_table_is_encoded_row_by_row_once(under_test: BrokerUnderTest) ->
         create_topic(under_test, f"topic-{number}")
     encoded: list[object] = []
 
-    def counting(value: object, depth: int) -> tables.Encoded:
+    def counting(key: str, value: object, depth: int) -> str:
         encoded.append(value)
-        return encode_part(value, depth)
+        return encode_row(key, value, depth)
 
-    encode_part = tables.encode_part
+    encode_row = tables.encode_row
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "encode_part", counting)
+        patch.setattr(tables, "encode_row", counting)
         create_topic(under_test, "one-more")
     assert len(encoded) == 1
     assert len(on_disk(under_test)["topicConfigTable"]) == 53

@@ -253,8 +253,8 @@ class CrashRun:
             level, due_ms = self._due(level)
             line = Line(key, Queue(topic, queue_id), body, level, (due_ms,), message_id=key)
             self._take(line)
-        results = self._broker.broker.send(
-            SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST
+        results = done(
+            self._broker.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
         )
         for line, result in zip(self._taking, results, strict=True):
             assert (result.deliver_at_ms,) == line.dues_ms
@@ -332,8 +332,10 @@ class CrashRun:
             return
         commit = self._promises.commits.get((group, queue), Commit())
         at = commit.current or 0
-        result = self._broker.broker.pull(
-            PullRequest(group, queue.topic, queue.queue_id, at, max_messages=5)
+        result = done(
+            self._broker.broker.pull(
+                PullRequest(group, queue.topic, queue.queue_id, at, max_messages=5)
+            )
         )
         lines = [self._promises.lines[key] for key in self._promises.order[queue]]
         if result.messages:

@@ -538,7 +538,7 @@ class BrokerBesideLedger(RuleBasedStateMachine):
                 for key, level, queue, size in rows
             ]
             request = SendRequest(tuple(messages), queue_id=queue_id)
-            results = self.under_test.broker.send(request, BORN_HOST)
+            results = done(self.under_test.broker.send(request, BORN_HOST))
             for (key, level, queue, _), result in zip(rows, results, strict=True):
                 self._note(key, level, queue, result)
 

@@ -20,6 +20,7 @@ from rmqlite.store.commit_log import Written
 from rmqlite.store.record import NewRecord
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.loops import run_with
+from tests.support.steps import done
 
 
 class Stop(Exception):
@@ -42,7 +43,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[No
 def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
     """Send delayed messages, tell the tasks as a server would; when they are due."""
     messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
-    results = under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST)
+    results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
     if under_test.heard.sooner:
         delivery.due_sooner()
     under_test.heard.sooner = 0

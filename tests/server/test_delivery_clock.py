@@ -15,6 +15,7 @@ from rmqlite.server.delivery import Delivery
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.clock import FakeMachine
 from tests.support.loops import run_with
+from tests.support.steps import done
 
 HOUR_MS = 3_600_000
 YEAR_MS = 365 * 24 * HOUR_MS
@@ -34,9 +35,11 @@ def arrived_after_ms(
     async def main() -> None:
         with suppress(BaseExceptionGroup):
             async with asyncio.TaskGroup() as tasks:
-                broker.broker.send(
-                    SendRequest((Message("orders", b"x", delay_level=level),), queue_id=0),
-                    BORN_HOST,
+                done(
+                    broker.broker.send(
+                        SendRequest((Message("orders", b"x", delay_level=level),), queue_id=0),
+                        BORN_HOST,
+                    )
                 )
                 Delivery(broker.broker, broker.clock, tasks)
                 sent_ns = machine.boot_ns()

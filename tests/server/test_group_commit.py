@@ -17,6 +17,7 @@ from rmqlite.server.group_commit import GroupCommit
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 
 class CountingFiles(SystemFiles):
@@ -62,7 +63,7 @@ class Committed:
 
     def append(self) -> int:
         request = SendRequest((Message("orders", b"x"),), queue_id=0)
-        self.under_test.broker.send(request, BORN_HOST)
+        done(self.under_test.broker.send(request, BORN_HOST))
         self.commit.appended("orders", 0)
         return self.under_test.store.end
 

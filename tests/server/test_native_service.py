@@ -16,6 +16,7 @@ from rmqlite.server.waiting import Waiting
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import outcomes, request
 from tests.support.calls import FakeContext
+from tests.support.steps import done
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_a_duplicate_is_answered_when_what_it_repeats_is_on_disk(
 ) -> None:
     """Else a power cut could take back a message whose sender was told that it is there."""
     under_test = BrokerUnderTest(tmp_path)
-    under_test.broker.schedule_bulk(request(["a"], job_id=""), BORN_HOST)
+    done(under_test.broker.schedule_bulk(request(["a"], job_id=""), BORN_HOST))
     store = under_test.store
     assert store.durable_end < store.end
 

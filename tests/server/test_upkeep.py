@@ -122,7 +122,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def send(broker: BrokerUnderTest, body: bytes = b"x", level: int = 0) -> None:
     message = Message("orders", body, delay_level=level)
-    broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST)
+    done(broker.broker.send(SendRequest((message,), queue_id=0), BORN_HOST))
 
 
 def fill(broker: BrokerUnderTest, files: int, age_hours: float) -> None:

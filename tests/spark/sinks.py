@@ -11,6 +11,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.spark.sink_options import SinkOptions
 from tests.client.fake_broker import FakeBroker
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 
 class SinkBroker:
@@ -47,6 +48,6 @@ class SinkBroker:
 
     def _schedule(self, request: BulkRequest) -> BulkAnswer:
         with self._lock:
-            answer = self.under_test.broker.schedule_bulk(request, BORN_HOST)
+            answer = done(self.under_test.broker.schedule_bulk(request, BORN_HOST))
             self.under_test.sync()
             return answer

@@ -17,7 +17,7 @@ from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.store import record
 from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
-from rmqlite.store.key_hash import key_hash, positive, text_hash, token_hash
+from rmqlite.store.key_hash import Suffix, key_hash, positive, text_hash, token_hash
 from rmqlite.store.key_index import IndexJob, KeyIndex
 from rmqlite.store.record import Head
 from tests.store.test_golden import ARCHIVE
@@ -219,6 +219,7 @@ def test_the_fast_hash_is_the_plain_one(length: int) -> None:
 def test_other_characters_are_hashed_as_javas(token: str) -> None:
     """By UTF-16 units: two for what lies beyond the basic plane."""
     assert token_hash(text_hash("orders#"), token.encode()) == text_hash(f"orders#{token}")
+    assert Suffix.of(token).behind(text_hash("orders#")) == text_hash(f"orders#{token}")
     assert key_hash("orders", token) == abs(java_hash(f"orders#{token}"))
 
 

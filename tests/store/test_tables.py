@@ -51,12 +51,12 @@ def test_consumer_offsets_have_rocketmqs_shape() -> None:
     )
 
 
-@given(some.dictionaries(TEXT, VALUES, max_size=3), TEXT)
-def test_a_part_that_is_encoded_before_stands_as_it_would_anyway(part: object, name: str) -> None:
+@given(some.dictionaries(TEXT, VALUES, max_size=3))
+def test_rows_that_are_encoded_before_stand_as_they_would_anyway(rows: dict[str, object]) -> None:
     """A table of very many rows keeps their texts."""
-    tree: tables.Tree = {"rows": {name: part}}
-    ready: tables.Tree = {"rows": {name: tables.encode_part(part, 2)}}
-    assert tables.encode(ready) == tables.encode(tree)
+    texts = [tables.encode_row(key, value, 2) for key, value in rows.items()]
+    ready: tables.Tree = {"rows": tables.joined(texts, 2)}
+    assert tables.encode(ready) == tables.encode({"rows": rows})
 
 
 def test_an_empty_table_is_an_empty_object() -> None:

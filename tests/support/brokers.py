@@ -14,6 +14,7 @@ from rmqlite.requests import PullRequest, PullResult, SendRequest, SendResult
 from rmqlite.store.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.clock import FakeClock
+from tests.support.steps import done
 
 CALL_MESSAGES = 500
 BORN_HOST = pack_host("10.0.0.1:1234")
@@ -100,7 +101,7 @@ class BrokerUnderTest:
         results: list[SendResult] = []
         for begin in range(0, len(messages) or 1, CALL_MESSAGES):
             part = messages[begin : begin + CALL_MESSAGES]
-            results += self.broker.send(SendRequest(part, queue_id=queue_id), BORN_HOST)
+            results += done(self.broker.send(SendRequest(part, queue_id=queue_id), BORN_HOST))
         self.sync()
         return tuple(results)
 
@@ -117,7 +118,7 @@ class BrokerUnderTest:
     def pull(
         self, topic: str, queue_id: int = 0, queue_offset: int = 0, group: str = "readers"
     ) -> PullResult:
-        return self.broker.pull(PullRequest(group, topic, queue_id, queue_offset))
+        return done(self.broker.pull(PullRequest(group, topic, queue_id, queue_offset)))
 
     def messages(self, topic: str, queue_id: int = 0) -> Sequence[StoredMessage]:
         """Everything in a queue."""

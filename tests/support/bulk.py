@@ -7,6 +7,7 @@ from typing import Any
 
 from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
 
 TOPIC = "orders"
 
@@ -20,7 +21,7 @@ def request(ids: Sequence[str], **columns: Any) -> BulkRequest:
 
 def schedule(broker: BrokerUnderTest, ids: Sequence[str], **columns: Any) -> BulkAnswer:
     """One call, on disk when it is answered."""
-    answer = broker.broker.schedule_bulk(request(ids, **columns), BORN_HOST)
+    answer = done(broker.broker.schedule_bulk(request(ids, **columns), BORN_HOST))
     broker.sync()
     return answer
 

@@ -18,6 +18,7 @@ from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BORN_HOST, Heard
 from tests.support.clock import START_MS, FakeClock
+from tests.support.steps import done
 
 GROUP: Final = "shop"
 TOPICS: Final = ("orders", "payments", "parcels")
@@ -90,7 +91,7 @@ def dead_letter_store(
                 for n in numbers
             ]
         )
-        sent = broker.send(SendRequest(messages), BORN_HOST)
+        sent = done(broker.send(SendRequest(messages), BORN_HOST))
         for n, result in zip(numbers, sent, strict=True):
             broker.send_back(
                 SendBackRequest(group, result.physical_offset, delay_level=-1, reason=reason_of(n))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
+
+from rmqlite.broker.steps import Steps
 
 T = TypeVar("T")
 
 
-def done(steps: Generator[None, None, T]) -> T:
+def done(steps: Steps[T]) -> T:
     """Take all steps; the answer."""
     while True:
         try:

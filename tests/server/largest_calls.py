@@ -1,0 +1,279 @@
+"""A broker near its limits, and the largest request that each call may be.
+
+Tables are as long as they may be; of messages there are so many that pages, slices and steps are
+full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from rmqlite import limits
+from rmqlite.broker.membership import PAUSE_MS
+from rmqlite.bulk_requests import BulkRequest
+from rmqlite.letter_requests import GroupChange, LetterFilter, LettersQuery, LifeQuery, PurgeRequest
+from rmqlite.log_requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.message import Message, offset_message_id
+from rmqlite.redrive_requests import (
+    JobAction,
+    JobChange,
+    OutcomesQuery,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
+from rmqlite.requests import (
+    GroupInfo,
+    HeartbeatRequest,
+    LeaveRequest,
+    MessageQuery,
+    OffsetsCommit,
+    OffsetsQuery,
+    PullRequest,
+    Queue,
+    RouteRequest,
+    SendBackRequest,
+    SendRequest,
+    Subscription,
+    TimeQuery,
+    TopicInfo,
+)
+from rmqlite.schedule_requests import (
+    BOUNDS_MAX,
+    IDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
+    LevelsChange,
+    PendingFilter,
+    PendingQuery,
+    ScheduleAction,
+    TimelineRequest,
+)
+from rmqlite.wire import rpcs
+from rmqlite.wire.rpcs import Rpc
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
+
+GROUP: Final = "large-group"
+READERS: Final = "readers"
+WIDE: Final = "wide"
+TOPIC: Final = "orders"
+BODY: Final = bytes(4_000)
+LETTERS: Final = 1_500
+PENDING: Final = 4_000
+JOBS: Final = 1_000
+USED: Final = 640
+"""How many topics have messages."""
+REASON: Final = "ValueError: " + "y" * 500
+KEY_TEXT: Final = "k" * (limits.KEYS_BYTES_MAX // limits.KEYS_MAX - 2)
+TEXT: Final = "x" * limits.MESSAGE_ID_BYTES_MAX
+PROPERTIES: Final = {f"name-{number}": "v" * 20 for number in range(16)}
+
+
+def filled(broker: BrokerUnderTest) -> None:
+    """Bring a broker near its limits."""
+    inner, config = broker.broker, broker.config
+    rest = config.topics_max - len(inner.topics.all()) - 1_000
+    inner.topics.make([TopicInfo(f"topic-{number:05}", 4, 4) for number in range(rest)])
+    inner.groups.make([GroupInfo(f"group-{number:05}") for number in range(config.groups_max - 40)])
+    inner.topics.create(TopicInfo(WIDE, config.topic_queues_max, config.topic_queues_max))
+    _messages(broker)
+    _members(broker)
+    _jobs(broker)
+    queues = {Queue(WIDE, number): 0 for number in range(config.topic_queues_max)}
+    inner.commit_offsets(OffsetsCommit(READERS, queues))
+    broker.sync()
+
+
+def _messages(broker: BrokerUnderTest) -> None:
+    for begin in range(0, USED, limits.NEW_QUEUES_MAX):
+        names = [f"used-{number:05}" for number in range(begin, begin + limits.NEW_QUEUES_MAX)]
+        broker.send(*[Message(name, b"x") for name in names])
+    for begin in range(0, PENDING, 500):
+        broker.send(
+            *[
+                Message(TOPIC, b"x" * 100, message_id=f"id-{number}", delay_level=18, keys=("k",))
+                for number in range(begin, begin + 500)
+            ]
+        )
+    for _ in range(6):
+        broker.send(*[Message(TOPIC, BODY, properties=PROPERTIES) for _ in range(250)])
+    for _ in range(LETTERS // 500):
+        for sent in broker.send(*[Message("sent", b"x" * 100, keys=("k",)) for _ in range(500)]):
+            for level in (-1, 3):
+                broker.broker.send_back(
+                    SendBackRequest(
+                        READERS, sent.physical_offset, level, "ValueError: " + "y" * 500
+                    )
+                )
+    broker.sync()
+
+
+def _members(broker: BrokerUnderTest) -> None:
+    subscriptions = (Subscription(TOPIC, "a || b"), Subscription(WIDE))
+    for number in range(broker.config.group_members_max - 10):
+        broker.broker.heartbeat(HeartbeatRequest(GROUP, f"member-{number:05}", subscriptions))
+    broker.clock.forward(PAUSE_MS * broker.config.group_members_max)
+    for _ in broker.broker.membership.rebalance():
+        pass
+
+
+def _jobs(broker: BrokerUnderTest) -> None:
+    for number in range(JOBS):
+        body, message_id = (b"x",), (f"bulk-{number}",)
+        request = BulkRequest(body, message_id, ("bulk",), job_id=f"job-{number}")
+        done(broker.broker.schedule_bulk(request, BORN_HOST))
+    for number in range(12):
+        broker.broker.redrive.start(RedriveRequest(RedriveSpec(READERS), f"redrive-{number}"))
+    while broker.broker.redrive.step("redrive-0").looked_at:
+        pass
+    broker.sync()
+
+
+class Largest:
+    """The largest request of each call; every time another one, where it is done only once."""
+
+    def __init__(self, broker: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
+        self._broker = broker
+        self._rpc = rpc
+        self._number = 0
+
+    def next(self) -> Any:
+        """Of two kinds in turn, where there is more than one that is large."""
+        self._number += 1
+        return REQUESTS[self._rpc](self)
+
+    @property
+    def is_first(self) -> bool:
+        """Is the next request of the first kind?"""
+        return self._number % 2 == 1
+
+    @property
+    def name(self) -> str:
+        """One that was not used before."""
+        return f"{self._rpc.name}-{self._number:05}"
+
+    def send(self) -> SendRequest:
+        """As many messages, bytes, keys and properties as one call may have, all scheduled."""
+        count, config = self._broker.config.send_messages_max, self._broker.config
+        message = Message(
+            TOPIC,
+            bytes(config.send_bytes_max // count),
+            tags="t" * 100,
+            keys=tuple(KEY_TEXT + str(number) for number in range(limits.KEYS_MAX // count)),
+            properties={str(number): "v" * 20 for number in range(limits.PROPERTIES_MAX // count)},
+            delay_level=18,
+        )
+        ids = (f"{self.name}-{number}".ljust(200, "i") for number in range(count))
+        return SendRequest(tuple(message.named(each) for each in ids), queue_id=-1)
+
+    def bulk(self) -> BulkRequest:
+        config = self._broker.config
+        count = config.bulk_messages_max
+        pairs = [f"{number}\x01{'v' * 20}" for number in range(limits.PROPERTIES_MAX // count)]
+        keys = " ".join(KEY_TEXT + str(number) for number in range(limits.KEYS_MAX // count))
+        return BulkRequest(
+            (bytes(config.send_bytes_max // count),) * count,
+            tuple([f"{self.name}-{number}".ljust(200, "i") for number in range(count)]),
+            (TOPIC,) * count,
+            ("t" * 100,) * count,
+            (keys,) * count,
+            ("\x02".join(pairs),) * count,
+            (18,) * count,
+            job_id="largest",
+        )
+
+    def new_topics(self) -> BulkRequest:
+        count = limits.NEW_QUEUES_MAX
+        names = tuple([f"{self.name}-{number}" for number in range(count)])
+        return BulkRequest((b"x",) * count, names, names)
+
+    def queues(self) -> dict[Queue, int]:
+        names = [f"topic-{number:05}" for number in range(limits.QUEUES_MAX // 4)]
+        return {Queue(name, queue_id): 0 for name in names for queue_id in range(4)}
+
+    def heartbeat(self) -> HeartbeatRequest:
+        expression = "||".join(f"tag-{number}" for number in range(40))
+        topics = [f"topic-{number:05}" for number in range(limits.SUBSCRIPTIONS_MAX - 1)]
+        subscriptions = tuple(Subscription(topic, expression) for topic in (*topics, WIDE))
+        return HeartbeatRequest(GROUP, self.name, subscriptions)
+
+    def pull(self) -> PullRequest:
+        config = self._broker.config
+        expression = "a || " + " || ".join(f"tag-{number}" for number in range(300))
+        most = (config.pull_messages_max, config.pull_bytes_max)
+        if self.is_first:
+            return PullRequest(READERS, TOPIC, 0, 0, expression, *most)
+        return PullRequest(READERS, TOPIC, 0, 0, "*", *most)
+
+    def offset_id(self) -> str:
+        return offset_message_id("127.0.0.1:10911", 0)
+
+
+KEY: Final = "k" * limits.KEY_BYTES_MAX
+EVERY_LETTER: Final = LetterFilter(reason="nothing like that " * 50)
+EVERY_PENDING: Final = PendingFilter(reason="nothing like that " * 50)
+SPEC: Final = RedriveSpec(READERS, LetterFilter(reason="nothing like that " * 50), again=True)
+REQUESTS: Final[dict[Rpc[Any, Any], Callable[[Largest], Any]]] = {
+    rpcs.GET_ROUTE: lambda at: RouteRequest(at.name, create=True),
+    rpcs.SEND: Largest.send,
+    rpcs.SCHEDULE_BULK: Largest.bulk,
+    rpcs.PULL: Largest.pull,
+    rpcs.SEND_BACK: lambda at: SendBackRequest(at.name, 0, 0, "é" * 30_000),
+    rpcs.QUERY_OFFSETS: lambda at: OffsetsQuery(READERS, tuple(at.queues())),
+    rpcs.COMMIT_OFFSETS: lambda at: OffsetsCommit(at.name, at.queues()),
+    rpcs.SEARCH_OFFSET: lambda _: TimeQuery(Queue(TOPIC, 0), 1),
+    rpcs.GET_QUEUE_RANGES: lambda _: WIDE,
+    rpcs.HEARTBEAT: Largest.heartbeat,
+    rpcs.LEAVE: lambda at: LeaveRequest(GROUP, f"member-{at._number:05}"),
+    rpcs.LIST_TOPICS: lambda _: None,
+    rpcs.CREATE_TOPIC: lambda at: TopicInfo(at.name, 1_024, 1_024),
+    rpcs.LIST_GROUPS: lambda _: None,
+    rpcs.DESCRIBE_GROUP: lambda at: GROUP if at.is_first else READERS,
+    rpcs.GET_BROKER_STATUS: lambda _: None,
+    rpcs.QUERY_MESSAGES: lambda at: MessageQuery(TOPIC, KEY if at.is_first else "k", hops=True),
+    rpcs.GET_MESSAGE: Largest.offset_id,
+    rpcs.LIST_PENDING: lambda at: PendingQuery(
+        EVERY_PENDING if at.is_first else PendingFilter(key="k"), max_messages=1_000
+    ),
+    rpcs.COUNT_PENDING: lambda _: None,
+    rpcs.GET_TIMELINE: lambda at: TimelineRequest(
+        tuple(at._broker.clock.now_ms() + 36_000 * number for number in range(BOUNDS_MAX))
+    ),
+    rpcs.CHANGE_BY_IDS: lambda _: ChangeByIds(
+        ScheduleAction.RESCHEDULE,
+        tuple(f"id-{number}" for number in range(IDS_MAX)),
+        delay_level=18,
+    ),
+    rpcs.CHANGE_BY_FILTER: lambda _: ChangeByFilter(
+        ScheduleAction.RESCHEDULE, PendingFilter(topic=TOPIC), delay_level=18, max_messages=2_000
+    ),
+    rpcs.GET_LEVELS: lambda _: None,
+    rpcs.CHANGE_LEVELS: lambda at: LevelsChange(
+        " ".join(f"{100 + at._number % 2 + number}s" for number in range(64)), dry_run=True
+    ),
+    rpcs.LIST_DEAD_LETTER_GROUPS: lambda _: None,
+    rpcs.LIST_DEAD_LETTERS: lambda at: LettersQuery(
+        READERS, EVERY_LETTER if at.is_first else LetterFilter(), max_letters=1_000
+    ),
+    rpcs.PURGE_DEAD_LETTERS: lambda _: PurgeRequest(READERS, dry_run=True),
+    rpcs.LIST_RETRIES: lambda at: LettersQuery(
+        READERS, EVERY_LETTER if at.is_first else LetterFilter(), max_letters=1_000
+    ),
+    rpcs.GET_LIFE: lambda at: LifeQuery("id-1" if at.is_first else TEXT),
+    rpcs.SET_GROUP: lambda at: GroupChange(at.name, 3, 1_000, True, "3 4 " * 32),
+    rpcs.PREVIEW_REDRIVE: lambda _: RedrivePreviewRequest(SPEC),
+    rpcs.START_REDRIVE: lambda at: RedriveRequest(SPEC, at.name),
+    rpcs.GET_REDRIVE_JOB: lambda _: "redrive-0",
+    rpcs.LIST_REDRIVE_JOBS: lambda _: None,
+    rpcs.CHANGE_REDRIVE_JOB: lambda at: JobChange("redrive-1", JobAction.SET_RATE, at._number),
+    rpcs.LIST_REDRIVE_OUTCOMES: lambda _: OutcomesQuery("redrive-0", max_letters=1_000),
+    rpcs.GET_BULK_JOB: lambda _: "job-1",
+    rpcs.LIST_BULK_JOBS: lambda _: None,
+    rpcs.GET_LOG_SNAPSHOT: lambda at: LogSnapshotRequest(
+        tuple(f"topic-{number:05}" for number in range(1_000)) if at.is_first else ()
+    ),
+    rpcs.READ_LOG: lambda _: LogReadRequest(0, max_bytes=4 << 20),
+    rpcs.READ_QUEUE: lambda _: QueueReadRequest(TOPIC, 0, 0, max_bytes=4 << 20),
+}

@@ -1,0 +1,84 @@
+"""What is too much is refused before any work is done on it; what is long is done in turns."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.requests import TopicInfo
+from rmqlite.server.conversion import SHORT_BYTES_MAX, Conversion
+from rmqlite.wire import rpcs
+from rmqlite.wire.pb import rmqlite_pb2 as pb
+from rmqlite.wire.rpcs import Rpc
+
+
+def unread(rpc: Rpc[Any, Any]) -> Rpc[Any, Any]:
+    """The same call, whose requests nobody may read."""
+
+    def refuse(_: bytes) -> Any:
+        raise AssertionError("it was read")
+
+    return replace(rpc, decode_request=refuse)
+
+
+@pytest.mark.parametrize(
+    ("rpc", "data"),
+    [
+        (rpcs.SEND, b"\x12\x00" * 1_000_000),
+        (rpcs.COMMIT_OFFSETS, b"\x12\x00" * 1_000_000),
+        (rpcs.COMMIT_OFFSETS, b"\x12\x00" * 500_000),
+        (rpcs.QUERY_MESSAGES, pb.QueryMessagesRequest(key="k" * 5_000_000).SerializeToString()),
+        (
+            rpcs.LIST_PENDING,
+            pb.ListPendingRequest(filter=pb.PendingFilter(key="k" * 100_000)).SerializeToString(),
+        ),
+        (rpcs.PULL, pb.PullRequest(expression="a||" * 40_000).SerializeToString()),
+        (
+            rpcs.HEARTBEAT,
+            pb.HeartbeatRequest(
+                subscriptions=[pb.Subscription(topic="t", expression="x" * 5_000)] * 20
+            ).SerializeToString(),
+        ),
+    ],
+    ids=lambda value: value.name if isinstance(value, Rpc) else "",
+)
+def test_what_is_too_much_is_not_read(rpc: Rpc[Any, Any], data: bytes) -> None:
+    """Reading alone would take seconds, and a gigabyte."""
+    with pytest.raises(InvalidValue):
+        asyncio.run(Conversion(BrokerConfig()).read(unread(rpc), data))
+
+
+async def turns_of(work: Any) -> tuple[Any, int]:
+    """An answer, and how often others had their turn meanwhile."""
+    task = asyncio.create_task(work)
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    return task.result(), turns
+
+
+def test_a_long_request_is_read_in_a_turn_of_its_own() -> None:
+    """Looking at it and reading it take a few milliseconds each; so does what follows."""
+    conversion = Conversion(BrokerConfig())
+    for body_bytes, is_long in ((100, False), (SHORT_BYTES_MAX, True)):
+        message = pb.OutgoingMessage(topic="orders", body=bytes(body_bytes))
+        data = pb.SendRequest(messages=[message]).SerializeToString()
+        request, turns = asyncio.run(turns_of(conversion.read(rpcs.SEND, data)))
+        assert len(request.messages[0].body) == body_bytes
+        assert (turns > 2) == is_long
+
+
+def test_a_long_answer_is_written_in_turns() -> None:
+    """10,000 topics are 20 ms of work; in parts the bytes are the same."""
+    conversion = Conversion(BrokerConfig())
+    for count, is_long in ((10, False), (10_000, True)):
+        topics = tuple([TopicInfo(f"topic-{number}", 4, 4) for number in range(count)])
+        data, turns = asyncio.run(turns_of(conversion.written(rpcs.LIST_TOPICS, topics)))
+        assert data == rpcs.LIST_TOPICS.encode_response(topics)
+        assert (turns > 2) == is_long

@@ -1,0 +1,125 @@
+"""P3 for everybody: nothing that one call does holds the loop for long."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from rmqlite.config import BrokerConfig
+from rmqlite.server.calls import handlers_of
+from rmqlite.server.conversion import Conversion
+from rmqlite.server.in_flight import InFlight
+from rmqlite.wire import rpcs
+from rmqlite.wire.rpcs import Rpc
+from tests.server.largest_calls import REQUESTS, Largest, filled
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import ask
+from tests.support.files import QuickFiles
+from tests.support.fronts import Served, served
+
+TURN_MS_MAX: Final = 20.0
+RUNS: Final = 6
+SIZES: Final = (
+    "mapped_file_size_commit_log",
+    "mapped_file_size_consume_queue",
+    "max_message_bytes",
+    "max_hash_slots",
+    "max_index_entries",
+)
+"""What a broker under test has smaller than a real one."""
+REFERENCE_MS: Final = 3.3
+"""What reference() takes where a turn is to take no more than TURN_MS_MAX."""
+
+
+def reference() -> None:
+    """A fixed amount of the same kind of work: objects, dictionaries, texts."""
+    found: dict[str, tuple[int, str]] = {}
+    for number in range(8_000):
+        text = f"name-{number}"
+        found[text] = (number, text.partition("-")[2])
+    assert len(found) == 8_000
+
+
+class Turns:
+    """The longest turn of the loop, in milliseconds of its thread's processor time.
+
+    What other processes do on the machine does not count, nor does a wait for the disk.
+    """
+
+    def __init__(self) -> None:
+        self.longest_ms = 0.0
+
+    @contextmanager
+    def measured(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        run = asyncio.Handle._run
+
+        def timed(handle: asyncio.Handle) -> None:
+            began_s = time.thread_time()
+            run(handle)
+            self.longest_ms = max(self.longest_ms, (time.thread_time() - began_s) * 1_000)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.Handle, "_run", timed)
+            patch.setattr(asyncio.TimerHandle, "_run", timed)
+            yield
+
+
+def slowness() -> float:
+    """How many times slower than the reference this machine is now; 1 if it is not."""
+    times = []
+    for _ in range(RUNS):
+        began_s = time.thread_time()
+        reference()
+        times.append((time.thread_time() - began_s) * 1_000)
+    return max(1.0, min(times) / REFERENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def near_its_limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerUnderTest]:
+    defaults = BrokerConfig()
+    sizes = {name: getattr(defaults, name) for name in SIZES}
+    broker = BrokerUnderTest(tmp_path_factory.mktemp("store"), files=QuickFiles(), **sizes)
+    filled(broker)
+    gc.collect()
+    # As the server does.
+    gc.freeze()
+    yield broker
+    gc.unfreeze()
+    broker.store.release()
+
+
+def test_every_call_is_measured() -> None:
+    """A new one needs its largest request."""
+    assert set(REQUESTS) == set(rpcs.ALL)
+
+
+@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
+def test_no_turn_of_the_largest_call_is_long(
+    rpc: Rpc[Any, Any], near_its_limits: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others, and deliveries, wait for 20 ms at most; the best of some runs counts."""
+    largest = Largest(near_its_limits, rpc)
+    found = []
+
+    async def scenario(server: Served, _: asyncio.Task[None]) -> None:
+        in_flight = InFlight(1 << 30, 8 << 20)
+        handlers = handlers_of(server.front, in_flight, Conversion(near_its_limits.config))
+        for _run in range(RUNS):
+            data = rpc.encode_request(largest.next())
+            turns = Turns()
+            with turns.measured(monkeypatch):
+                context = await asyncio.create_task(ask(handlers, rpc.path, data))
+            assert context.code.name == "OK", context.details
+            found.append(turns.longest_ms)
+
+    served(near_its_limits, scenario)
+    # Requests are of two kinds in turn.
+    longest_ms = max(min(found[::2]), min(found[1::2]))
+    allowed_ms = TURN_MS_MAX * slowness()
+    assert longest_ms <= allowed_ms, f"{rpc.name}: {longest_ms:.1f} ms, allowed {allowed_ms:.1f}"
