@@ -413,7 +413,8 @@ def test_a_filter_changes_slice_by_slice_and_others_come_between(
     request = ChangeByFilter(action, ALL, delay_level=1 if action is RESCHEDULE else 0)
     steps = under_test.broker.changes.by_filter(request)
     left = [len(waiting(under_test, PendingFilter(levels=(5,)))) for _ in steps]
-    assert left == [17, 14, 11, 8, 5, 2]
+    # Others come between finding a slice and changing it, too.
+    assert list(dict.fromkeys(left)) == [20, 17, 14, 11, 8, 5, 2]
     assert waiting(under_test, PendingFilter(levels=(5,))) == []
 
 
@@ -478,7 +479,8 @@ def test_what_a_slice_found_and_delivery_took_is_not_changed(
     broker.send(*[named(str(n), 2, body=f"{n}".ljust(1_000).encode()) for n in range(4)])
     level = 4 if action is RESCHEDULE else 0
     steps = broker.broker.changes.by_filter(ChangeByFilter(action, ALL, delay_level=level))
-    next(steps)
+    next(steps)  # found
+    next(steps)  # the first part is changed
     broker.clock.forward(5_000)
     assert broker.deliver() == 3
     changed = 0

@@ -35,7 +35,9 @@ class Sending(threading.Thread):
         with Producer(self._endpoint, "senders") as producer:
             while not self._stopped.wait(BATCH_S):
                 batch = [
-                    Message("orders", b"x" * (1 + n * 37), keys=f"m{self.sent + n}", delay_level=n % 3)
+                    Message(
+                        "orders", b"x" * (1 + n * 37), keys=f"m{self.sent + n}", delay_level=n % 3
+                    )
                     for n in range(40)
                 ]
                 producer.send_batch(batch)
