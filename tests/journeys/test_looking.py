@@ -83,8 +83,8 @@ def test_a_live_store_is_read_while_it_is_written(start_broker: StartBroker) -> 
     root = broker.folder / "store"
     sending = Sending(broker.endpoint)
     sending.start()
-    eventually(lambda: sending.sent > ENOUGH, "there is something to look at")
     try:
+        eventually(lambda: sending.sent > ENOUGH, "there is something to look at")
         before: list[dict[str, Any]] = []
         end = 0
         for look in range(LOOKS):
