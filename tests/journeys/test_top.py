@@ -20,13 +20,17 @@ from rmqlite.message import Message
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import WAIT_S
 
+LOCAL_MODES = 3
+LINES_AND_ECHO = termios.ICANON | termios.ECHO
+
 
 class Terminal:
     """A process on a terminal of 80 by 24: what it draws, and keys for it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], fd: int, path: str) -> None:
         self.process = process
         self.drawn = b""
+        self.path = path
         self._fd = fd
 
     def until(self, text: str) -> None:
@@ -39,6 +43,12 @@ class Terminal:
 
     def press(self, keys: str) -> None:
         os.write(self._fd, keys.encode())
+
+    def vanish(self) -> None:
+        """No SIGHUP comes: it is nobody's controlling terminal."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
 
     def end(self) -> int:
         """Its exit code, once it has ended."""
@@ -66,13 +76,14 @@ def top(endpoint: str, **env: str) -> Iterator[Terminal]:
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
     )
+    terminal = Terminal(process, ours, os.ttyname(theirs))
     os.close(theirs)
     try:
-        yield Terminal(process, ours)
+        yield terminal
     finally:
         process.kill()
         process.wait()
-        os.close(ours)
+        terminal.vanish()
 
 
 def test_top_outlives_the_broker_and_ends_when_it_is_told_to(start_broker: StartBroker) -> None:
@@ -114,6 +125,31 @@ def test_top_gives_the_terminal_back_when_it_is_terminated(start_broker: StartBr
         terminal.process.terminate()
         assert terminal.end() == 0
         assert b"\x1b[?1049l" in terminal.drawn
+
+
+def test_top_ends_when_its_terminal_vanishes(start_broker: StartBroker) -> None:
+    """It would read an endless nothing, with a whole core, until somebody kills it."""
+    broker = start_broker()
+    with top(broker.endpoint) as terminal:
+        terminal.until("● well")
+        terminal.vanish()
+        assert terminal.process.wait(WAIT_S) == -signal.SIGHUP
+
+
+def test_sigterm_ends_top_also_if_the_terminal_takes_no_output(start_broker: StartBroker) -> None:
+    """Somebody pressed Ctrl-S: the screen cannot be put back, but lines and echo are."""
+    broker = start_broker()
+    with top(broker.endpoint) as terminal:
+        terminal.until("● well")
+        theirs = os.open(terminal.path, os.O_RDWR | os.O_NOCTTY)
+        try:
+            assert not termios.tcgetattr(theirs)[LOCAL_MODES] & LINES_AND_ECHO
+            termios.tcflow(theirs, termios.TCOOFF)
+            terminal.process.terminate()
+            assert terminal.process.wait(WAIT_S) == -signal.SIGTERM
+            assert termios.tcgetattr(theirs)[LOCAL_MODES] & LINES_AND_ECHO == LINES_AND_ECHO
+        finally:
+            os.close(theirs)
 
 
 def test_top_says_what_is_wrong_before_it_draws_a_screen(start_broker: StartBroker) -> None:

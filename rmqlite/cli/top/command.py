@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import select
 import shutil
 import signal
 import sys
+import termios
+import threading
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,10 +19,15 @@ from rmqlite.cli.terminal import note, progress_console
 from rmqlite.errors import ExtraMissing, InvalidValue, RmqliteError
 from rmqlite.levels import parse_delay
 
+if TYPE_CHECKING:
+    from rmqlite.cli.top.app import TopApp
+
 CALL_MS_MAX: Final = 5_000
 _INTERVAL_MS_MAX: Final = 3_600_000
 _TROUBLES_MAX: Final = 100
 _TEXTUAL_MIN: Final = 6
+_END_S_MAX: Final = 3.0
+"""After this time a SIGTERM ends top without drawing: the terminal takes no output."""
 _REMEDY: Final = 'pip install "rmqlite[top]"'
 
 
@@ -51,8 +60,8 @@ def top(
         # A wrong endpoint is better said on the command line than on a screen.
         admin.broker_status()
         app = TopApp(admin, endpoint, interval_s=interval_s, is_light=light)
-        # An orderly end gives the terminal back as it was.
-        signal.signal(signal.SIGTERM, lambda *_: app.exit())
+        _end_with_its_terminal()
+        _end_at_sigterm(app)
         # Without a mouse text can be selected as in any terminal.
         app.run(mouse=False)
     if app.return_code:
@@ -77,6 +86,47 @@ def _check_terminal() -> None:
         return
     note("error: this is no terminal for a full screen: try rmqlite status --json, or top --once")
     raise typer.Exit(WRONG_COMMAND_LINE)
+
+
+def _end_with_its_terminal() -> None:
+    """End by SIGHUP if the terminal vanishes, also where the kernel sends no SIGHUP (setsid).
+
+    A vanished terminal reads as empty for ever: Textual's input thread would read it in a
+    loop, and its loop would wait for ever for the output thread, which failed.
+    """
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    terminals = select.poll()
+    for each in (sys.stdin, sys.stderr):
+        # No event is asked for: a hang-up is reported always.
+        terminals.register(each, 0)
+
+    def watch() -> None:
+        if any([event & select.POLLHUP for _, event in terminals.poll()]):
+            signal.raise_signal(signal.SIGHUP)
+
+    threading.Thread(target=watch, name="terminal-watch", daemon=True).start()
+
+
+def _end_at_sigterm(app: TopApp) -> None:
+    """The first SIGTERM ends in order, and the screen is as it was before; a second one at once.
+
+    A terminal that takes no output (Ctrl-S) would hold the orderly end for ever.
+    """
+    attributes = termios.tcgetattr(sys.stdin)
+
+    def end_without_drawing() -> None:
+        with suppress(termios.error):
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
+        signal.raise_signal(signal.SIGTERM)
+
+    def terminated(*_: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        timer = threading.Timer(_END_S_MAX, end_without_drawing)
+        timer.daemon = True
+        timer.start()
+        app.exit()
+
+    signal.signal(signal.SIGTERM, terminated)
 
 
 def check_installed(package: str, major_min: int) -> None:
