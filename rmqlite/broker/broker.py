@@ -8,6 +8,8 @@ made on demand before the refusal stays, as with RocketMQ.
 
 from __future__ import annotations
 
+from functools import partial
+
 from rmqlite import __version__
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk import Bulk
@@ -68,7 +70,7 @@ from rmqlite.schedule_requests import ScheduleAction
 from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
-from rmqlite.store.tables import Tree
+from rmqlite.store.tables import Snapshot
 
 
 class Broker:
@@ -359,13 +361,11 @@ class Broker:
 
     # ---- upkeep
 
-    def tables(self) -> dict[str, Tree]:
-        """What belongs on disk with every persist of the store."""
-        return {
-            OFFSETS_TABLE: self.offsets.tree(),
-            **self.bulk.jobs.tree(),
-            **self.redrive.jobs.tree(),
-        }
+    def tables(self) -> dict[str, Snapshot]:
+        """What belongs on disk with every persist of the store, by file name."""
+        jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree()}
+        snapshots: dict[str, Snapshot] = {name: partial(dict, tree) for name, tree in jobs.items()}
+        return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
 
     # ---- inside
 

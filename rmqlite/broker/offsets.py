@@ -9,7 +9,7 @@ from rmqlite.broker.pulling import STEP_QUEUES, queue_range
 from rmqlite.errors import InvalidValue
 from rmqlite.requests import Queue, QueueProgress
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables import Tree
+from rmqlite.store.tables import Snapshot, Tree
 from rmqlite.table_shapes import ConsumerOffsetsTable
 
 TABLE: Final = "consumerOffset.json"
@@ -78,13 +78,18 @@ class ConsumerOffsets:
             )
         return tuple(progress)
 
-    def tree(self) -> Tree:
-        """RocketMQ's shape: "topic@group" -> queue id -> offset."""
-        table: dict[str, dict[int, int]] = {}
-        for group, offsets in self._offsets.items():
-            for queue, offset in sorted(offsets.items()):
-                table.setdefault(f"{queue.topic}@{group}", {})[queue.queue_id] = offset
-        return {"offsetTable": table}
+    def snapshot(self) -> Snapshot:
+        """What is committed now, in RocketMQ's shape: "topic@group" -> queue id -> offset."""
+        now = [(group, offsets.copy()) for group, offsets in self._offsets.items()]
+
+        def tree() -> Tree:
+            table: dict[str, dict[int, int]] = {}
+            for group, offsets in now:
+                for queue, offset in sorted(offsets.items()):
+                    table.setdefault(f"{queue.topic}@{group}", {})[queue.queue_id] = offset
+            return {"offsetTable": table}
+
+        return tree
 
     def _max_offset(self, queue: Queue) -> int:
         stored = self._store.queue(queue.topic, queue.queue_id)

@@ -106,6 +106,8 @@ class Upkeep:
             if is_due:
                 next_clean = self._loop.time() + clean_s
             self.look_at_disk(clean=is_due)
+            if not self._is_persisting:
+                self._trim()
 
     def look_at_disk(self, *, clean: bool) -> None:
         """Measure how full it is, and remove what may go; say what an operator should know."""
@@ -130,6 +132,12 @@ class Upkeep:
         self._clean_outage.succeeded()
         if removed:
             log.info("log files removed count=%d", removed)
+
+    def _trim(self) -> None:
+        try:
+            self._broker.store.trim_queues()
+        except StoreUnavailable as error:
+            self._clean_outage.failed(error)
 
     def _tell_whether_full(self) -> None:
         retention = self._broker.retention

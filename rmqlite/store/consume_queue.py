@@ -169,8 +169,12 @@ class ConsumeQueue:
     def take_unsynced(self) -> list[Path]:
         return self._segments.take_unsynced()
 
-    def take_unsynced_folders(self) -> list[Path]:
-        return self._segments.take_unsynced_folders()
+    def take_unsynced_name(self) -> bool:
+        return self._segments.take_unsynced_name()
+
+    @property
+    def folder(self) -> Path:
+        return self._segments.folder
 
     def not_synced(self, paths: Collection[Path]) -> None:
         self._segments.not_synced(paths)

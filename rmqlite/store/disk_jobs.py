@@ -42,10 +42,10 @@ class PersistJob:
     """Run in any thread: syncs, then replaces the tables that tell how far all is."""
 
     sync: SyncJob
-    folders: tuple[Path, ...]
+    folders: frozenset[Path]
     index: IndexJob
-    tables: tuple[tuple[Path, tables.Tree], ...]
-    """Encoded by the thread that runs the job: a long one takes a tenth of a second."""
+    tables: tuple[tuple[Path, tables.Snapshot], ...]
+    """Made and encoded by the thread that runs the job: a long one takes a tenth of a second."""
     without_previous: tuple[tuple[Path, bytes], ...]
     appended: int
     """Records appended since the store was opened."""
@@ -60,7 +60,7 @@ class PersistJob:
         for folder in self.folders:
             self.sync.files.sync_folder(folder)
         self.index.run()
-        for path, tree in self.tables:
-            self.sync.files.replace(path, tables.encode(tree), keep_previous=True)
+        for path, snapshot in self.tables:
+            self.sync.files.replace(path, tables.encode(snapshot()), keep_previous=True)
         for path, data in self.without_previous:
             self.sync.files.replace(path, data)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
@@ -35,6 +35,14 @@ _DELAY_MS: Final = 1_000
 """Every delay is a multiple of this, whatever the table."""
 
 
+class QueueFlush(NamedTuple):
+    """The queues that a persist covers, and their files and folders that are not synced."""
+
+    keys: frozenset[QueueKey] = frozenset()
+    files: frozenset[Path] = frozenset()
+    folders: frozenset[Path] = frozenset()
+
+
 class Dispatch:
     """All queues of a store, its key index, and what is completed of the schedule."""
 
@@ -45,6 +53,9 @@ class Dispatch:
         self.index = index
         self.progress = ScheduleProgress()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self.changed: set[QueueKey] = set()
+        """Queues that were written, or found on disk, since the last begin_flush()."""
+        self._flush = QueueFlush()
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
@@ -57,7 +68,30 @@ class Dispatch:
             # A queue is made from the log again: it need not be durable before a persist.
             queue = ConsumeQueue(self._files, folder, self._file_bytes, names_later=True)
             self.queues[topic, queue_id] = queue
+            if queue.has_files:
+                self.changed.add((topic, queue_id))
         return queue
+
+    def begin_flush(self) -> QueueFlush:
+        """What to sync so that all queues are durable; flushed() says that it was synced."""
+        last = self._flush
+        for key in last.keys:
+            self.queues[key].not_synced(last.files)
+        keys, self.changed = self.changed | last.keys, set()
+        files, folders = set[Path](), set(last.folders)
+        for key in keys:
+            queue = self.queues[key]
+            files.update(queue.take_unsynced())
+            if queue.take_unsynced_name():
+                folders.update((queue.folder, queue.folder.parent))
+        if folders:
+            folders.update((self._folder, self._folder.parent))
+        self._flush = QueueFlush(frozenset(keys), frozenset(files), frozenset(folders))
+        return self._flush
+
+    def flushed(self) -> None:
+        """What the last begin_flush() gave was synced; otherwise the next one gives it again."""
+        self._flush = QueueFlush()
 
     def index_record(self, head: Head) -> None:
         """Enter the keys of a record of the log, if it is one that RocketMQ indexes."""
@@ -93,6 +127,7 @@ class Dispatch:
                 batches[key] = [entry]
             else:
                 batch.append(entry)
+        self.changed.update(batches)
         try:
             for key, batch in batches.items():
                 queue = self.queues[key]
@@ -155,6 +190,7 @@ class Redo:
     def _enter(self, head: Head) -> None:
         key = (head.topic, head.queue_id)
         queue = self._dispatch.queue(*key)
+        self._dispatch.changed.add(key)
         buffer = self._buffers.setdefault(key, [])
         expected = queue.max_offset + len(buffer)
         if head.queue_offset >= 0 and (key not in self.started or head.queue_offset < expected):

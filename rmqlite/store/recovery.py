@@ -40,12 +40,10 @@ _HASH_END: Final = 1 << 31
 logger = logging.getLogger(__name__)
 
 
-def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
-    """The content of storeProgress.json for a log whose bytes are synced."""
-    queues: dict[str, dict[int, list[int]]] = {}
-    for (topic, queue_id), queue in sorted(dispatch.queues.items()):
-        queues.setdefault(topic, {})[queue_id] = [queue.min_offset, queue.max_offset]
-    return {
+def progress_snapshot(log: CommitLog, dispatch: Dispatch) -> tables.Snapshot:
+    """The content of storeProgress.json for a log whose bytes are synced, as of now."""
+    ranges = [(key, each.min_offset, each.max_offset) for key, each in dispatch.queues.items()]
+    tree: tables.Tree = {
         "checksum": log.point.chain,
         "completed": dispatch.progress.to_json(),
         "index": dispatch.index.state(),
@@ -54,8 +52,15 @@ def progress_tree(log: CommitLog, dispatch: Dispatch) -> tables.Tree:
         "newestTimestamp": log.newest_timestamp_ms,
         "pending": dispatch.progress.pending_now(),
         "physicalOffset": log.end,
-        "queues": queues,
     }
+
+    def with_queues() -> tables.Tree:
+        queues: dict[str, dict[int, list[int]]] = {}
+        for (topic, queue_id), low, high in sorted(ranges):
+            queues.setdefault(topic, {})[queue_id] = [low, high]
+        return {**tree, "queues": queues}
+
+    return with_queues
 
 
 def keep_names(files: Files, root: Path) -> None:
@@ -96,7 +101,8 @@ def recover(
 
     Raises StoreDamaged for anything but a torn tail; a torn tail is zeroed.
     """
-    is_known = _begin(files, root, log, dispatch)
+    was_closed = not is_foreign and not files.kind(root / "abort")
+    is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
     redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, is_foreign))
     for key in queue_keys(files, root):
         dispatch.queue(*key)
@@ -107,12 +113,15 @@ def recover(
     count = redo.run(log.walk(begin, to_end=True))
     _tell_end(log)
     log.cut(log.end)
+    # A clean stop left nothing behind the queues' ends; looking takes 0.5 ms for each queue.
+    is_cut = was_closed and is_known and not count
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
             # Every record of it has expired, yet its queue offsets must go on.
             queue.begin_at(queue.recovered_end(log.end))
         queue.drop_before(log.min_offset)
-        queue.cut()
+        if not is_cut:
+            queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
     count_pending(log, dispatch)
     # The process before may have written all this and synced none of it.
@@ -143,7 +152,9 @@ def _tell_end(log: CommitLog) -> None:
         logger.warning("what no sync has covered is cut off file=%s position=%d", path, position)
 
 
-def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool:
+def _begin(
+    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool
+) -> bool:
     """Set up log and queues as they were persisted; False: as if nothing were known."""
     persisted = _load(files, root / "config" / PROGRESS_TABLE)
     is_there = False
@@ -160,6 +171,9 @@ def _begin(files: Files, root: Path, log: CommitLog, dispatch: Dispatch) -> bool
         for key, (low, high) in persisted.ranges().items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
+            if not is_foreign:
+                # A persist syncs the folders of its queues before it writes their ranges.
+                queue.take_unsynced_name()
         progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
         if all(
             _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, progress)

@@ -14,8 +14,6 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.store.files import Files
 
 _NAME_DIGITS = 20
-_FOLDERS_ABOVE = 3
-"""Of a queue: its topic's folder, consumequeue, and the store's."""
 
 
 def is_zeros(data: bytes) -> bool:
@@ -26,8 +24,8 @@ def is_zeros(data: bytes) -> bool:
 class Segments:
     """The files of one folder.  A file is made when a write first reaches it.
 
-    names_later: the first file and the folders above it are durable only when who calls
-    take_unsynced_folders() has synced these: three syncs less before the first write.
+    names_later: the names of the first file and of the folders above it are not synced before
+    the first write; the caller syncs those folders when take_unsynced_name() returns True.
     """
 
     def __init__(
@@ -41,8 +39,8 @@ class Segments:
         self._paths = {start: self._path(start) for start in self._starts}
         self._unsynced: set[int] = set()
         self._names_later = names_later
-        # Also of what is there: a process that was killed may have made it a moment ago.
-        self._has_unsynced_names = names_later
+        # A process that was killed may have made the file a moment ago.
+        self._has_unsynced_name = names_later and bool(self._starts)
         self._half_made: set[int] = set()
         """Where files would begin whose making has failed; their names may be there."""
         for earlier, later in zip(self._starts, self._starts[1:], strict=False):
@@ -117,12 +115,11 @@ class Segments:
         self._unsynced.clear()
         return paths
 
-    def take_unsynced_folders(self) -> list[Path]:
-        """The folders, up to the store's own, that may have got names since the last call."""
-        if not self._has_unsynced_names or self.is_empty:
-            return []
-        self._has_unsynced_names = False
-        return [self.folder, *self.folder.parents[:_FOLDERS_ABOVE]]
+    def take_unsynced_name(self) -> bool:
+        """May the first file, or a folder above it, have got a name since the last call?"""
+        is_unsynced = self._has_unsynced_name
+        self._has_unsynced_name = False
+        return is_unsynced
 
     def not_synced(self, paths: Collection[Path]) -> None:
         """Of the files taken these were not synced after all."""
@@ -176,7 +173,7 @@ class Segments:
         # Only the first one: of several some might lose their names, and leave a gap.
         if self._names_later and not self._starts:
             make = self._files.create_unsynced
-            self._has_unsynced_names = True
+            self._has_unsynced_name = True
         else:
             make = self._files.create
             if not self._starts:

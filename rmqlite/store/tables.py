@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -20,6 +20,8 @@ from rmqlite.table_shapes import validated
 
 BACKUP: Final = ".bak"
 Tree = dict[str, Any]
+Snapshot = Callable[[], Tree]
+"""Makes a table of values that nobody changes any more, in whatever thread calls it."""
 _T = TypeVar("_T")
 _scalar_text = json.JSONEncoder(ensure_ascii=False).encode
 # A text that does not end goes to the end: tried anew at each quote it would take for ever.

@@ -610,7 +610,7 @@ def test_the_message_that_pins_old_files_is_named(tmp_path: Path) -> None:
 def test_lag_is_the_distance_to_the_end(store: StoreUnderTest) -> None:
     """By group, topic and queue, from the table that the broker writes."""
     table = {"orders@workers": {0: 2, 1: 3}, "orders@audit": {0: 99}, "gone@workers": {0: 7}}
-    store.store.persist({"consumerOffset.json": {"offsetTable": table}})
+    store.store.persist({"consumerOffset.json": lambda: {"offsetTable": table}})
     queue = store.store.queue("orders", 0)
     assert queue is not None
     with StoreReader(store.root) as reader:

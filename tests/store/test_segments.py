@@ -175,12 +175,11 @@ def test_a_first_file_can_have_its_names_synced_later(tmp_path: Path) -> None:
     """A call that makes a hundred queues must not wait for three hundred syncs."""
     files, folder = Counted(), tmp_path / "consumequeue" / "orders" / "0"
     each = Segments(files, folder, SIZE, names_later=True)
-    assert each.take_unsynced_folders() == []
+    assert not each.take_unsynced_name()
     each.write(0, b"x")
     assert files.synced == []
-    above = [folder, folder.parent, folder.parent.parent, tmp_path]
-    assert each.take_unsynced_folders() == above
-    assert each.take_unsynced_folders() == []
+    assert each.take_unsynced_name()
+    assert not each.take_unsynced_name()
 
 
 def test_of_later_files_the_names_are_synced_at_once(tmp_path: Path) -> None:
@@ -195,4 +194,4 @@ def test_names_that_were_there_are_synced_too(tmp_path: Path) -> None:
     """A process that was killed may have made them a moment ago."""
     Segments(SystemFiles(), tmp_path / "x", SIZE, names_later=True).write(0, b"x")
     again = Segments(SystemFiles(), tmp_path / "x", SIZE, names_later=True)
-    assert again.take_unsynced_folders()[0] == tmp_path / "x"
+    assert again.take_unsynced_name()

@@ -13,6 +13,7 @@ from rmqlite.message import Message, StoredMessage, pack_host
 from rmqlite.requests import PullRequest, PullResult, SendRequest, SendResult
 from rmqlite.store.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import Tree
 from tests.support.clock import FakeClock
 from tests.support.steps import done
 
@@ -84,6 +85,10 @@ class BrokerUnderTest:
 
     def persist(self) -> None:
         self.store.persist(self.broker.tables())
+
+    def tables(self) -> dict[str, Tree]:
+        """What the broker would persist now."""
+        return {name: snapshot() for name, snapshot in self.broker.tables().items()}
 
     def crash(self) -> None:
         """The process is gone: nothing is persisted, what was written stays."""

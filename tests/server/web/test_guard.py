@@ -255,7 +255,7 @@ def test_no_form_is_taken_without_a_token(
 ) -> None:
     """Every one of them, so that none was forgotten."""
     dead_letters(under_test, 1)
-    end, tables = under_test.store.end, under_test.broker.tables()
+    end, tables = under_test.store.end, under_test.tables()
     fields = {"group": GROUP, "name": GROUP, "what": "all", "action": "cancel", "job_id": "a"}
 
     async def scenario(browser: Browser) -> None:
@@ -263,7 +263,7 @@ def test_no_form_is_taken_without_a_token(
         assert (await browser.send(path, fields | {"id": "a", "max": "1"})).status == 403
 
     browse(under_test, scenario, web_access=access)
-    assert (under_test.store.end, under_test.broker.tables()) == (end, tables)
+    assert (under_test.store.end, under_test.tables()) == (end, tables)
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])

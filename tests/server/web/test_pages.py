@@ -264,7 +264,7 @@ def test_looking_changes_nothing(under_test: BrokerUnderTest) -> None:
     """A browser fetches ahead, and so do those who are sent a link."""
     sent = dead_letters(under_test, 3)
     under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(3)])
-    end, tables = under_test.store.end, under_test.broker.tables()
+    end, tables = under_test.store.end, under_test.tables()
 
     async def scenario(browser: Browser) -> None:
         for path in _LOOKS:
@@ -278,7 +278,7 @@ def test_looking_changes_nothing(under_test: BrokerUnderTest) -> None:
 
     browse(under_test, scenario)
     assert under_test.store.end == end
-    assert under_test.broker.tables() == tables
+    assert under_test.tables() == tables
 
 
 def test_pages_are_not_kept_and_files_are(under_test: BrokerUnderTest) -> None:
