@@ -230,6 +230,7 @@ class BrokerConfig(BaseModel):
     topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
     topics_max: Annotated[int, _number("topics")] = _key("maxTopics", 5_000)
     groups_max: Annotated[int, _number("groups")] = _key("maxGroups", 5_000)
+    consumer_offsets_max: Annotated[int, _number("offsets")] = _key("maxConsumerOffsets", 100_000)
 
     # Limits of one call, of what waits, and of who is connected.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
@@ -248,6 +249,7 @@ class BrokerConfig(BaseModel):
     group_members_max: Annotated[int, _number("members")] = _key("maxGroupMembers", 1_000)
     members_max: Annotated[int, _number("members")] = _key("maxMembers", 10_000)
     subscription_bytes_max: Bytes = _key("maxSubscriptionBytes", 16_777_216)
+    connections_max: Annotated[int, _number("connections")] = _key("maxConnections", 10_000)
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
     drain_ms_max: Annotated[int, _number("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 

@@ -88,7 +88,7 @@ class Broker:
         self.bulk = Bulk(config, store, self.topics, self._room)
         self.retention = Retention(config, store, self.schedule)
         self.groups = GroupTable(store, config, self.topics)
-        self.offsets = ConsumerOffsets(store)
+        self.offsets = ConsumerOffsets(store, config)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change = self.membership.topic_changed
         self._config = config
@@ -279,11 +279,16 @@ class Broker:
         return {queue: known[queue] for queue in request.queues if queue in known}
 
     def commit_offsets(self, request: OffsetsCommit) -> None:
-        """Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue."""
-        self.groups.for_use(request.group)
+        """Remember all of them, or none; the group is made on demand.
+
+        Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue, Overloaded.
+        """
+        group = self.groups.wanted(request.group)
         for queue in request.offsets:
             topic = self.topics.existing(queue.topic)
             check_queue(topic, queue.queue_id, topic.read_queues)
+        self.offsets.check(request.group, request.offsets)
+        self.groups.make([group])
         self.offsets.commit(request.group, request.offsets)
 
     def search_offset(self, request: TimeQuery) -> int:

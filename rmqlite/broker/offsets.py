@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterable, Mapping
 from typing import Final
 
 from rmqlite.broker.pulling import STEP_QUEUES, queue_range
-from rmqlite.errors import InvalidValue
+from rmqlite.config import KEYS, BrokerConfig
+from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.requests import Queue, QueueProgress
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import Snapshot, Tree
@@ -18,8 +19,9 @@ TABLE: Final = "consumerOffset.json"
 class ConsumerOffsets:
     """The next queue offset to read, by group and queue."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self._store = store
+        self._config = config
         self._offsets: dict[str, dict[Queue, int]] = {}
         table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
         for name, offsets in table.offset_table.items():
@@ -29,6 +31,7 @@ class ConsumerOffsets:
                 # A crash may have taken unsynced messages that were already consumed.
                 known = max(0, min(offset, self._max_offset(queue)))
                 self._offsets.setdefault(group, {})[queue] = known
+        self._count = sum(map(len, self._offsets.values()))
 
     def groups(self) -> Iterable[str]:
         return self._offsets.keys()
@@ -41,18 +44,28 @@ class ConsumerOffsets:
         """What every group has committed in a queue."""
         return {group: known[queue] for group, known in self._offsets.items() if queue in known}
 
-    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Remember all of them, or none.  Raises InvalidValue.
-
-        They are on disk after the next persist; until then a crash makes the group read
-        again what it has read.
-        """
+    def check(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Raises InvalidValue, and Overloaded for a pair of group and queue too many."""
         for queue, offset in offsets.items():
             highest = self._max_offset(queue)
             if not 0 <= offset <= highest:
                 rule = f"0 to {highest}, the end of {queue.topic} queue {queue.queue_id}"
                 raise InvalidValue("queue_offset", offset, rule)
-        self._offsets.setdefault(group, {}).update(offsets)
+        added = len(offsets.keys() - self.of(group).keys())
+        most = self._config.consumer_offsets_max
+        if added and self._count + added > most:
+            raise Overloaded(KEYS["consumer_offsets_max"], most)
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Remember offsets that check() let pass.
+
+        They are on disk after the next persist; until then a crash makes the group read
+        again what it has read.
+        """
+        known = self._offsets.setdefault(group, {})
+        self._count -= len(known)
+        known.update(offsets)
+        self._count += len(known)
 
     def progress(
         self, group: str, readers: Mapping[Queue, str]

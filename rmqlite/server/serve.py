@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -44,7 +45,7 @@ from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.server.web import bound_port
 from rmqlite.store.file_sizes import has_log
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.files import OPEN_FILES_MAX, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.wire import rpcs
 
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000
 EXIT_FAILED: Final = 1
+OTHER_FILES: Final = OPEN_FILES_MAX + 288
+"""File descriptors that connections to the gRPC port must leave: of the store, of the pages."""
 
 log = logging.getLogger(__name__)
 
@@ -250,12 +253,34 @@ def _request_bytes_max(config: BrokerConfig) -> int:
     return config.send_bytes_max + TEXTS_BYTES_MAX
 
 
+def connections_max(config: BrokerConfig) -> int:
+    """How many connections the gRPC port may take, so that the store can always open a file.
+
+    Raises the process's limit of open files as far as it must and may.
+    """
+    wanted = config.connections_max + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    if files < wanted:
+        log.warning(
+            "fewer connections than maxConnections: the limit of open files is low"
+            " connections=%d open_files=%d wanted=%d",
+            max(1, files - OTHER_FILES),
+            files,
+            wanted,
+        )
+    return max(1, files - OTHER_FILES)
+
+
 def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:
     """A server that has its port but does not answer yet.  Raises InvalidValue."""
     server = grpc.aio.server(
         options=(
             # A second broker on the same port must fail, not share its calls.
             ("grpc.so_reuseport", 0),
+            ("grpc.max_allowed_incoming_connections", connections_max(config)),
             ("grpc.max_receive_message_length", _request_bytes_max(config)),
             ("grpc.max_send_message_length", -1),
             # gRPC cancels calls at random when a thousand of them arrive at once.

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.errors import GroupUnknown, InvalidName, InvalidValue, QueueUnknown, TopicUnknown
+from rmqlite.errors import (
+    GroupUnknown,
+    InvalidName,
+    InvalidValue,
+    Overloaded,
+    QueueUnknown,
+    TopicUnknown,
+)
 from rmqlite.requests import OffsetsCommit, OffsetsQuery, Queue
 from rmqlite.store import tables
 from tests.broker.conftest import Make
@@ -67,6 +74,7 @@ def test_a_commit_names_a_group_topic_and_queue_that_are_there(make: Make) -> No
     ):
         with pytest.raises(error):
             commit(broker, {queue: 0}, group)
+    assert broker.broker.all_groups() == ()
     strict = make(auto_create_group=False)
     with pytest.raises(GroupUnknown):
         commit(strict, {HEAD: 0})
@@ -77,6 +85,37 @@ def test_an_empty_queue_may_be_committed_at_its_begin(under_test: BrokerUnderTes
     create_topic(under_test, TOPIC)
     commit(under_test, {HEAD: 0})
     assert committed(under_test) == {HEAD: 0}
+
+
+def test_the_number_of_offsets_has_a_limit(make: Make) -> None:
+    """Groups times queues has no other bound; a group goes on where it is, and nothing is half."""
+    broker = make(consumer_offsets_max=3)
+    create_topic(broker, TOPIC)
+    commit(broker, {HEAD: 0, SIDE: 0})
+    with pytest.raises(Overloaded, match="maxConsumerOffsets=3"):
+        commit(broker, {HEAD: 0, SIDE: 0}, "other")
+    assert committed(broker, group="other") == {}
+    assert [info.group for info in broker.broker.all_groups()] == [GROUP]
+    broker.send(plain("a"), queue_id=0)
+    commit(broker, {SIDE: 0}, "other")
+    with pytest.raises(Overloaded, match="maxConsumerOffsets=3"):
+        commit(broker, {HEAD: 1, Queue(TOPIC, 2): 0})
+    commit(broker, {HEAD: 1, SIDE: 0})
+    assert committed(broker) == {HEAD: 1, SIDE: 0}
+
+
+def test_a_store_with_more_offsets_than_allowed_opens(make: Make) -> None:
+    """The limit was lowered: all are there, and no more are taken."""
+    broker = make(consumer_offsets_max=1)
+    create_topic(broker, TOPIC)
+    broker.close()
+    path = broker.config.store_path / "config" / "consumerOffset.json"
+    path.write_bytes(tables.encode({"offsetTable": {"orders@shop": {0: 0}, "orders@b": {1: 0}}}))
+    broker.open()
+    commit(broker, {HEAD: 0})
+    assert committed(broker, group="b") == {SIDE: 0}
+    with pytest.raises(Overloaded, match="maxConsumerOffsets=1"):
+        commit(broker, {SIDE: 0})
 
 
 @pytest.mark.parametrize("how", ["clean", "persist and crash"])

@@ -129,6 +129,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxTopicQueues",
         "maxTopics",
         "maxGroups",
+        "maxConsumerOffsets",
         "maxSendMessages",
         "maxSendBytes",
         "maxBytesInFlight",
@@ -144,6 +145,7 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
         "maxGroupMembers",
         "maxMembers",
         "maxSubscriptionBytes",
+        "maxConnections",
         "shutdownDrainTimeout",
     }
     assert not marked & set(WITHOUT_MEANING)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
+import subprocess
+import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterable
@@ -14,7 +17,7 @@ import pytest
 
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.errors import FlushFailed, InvalidName, Refused, RmqliteError
+from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
 from rmqlite.requests import SendRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
@@ -52,6 +55,17 @@ BROKEN_DISK = """
     os.pwrite, os.fdatasync = broken_write, broken_sync
 """
 """A disk that fails one write, and then every sync, once a file is there."""
+
+
+OF_FEW_FILES = """
+    import resource
+    from rmqlite.config import BrokerConfig
+    from rmqlite.server.serve import connections_max
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000))
+    found = connections_max(BrokerConfig())
+    print(found, *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
 
 
 def ended(channel: grpc.Channel, path: str, request: bytes) -> Any:
@@ -198,3 +212,43 @@ def test_a_sync_that_fails_in_a_cancel_ends_the_broker(
 
 def waiting(admin: AdminClient) -> list[str]:
     return [each.message_id for each in admin.schedule.pending()]
+
+
+def test_the_number_of_connections_has_a_limit(start_broker: StartBroker) -> None:
+    """Each takes memory and a file descriptor; who is connected is served as before."""
+    broker = start_broker(maxConnections=5)
+    host, _, port = broker.endpoint.rpartition(":")
+    with AdminClient(broker.endpoint) as admin:
+        admin.create_topic("orders")
+        strangers = [socket.create_connection((host, int(port)), timeout=60) for _ in range(20)]
+        # A connection that is taken gets HTTP/2 settings, one too many its end.
+        answers = [was_answered(stranger) for stranger in strangers]
+        assert answers.count(True) == 4
+        admin.broker_status()
+        for stranger in strangers:
+            stranger.close()
+    eventually(lambda: is_served(broker.endpoint), "room for others")
+
+
+def is_served(endpoint: str) -> bool:
+    try:
+        with AdminClient(endpoint) as admin:
+            admin.broker_status()
+    except BrokerUnreachable:
+        return False
+    return True
+
+
+def was_answered(stranger: socket.socket) -> bool:
+    try:
+        return bool(stranger.recv(1))
+    except ConnectionResetError:
+        return False
+
+
+def test_connections_leave_the_store_its_open_files() -> None:
+    """The limit of open files is raised, and then connections are fewer, with a warning."""
+    code = textwrap.dedent(OF_FEW_FILES)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "200 1000 1000\n"
+    assert "connections=200 open_files=1000" in done.stderr
