@@ -4,8 +4,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
 
     hall      words that every room uses: errors, limits, message, names, levels, config,
               refused_keys, clock, retry_policy, retry_ladder, visible, json_tree, table_shapes;
-              and what is asked of the broker and answered: requests, schedule_requests,
-              log_requests, bulk_requests, letter_requests, redrive_requests
+              and what is asked of the broker and answered: requests/
     store/    bytes on disk: commit log, consume queues, key index, recovery; and without a
               broker: reader (reading/), check (checking/), repair (repairing/)
     broker/   decisions: where a message is stored, when it is due, how what waits is changed,

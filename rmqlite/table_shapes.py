@@ -26,13 +26,13 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from rmqlite.bulk_requests import BulkJob
 from rmqlite.config import QUEUES_MAX
 from rmqlite.errors import InvalidValue
 from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveOutcome
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveOutcome
 from rmqlite.retry_policy import RetryPolicy
 
 CHUNK_OFFSETS: Final = 8192

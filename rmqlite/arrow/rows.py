@@ -47,7 +47,7 @@ def store_rows(
             raise OffsetGone(what, gone.physical_offset, files.log_begin()) from gone
 
 
-class Wanted:
+class RowFilter:
     """Decides which records become rows."""
 
     def __init__(self, options: ReadOptions, partition: Partition) -> None:
@@ -103,7 +103,7 @@ class Making:
         """columns: their names; empty: what the options say.  Raises InvalidValue."""
         named = columns_of(columns) if columns else columns_named(options.columns)
         self._decoder = Decoder(named, Dues(place.levels, promises))
-        self._wanted = Wanted(options, partition)
+        self._wanted = RowFilter(options, partition)
         self._rows_max = options.batch_rows
         self._checks_bodies = options.verify_crc
 

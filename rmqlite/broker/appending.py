@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.listener import Listener
-from rmqlite.broker.schedule import Schedule
+from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.clock import elapsed_s
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.commit_log import Written

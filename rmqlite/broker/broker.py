@@ -12,65 +12,61 @@ from functools import partial
 
 from rmqlite import __version__
 from rmqlite.broker.appending import Appending
-from rmqlite.broker.bulk import Bulk
-from rmqlite.broker.bulk_rows import Sender
-from rmqlite.broker.changing import Changes
+from rmqlite.broker.bulk.bulk import Bulk
+from rmqlite.broker.bulk.rows import Sender
 from rmqlite.broker.counts import Counts
-from rmqlite.broker.finding import find_messages, message_at
-from rmqlite.broker.groups import GroupTable
-from rmqlite.broker.letters import Letters
-from rmqlite.broker.level_changes import LevelChanges
+from rmqlite.broker.finding.finding import find_messages, message_at
+from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.listener import Listener
-from rmqlite.broker.membership import Membership
-from rmqlite.broker.offsets import TABLE as OFFSETS_TABLE
-from rmqlite.broker.offsets import ConsumerOffsets
-from rmqlite.broker.on_demand import OnDemand
-from rmqlite.broker.pending import Pending
 from rmqlite.broker.pulling import offset_at, pull, queue_ranges
-from rmqlite.broker.purge_markers import PurgeMarkers
 from rmqlite.broker.raw_reading import RawReading
-from rmqlite.broker.redrive import Redrive
-from rmqlite.broker.redrive_jobs import RedriveJobs
+from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.redrive import Redrive
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.retry import after_failure, failed_record
-from rmqlite.broker.schedule import Schedule
+from rmqlite.broker.schedule.changes import Changes
+from rmqlite.broker.schedule.level_changes import LevelChanges
+from rmqlite.broker.schedule.pending import Pending
+from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.sending import check_batch, is_large, new_records
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.topics import READ, TopicTable, check_queue
-from rmqlite.bulk_requests import BulkAnswer, BulkRequest
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.membership import Membership
+from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
+from rmqlite.broker.tables.offsets import ConsumerOffsets
+from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.purge_markers import PurgeMarkers
+from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, retry_topic
-from rmqlite.requests import (
+from rmqlite.requests.bulk import BulkAnswer, BulkRequest
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.groups import (
     Assignment,
-    BrokerStatus,
-    FoundMessage,
-    FoundMessages,
     GroupInfo,
     GroupStatus,
     HeartbeatRequest,
-    MessageQuery,
     OffsetsCommit,
     OffsetsQuery,
+)
+from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
-    Queue,
-    QueueRange,
-    Route,
-    RouteRequest,
     SendBackRequest,
     SendBackResult,
     SendRequest,
     SendResult,
-    TimeQuery,
 )
-from rmqlite.schedule_requests import ScheduleAction
+from rmqlite.requests.schedule import ScheduleAction
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
-from rmqlite.store.tables import Snapshot
+from rmqlite.store.tables.tables import Snapshot
 
 
 class Broker:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 
 from rmqlite.broker.filters import parse_tags, tags_codes
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import TAGS, StoredMessage
-from rmqlite.requests import PullRequest, PullResult, PullStatus, Queue, QueueRange
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import to_message
@@ -90,9 +91,7 @@ def end_before(queue: ConsumeQueue, physical_end: int) -> int:
     return queue.first_with(physical_end)
 
 
-def queue_ranges(
-    store: MessageStore, topic: str, count: int
-) -> Generator[None, None, tuple[QueueRange, ...]]:
+def queue_ranges(store: MessageStore, topic: str, count: int) -> Steps[tuple[QueueRange, ...]]:
     """What the first so many queues of a topic hold, in steps."""
     ranges = []
     for queue_id in range(count):

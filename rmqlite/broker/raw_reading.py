@@ -8,17 +8,17 @@ says; one that begins anew begins at 0, and what was read before is then beyond 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from typing import Final
 
-from rmqlite.broker.level_changes import LevelChanges
 from rmqlite.broker.pulling import end_before
+from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.topics import TopicTable
+from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
-from rmqlite.log_requests import (
+from rmqlite.requests.log import (
     READ_BYTES_DEFAULT,
     READ_BYTES_MAX,
     TOPICS_MAX,
@@ -29,7 +29,7 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests import Queue, QueueRange
+from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
@@ -59,7 +59,7 @@ class RawReading:
         self._clock = clock
         self._readable_end = readable_end
 
-    def snapshot(self, request: LogSnapshotRequest) -> Generator[None, None, LogSnapshot]:
+    def snapshot(self, request: LogSnapshotRequest) -> Steps[LogSnapshot]:
         """What there is now.  Raises TopicUnknown, InvalidValue."""
         if len(request.topics) > TOPICS_MAX:
             raise InvalidValue("topics", len(request.topics), f"at most {TOPICS_MAX} of them")
@@ -91,7 +91,7 @@ class RawReading:
             tuple(ranges),
         )
 
-    def read_log(self, request: LogReadRequest) -> Generator[None, None, LogRead]:
+    def read_log(self, request: LogReadRequest) -> Steps[LogRead]:
         """Bytes of the log, up to the end of a log file.  Raises OffsetGone, InvalidValue."""
         limit = _limit(request.max_bytes)
         begin, readable = request.begin_offset, self._readable_end()
@@ -113,7 +113,7 @@ class RawReading:
             yield
         return LogRead(b"".join(parts), at)
 
-    def read_queue(self, request: QueueReadRequest) -> Generator[None, None, QueueRead]:
+    def read_queue(self, request: QueueReadRequest) -> Steps[QueueRead]:
         """Whole records of a queue, at least one if there is one.
 
         Raises TopicUnknown, QueueUnknown, OffsetGone, InvalidValue, StoreDamaged.

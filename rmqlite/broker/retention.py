@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from rmqlite.broker.schedule import Schedule
+from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.clock import local_hour
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import DiskFull, StoreUnavailable

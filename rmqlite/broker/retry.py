@@ -14,7 +14,6 @@ from typing import Final
 from rmqlite.broker.room import Room, without_body
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
-from rmqlite.letter_requests import LEFT_BEHIND
 from rmqlite.levels import LevelTable
 from rmqlite.message import (
     DELAY,
@@ -38,7 +37,9 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests import GroupInfo, SendBackRequest
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import (
     BORN_HOST_V6,

@@ -12,10 +12,10 @@ from typing import Final
 
 from rmqlite.config import KEYS, RECORD_ROOM_BYTES
 from rmqlite.errors import MessageTooLarge
-from rmqlite.letter_requests import LEFT_BEHIND
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.checksums import record_bytes_max
+from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.store.log.checksums import record_bytes_max
 from rmqlite.store.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
 
 _PLAIN_HOSTS_BYTES: Final = 16

@@ -14,7 +14,7 @@ from rmqlite.levels import LevelTable
 from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_MAX
 from rmqlite.message import CLUSTER, Message, encode_properties, message_properties
 from rmqlite.names import check_sendable
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
 
 STEP_MESSAGES: Final = 100

@@ -22,7 +22,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import body_text, print_json_line, printable, time_text
 from rmqlite.message import StoredMessage
-from rmqlite.requests import QueueRange
+from rmqlite.requests.topics import QueueRange
 
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer

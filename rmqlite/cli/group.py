@@ -14,7 +14,7 @@ from rmqlite.cli.spans import delay_text
 from rmqlite.cli.terminal import note, out, print_json, print_table, printable, time_text, to_tree
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
-from rmqlite.requests import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
 from rmqlite.retry_ladder import Rung, ladder
 from rmqlite.retry_policy import RetryPolicy
 

@@ -19,9 +19,9 @@ from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group
+from rmqlite.requests.letters import LetterFilter
 
 Group = Annotated[
     str,

@@ -7,8 +7,8 @@ import re
 from typing import Any, Final
 
 from rmqlite.cli.terminal import printable
-from rmqlite.letter_requests import Letter
 from rmqlite.names import DLQ_PREFIX
+from rmqlite.requests.letters import Letter
 
 _PLACE: Final = re.compile(rf"(?:{DLQ_PREFIX})?([%|a-zA-Z0-9_-]+):([0-9]{{1,9}}):([0-9]{{1,18}})")
 

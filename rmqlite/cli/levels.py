@@ -24,8 +24,8 @@ from rmqlite.cli.terminal import (
     to_tree,
 )
 from rmqlite.levels import FIRST_RETRY_LEVEL, parse_delay, parse_levels
-from rmqlite.requests import BrokerStatus
-from rmqlite.schedule_requests import LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.levels import LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.status import BrokerStatus
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."

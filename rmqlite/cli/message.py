@@ -16,7 +16,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
-from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting

@@ -32,7 +32,7 @@ from rmqlite.cli.terminal import (
 )
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
-from rmqlite.redrive_requests import JobState, RedriveJob, RedrivenLetter, RedriveSpec
+from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
 
 if TYPE_CHECKING:
     from rmqlite.client.redrive import RedriveAdmin

@@ -30,7 +30,7 @@ from rmqlite.cli.terminal import (
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import Message
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 
 if TYPE_CHECKING:
     from rmqlite.client import Producer

@@ -8,7 +8,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.spans import size_text, span_text
 from rmqlite.cli.terminal import print_json, print_table, time_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
-from rmqlite.requests import BrokerStatus, LevelStatus
+from rmqlite.requests.status import BrokerStatus, LevelStatus
 
 
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:

@@ -24,7 +24,7 @@ from rich.text import Text
 from rmqlite.clock import local_text
 from rmqlite.errors import RmqliteError
 from rmqlite.message import StoredMessage
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 from rmqlite.visible import printable as printable
 
 _WIDTH_MAX: Final = 100_000

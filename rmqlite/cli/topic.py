@@ -9,7 +9,7 @@ import typer
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument
 from rmqlite.cli.terminal import note, print_json, print_table, time_text, to_tree
 from rmqlite.names import is_system
-from rmqlite.requests import TopicInfo
+from rmqlite.requests.topics import TopicInfo
 
 app = typer.Typer(no_args_is_help=True, help="List, show and create topics.")
 

@@ -1,6 +1,5 @@
 """The user's side of the wire: producers, consumers, administrators, readers in bulk."""
 
-from rmqlite.bulk_requests import BulkJob, BulkMatch
 from rmqlite.client.admin import AdminClient
 from rmqlite.client.bulk import (
     BulkMessage,
@@ -22,7 +21,9 @@ from rmqlite.client.pull_consumer import PullConsumer
 from rmqlite.client.push_consumer import PushConsumer
 from rmqlite.client.queue_reader import ConsumeFrom
 from rmqlite.client.raw import RawReader
-from rmqlite.letter_requests import (
+from rmqlite.message import Message, StoredMessage
+from rmqlite.requests.bulk import BulkJob, BulkMatch
+from rmqlite.requests.letters import (
     DeadLetterGroup,
     Hop,
     HopKind,
@@ -32,8 +33,8 @@ from rmqlite.letter_requests import (
     Life,
     PurgeRequest,
 )
-from rmqlite.message import Message, StoredMessage
-from rmqlite.redrive_requests import (
+from rmqlite.requests.messages import PullResult, PullStatus, SendResult
+from rmqlite.requests.redrive import (
     JobState,
     OutcomesQuery,
     RedriveJob,
@@ -41,8 +42,7 @@ from rmqlite.redrive_requests import (
     RedriveOutcome,
     RedriveSpec,
 )
-from rmqlite.requests import PullResult, PullStatus, Queue, SendResult
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     ChangedId,
     ChangeOutcome,
     PendingFilter,
@@ -50,6 +50,7 @@ from rmqlite.schedule_requests import (
     PendingQuery,
     ScheduleAction,
 )
+from rmqlite.requests.topics import Queue
 
 __all__ = [
     "CONSUME_SUCCESS",

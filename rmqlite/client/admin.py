@@ -5,11 +5,16 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Final
 
-from rmqlite import bulk_requests, letter_requests, requests, schedule_requests
 from rmqlite.client.channel import Connection
 from rmqlite.client.letters import LetterAdmin
 from rmqlite.client.redrive import RedriveAdmin
 from rmqlite.client.schedule import ScheduleAdmin
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
+from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.wire import rpcs
 
 
@@ -29,30 +34,30 @@ class AdminClient:
         self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
         self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
 
-    def list_topics(self) -> tuple[requests.TopicInfo, ...]:
+    def list_topics(self) -> tuple[TopicInfo, ...]:
         """Every topic, sorted by name, the system's included."""
         return self._ask(rpcs.LIST_TOPICS, None)
 
-    def create_topic(self, topic: str, queues: int = 4, perm: int = 6) -> requests.TopicInfo:
+    def create_topic(self, topic: str, queues: int = 4, perm: int = 6) -> TopicInfo:
         """Create a topic; perm bits: 4 read, 2 write, 1 inherit.
 
         Raises InvalidValue, and TopicExists when it exists with other settings.
         """
-        return self._ask(rpcs.CREATE_TOPIC, requests.TopicInfo(topic, queues, queues, perm))
+        return self._ask(rpcs.CREATE_TOPIC, TopicInfo(topic, queues, queues, perm))
 
-    def route(self, topic: str) -> requests.Route:
+    def route(self, topic: str) -> Route:
         """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
-        return self._ask(rpcs.GET_ROUTE, requests.RouteRequest(topic))
+        return self._ask(rpcs.GET_ROUTE, RouteRequest(topic))
 
-    def ranges(self, topic: str) -> tuple[requests.QueueRange, ...]:
+    def ranges(self, topic: str) -> tuple[QueueRange, ...]:
         """The minimum and maximum queue offset of every queue.  Raises TopicUnknown."""
         return self._ask(rpcs.GET_QUEUE_RANGES, topic)
 
-    def list_groups(self) -> tuple[requests.GroupInfo, ...]:
+    def list_groups(self) -> tuple[GroupInfo, ...]:
         """Every consumer group, sorted by name."""
         return self._ask(rpcs.LIST_GROUPS, None)
 
-    def group(self, group: str) -> requests.GroupStatus:
+    def group(self, group: str) -> GroupStatus:
         """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
         return self._ask(rpcs.DESCRIBE_GROUP, group)
 
@@ -64,7 +69,7 @@ class AdminClient:
         retry_queues: int | None = None,
         can_consume: bool | None = None,
         retry_policy: str | None = None,
-    ) -> requests.GroupInfo:
+    ) -> GroupInfo:
         """Change a group's settings at once and durably, or make the group; None: as it is.
 
         retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
@@ -72,45 +77,41 @@ class AdminClient:
         """
         return self._ask(
             rpcs.SET_GROUP,
-            letter_requests.GroupChange(
-                group, max_reconsume_times, retry_queues, can_consume, retry_policy
-            ),
+            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy),
         )
 
-    def broker_status(self) -> requests.BrokerStatus:
+    def broker_status(self) -> BrokerStatus:
         """Counts since the broker started, and what waits in each delay level."""
         return self._ask(rpcs.GET_BROKER_STATUS, None)
 
-    def find_messages(self, query: requests.MessageQuery) -> requests.FoundMessages:
+    def find_messages(self, query: MessageQuery) -> FoundMessages:
         """Messages by key or by message id, in the order of the log; none is an answer.
 
         Raises TopicUnknown, InvalidValue.
         """
         return self._ask(rpcs.QUERY_MESSAGES, query)
 
-    def message_at(self, offset_message_id: str) -> requests.FoundMessage:
+    def message_at(self, offset_message_id: str) -> FoundMessage:
         """The message whose record that is.  Raises MessageNotFound, InvalidValue."""
         return self._ask(rpcs.GET_MESSAGE, offset_message_id)
 
-    def levels(self) -> schedule_requests.LevelsInForce:
+    def levels(self) -> LevelsInForce:
         """The table of delay levels in force, where it is from, and all tables before it."""
         return self._ask(rpcs.GET_LEVELS, None)
 
-    def change_levels(
-        self, message_delay_level: str, *, dry_run: bool = False
-    ) -> schedule_requests.LevelsChanged:
+    def change_levels(self, message_delay_level: str, *, dry_run: bool = False) -> LevelsChanged:
         """Put another table in force, at once and durably; what that means for every level.
 
         Messages that wait keep their times.  dry_run: only say it.  Raises InvalidValue.
         """
-        change = schedule_requests.LevelsChange(message_delay_level, dry_run)
+        change = LevelsChange(message_delay_level, dry_run)
         return self._ask(rpcs.CHANGE_LEVELS, change)
 
-    def job(self, job_id: str) -> bulk_requests.BulkJob:
+    def job(self, job_id: str) -> BulkJob:
         """What the calls of a bulk job have come to.  Raises JobUnknown."""
         return self._ask(rpcs.GET_BULK_JOB, job_id)
 
-    def jobs(self) -> tuple[bulk_requests.BulkJob, ...]:
+    def jobs(self) -> tuple[BulkJob, ...]:
         """Every bulk job that the broker remembers, without samples, the last used one first."""
         return self._ask(rpcs.LIST_BULK_JOBS, None)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from rmqlite.client.process_queue import ProcessQueue
 from rmqlite.clock import elapsed_s
 from rmqlite.message import StoredMessage
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 
 
 class Backlog:

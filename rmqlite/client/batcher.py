@@ -20,7 +20,7 @@ from rmqlite.client.channel import Started, retry_pause_s
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable
 from rmqlite.message import Message
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 
 CALLS_IN_FLIGHT_MAX: Final = 4
 """More would only make the batches smaller; fewer would leave the broker waiting."""

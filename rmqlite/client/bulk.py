@@ -17,7 +17,12 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final
 
-from rmqlite.bulk_requests import (
+from rmqlite.client.channel import Connection, retry_pause_s
+from rmqlite.client.unique_id import UniqueIds
+from rmqlite.clock import elapsed_s, wall_ms
+from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX
+from rmqlite.requests.bulk import (
     BulkAnswer,
     BulkMatch,
     BulkRequest,
@@ -26,11 +31,6 @@ from rmqlite.bulk_requests import (
     check_job_id,
     property_text,
 )
-from rmqlite.client.channel import Connection, retry_pause_s
-from rmqlite.client.unique_id import UniqueIds
-from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.wire import rpcs
 
 BATCH_MESSAGES: Final = 500

@@ -1,7 +1,7 @@
 """One connection to a broker: values out, values or our errors back.
 
 A Connection owns a gRPC channel and knows the table of calls; everything above it speaks
-in values of requests.py and in errors of errors.py and never sees gRPC.  A call either
+in values of requests/ and in errors of errors.py and never sees gRPC.  A call either
 blocks its thread (call) or costs no thread at all (start).
 """
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rmqlite.client.channel import Connection
-from rmqlite.letter_requests import (
+from rmqlite.requests.letters import (
     EVERY_LETTER,
     DeadLetterGroup,
     Letter,

@@ -16,7 +16,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.errors import DelayUnknown
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import Message
-from rmqlite.requests import RouteRequest
+from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
 
 TABLE_AGE_S_MAX: Final = 30.0

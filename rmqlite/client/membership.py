@@ -14,7 +14,7 @@ from rmqlite.client.broker_link import Asked, BrokerLink
 from rmqlite.client.channel import Connection, retry_pause_s
 from rmqlite.client.loop import Loop
 from rmqlite.errors import RmqliteError, Unavailable
-from rmqlite.requests import Assignment, HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.requests.groups import Assignment, HeartbeatRequest, LeaveRequest, Subscription
 from rmqlite.wire import rpcs
 
 ANSWER_S_MAX: Final = 5.0

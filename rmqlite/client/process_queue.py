@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sortedcontainers import SortedDict
 
 from rmqlite.message import StoredMessage
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 
 
 @dataclass(frozen=True, slots=True)

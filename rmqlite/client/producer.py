@@ -19,8 +19,8 @@ from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import wall_ms
 from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
-from rmqlite.requests import SendRequest, SendResult
-from rmqlite.schedule_requests import ChangeByIds, ChangedId, ScheduleAction
+from rmqlite.requests.messages import SendRequest, SendResult
+from rmqlite.requests.schedule import ChangeByIds, ChangedId, ScheduleAction
 from rmqlite.wire import rpcs
 
 

@@ -18,16 +18,9 @@ from rmqlite.client.tag_expression import EVERYTHING, parse_tags
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
-from rmqlite.requests import (
-    OffsetsCommit,
-    OffsetsQuery,
-    PullRequest,
-    PullResult,
-    PullStatus,
-    Queue,
-    QueueRange,
-    TimeQuery,
-)
+from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.wire import rpcs
 
 RETRIES: Final = 2

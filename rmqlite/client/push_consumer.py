@@ -30,7 +30,8 @@ from rmqlite.client.tag_expression import EVERYTHING
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.names import check_group, check_topic, retry_topic
-from rmqlite.requests import OffsetsCommit, Queue, Subscription
+from rmqlite.requests.groups import OffsetsCommit, Subscription
+from rmqlite.requests.topics import Queue
 from rmqlite.wire import rpcs
 
 CALL_S_MAX: Final = 5.0

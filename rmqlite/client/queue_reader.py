@@ -21,15 +21,9 @@ from rmqlite.client.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.tag_expression import TagExpression, parse_tags
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import QueueUnknown, Refused, RmqliteError
-from rmqlite.requests import (
-    OffsetsQuery,
-    PullRequest,
-    PullResult,
-    PullStatus,
-    Queue,
-    QueueRange,
-    TimeQuery,
-)
+from rmqlite.requests.groups import OffsetsQuery
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.wire import rpcs
 
 PULL_WAIT_MS: Final = 15_000

@@ -14,7 +14,8 @@ from typing import Final, Generic, TypeVar
 
 from rmqlite.client.channel import Connection, Started
 from rmqlite.errors import RmqliteError
-from rmqlite.log_requests import (
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.log import (
     READ_BYTES_DEFAULT,
     LogRead,
     LogReadRequest,
@@ -23,7 +24,7 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests import OffsetsCommit, Queue, TimeQuery
+from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.wire import rpcs
 
 RETRIES_MAX: Final = 100

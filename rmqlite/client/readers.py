@@ -15,7 +15,8 @@ from rmqlite.client.queue_reader import ConsumeFrom, PullSettings, QueueReader, 
 from rmqlite.client.tag_expression import EVERYTHING
 from rmqlite.errors import RmqliteError
 from rmqlite.names import retry_topic
-from rmqlite.requests import Assignment, OffsetsCommit, Queue
+from rmqlite.requests.groups import Assignment, OffsetsCommit
+from rmqlite.requests.topics import Queue
 from rmqlite.wire import rpcs
 
 ANSWER_S_MAX: Final = 5.0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from rmqlite.client.channel import Connection
-from rmqlite.redrive_requests import (
+from rmqlite.requests.redrive import (
     SAMPLES_MAX,
     JobAction,
     JobChange,

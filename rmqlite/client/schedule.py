@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rmqlite.client.channel import Connection
 from rmqlite.errors import RmqliteError
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,

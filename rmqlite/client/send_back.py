@@ -19,7 +19,7 @@ from rmqlite.client.loop import Loop
 from rmqlite.client.process_queue import ProcessQueue
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import StoredMessage
-from rmqlite.requests import SendBackRequest, SendBackResult
+from rmqlite.requests.messages import SendBackRequest, SendBackResult
 from rmqlite.wire import rpcs
 
 ANSWER_S_MAX: Final = 5.0

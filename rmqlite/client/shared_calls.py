@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 from rmqlite.client.batcher import BatchLimits, size_bytes
 from rmqlite.errors import Refused, RmqliteError, Unavailable, restore
 from rmqlite.message import Message
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 
 CALLS_MAX: Final = 4
 """Enough that the broker always has one; more would only be smaller."""

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from rmqlite.broker.broker import Broker
-from rmqlite.bulk_requests import BulkJob
-from rmqlite.letter_requests import GroupChange
-from rmqlite.requests import (
-    BrokerStatus,
-    FoundMessage,
-    FoundMessages,
-    GroupInfo,
-    GroupStatus,
-    MessageQuery,
-    TopicInfo,
-)
-from rmqlite.schedule_requests import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
+from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.letter_service import LetterService

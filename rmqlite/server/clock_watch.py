@@ -11,7 +11,7 @@ import logging
 from typing import Final
 
 from rmqlite.clock import Clock, Machine
-from rmqlite.store.clock_table import AHEAD_MS_MIN, Origin
+from rmqlite.store.tables.clock_table import AHEAD_MS_MIN, Origin
 
 STEP_MS_MIN: Final = 500
 """How far the wall clock must move against the broker's to be told; drift adds up to it."""

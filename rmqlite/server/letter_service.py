@@ -7,7 +7,7 @@ Looking never consumes.
 from __future__ import annotations
 
 from rmqlite.broker.broker import Broker
-from rmqlite.letter_requests import (
+from rmqlite.requests.letters import (
     DeadLetterGroup,
     LetterPage,
     LettersQuery,

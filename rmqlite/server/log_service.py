@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.broker.broker import Broker
-from rmqlite.log_requests import (
+from rmqlite.requests.log import (
     LogRead,
     LogReadRequest,
     LogSnapshot,

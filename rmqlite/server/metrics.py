@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.histogram import Histogram
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.requests import BrokerStatus, LevelStatus
+from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting

@@ -5,29 +5,27 @@ from __future__ import annotations
 import asyncio
 
 from rmqlite.broker.broker import Broker
-from rmqlite.bulk_requests import BulkAnswer, BulkRequest
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerClosing, InvalidValue
-from rmqlite.requests import (
+from rmqlite.requests.bulk import BulkAnswer, BulkRequest
+from rmqlite.requests.groups import (
     Assignment,
     HeartbeatRequest,
     LeaveRequest,
     OffsetsCommit,
     OffsetsQuery,
+)
+from rmqlite.requests.messages import (
     PullRequest,
     PullResult,
     PullStatus,
-    Queue,
-    QueueRange,
-    Route,
-    RouteRequest,
     SendBackRequest,
     SendBackResult,
     SendRequest,
     SendResult,
-    TimeQuery,
 )
+from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.server.calls import peer_host
 from rmqlite.server.front import Context, Methods
 from rmqlite.server.group_commit import GroupCommit

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from rmqlite.broker.membership import SMALL_MEMBERS_MAX, Membership
+from rmqlite.broker.tables.membership import SMALL_MEMBERS_MAX, Membership
 from rmqlite.clock import WAKE_MS_MAX, Clock
 from rmqlite.server.turns import done_in_turns, set_or_late
 from rmqlite.server.waiting import Waiting

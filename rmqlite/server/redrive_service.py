@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rmqlite.broker.broker import Broker
-from rmqlite.redrive_requests import (
+from rmqlite.requests.redrive import (
     JobChange,
     OutcomesPage,
     OutcomesQuery,

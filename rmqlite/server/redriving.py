@@ -13,11 +13,11 @@ import logging
 from typing import Final
 
 from rmqlite.broker.broker import Broker
-from rmqlite.broker.pace import Pace
-from rmqlite.broker.redrive import STEP_LETTERS_MAX
+from rmqlite.broker.redrive.redrive import STEP_LETTERS_MAX
+from rmqlite.broker.schedule.pace import Pace
 from rmqlite.clock import WAKE_MS_MAX, Clock
 from rmqlite.errors import FlushFailed, RmqliteError
-from rmqlite.redrive_requests import RedriveJob
+from rmqlite.requests.redrive import RedriveJob
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.turns import let_others, set_or_late
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.broker.level_changes import LevelChanges
+from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import ConfigInvalid, StoreUnavailable
 

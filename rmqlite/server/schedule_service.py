@@ -6,11 +6,11 @@ change is answered when it is on disk.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TypeVar
 
 from rmqlite.broker.broker import Broker
-from rmqlite.schedule_requests import (
+from rmqlite.broker.steps import Steps
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
@@ -60,7 +60,7 @@ class ScheduleService:
     async def change_by_filter(self, request: ChangeByFilter, _: Context) -> ChangedPage:
         return await self._durably(self._broker.changes.by_filter(request))
 
-    async def _durably(self, steps: Generator[None, None, T]) -> T:
+    async def _durably(self, steps: Steps[T]) -> T:
         answer = await done_in_turns(steps)
         await self._commit.durable(self._broker.store.end)
         return answer

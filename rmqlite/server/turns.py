@@ -8,8 +8,9 @@ some twenty-five of them, and a second passes; with many, for one or two.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
 from typing import Final, TypeVar
+
+from rmqlite.broker.steps import Steps
 
 T = TypeVar("T")
 
@@ -32,7 +33,7 @@ async def set_or_late(event: asyncio.Event, seconds: float) -> None:
         timer.cancel()
 
 
-async def done_in_turns(steps: Generator[None, None, T]) -> T:
+async def done_in_turns(steps: Steps[T]) -> T:
     """Take all steps, the others' turns between them; the answer."""
     while True:
         try:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from rmqlite.bulk_requests import BulkJob
 from rmqlite.errors import JobUnknown
+from rmqlite.requests.bulk import BulkJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Partition, Place
 from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.levels import LevelHistory, parse_levels
-from rmqlite.log_requests import LogSnapshot
+from rmqlite.requests.log import LogSnapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa

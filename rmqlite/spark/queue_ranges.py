@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from rmqlite import requests
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.planning import Look, look_at_store
+from rmqlite.requests.topics import Queue as BrokerQueue
 from rmqlite.spark.offsets import Offsets, Queue
 from rmqlite.spark.partitions import look_of
 
@@ -92,7 +92,7 @@ class BrokerRanges:
         return {queue: reader.offset_at(*queue, timestamp_ms) for queue in queues}
 
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        reached = {requests.Queue(*queue): offset for queue, offset in offsets.items()}
+        reached = {BrokerQueue(*queue): offset for queue, offset in offsets.items()}
         self._opened().commit(group, reached)
 
     def close(self) -> None:

@@ -23,9 +23,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from rmqlite.bulk_requests import BulkAnswer, BulkRequest, Refusal
 from rmqlite.errors import InvalidValue, RmqliteError, Unavailable, restore
 from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal
 from rmqlite.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:

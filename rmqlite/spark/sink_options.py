@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.bulk_requests import BulkMatch, check_job_id
 from rmqlite.clock import local_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.names import check_sendable
+from rmqlite.requests.bulk import BulkMatch, check_job_id
 from rmqlite.spark.options import as_it_is, endpoint_text
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from rmqlite.bulk_requests import BulkRequest, Refusal, property_text
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.requests.bulk import BulkRequest, Refusal, property_text
 from rmqlite.spark.sink_options import ID_COLUMN, SinkOptions
 
 CALL_BYTES: Final = 2 << 20

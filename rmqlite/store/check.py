@@ -17,7 +17,6 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import tables
 from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
@@ -28,13 +27,14 @@ from rmqlite.store.checking.log import LogCheck
 from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
-from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.file_sizes import Sizes, sizes_of
 from rmqlite.store.files import Files, ReadOnlyFiles
+from rmqlite.store.log.checksums import Point
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.tables import tables
 from rmqlite.table_shapes import LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.store import record
-from rmqlite.store.checksums import (
+from rmqlite.store.files import Files
+from rmqlite.store.log.checksums import (
     MARK_BYTES,
     Checksums,
     Mark,
@@ -24,8 +25,7 @@ from rmqlite.store.checksums import (
     mark_position,
     record_bytes_max,
 )
-from rmqlite.store.files import Files
-from rmqlite.store.log_end import LogEnd, damage_at
+from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
 from rmqlite.store.segments import Segments
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqlite.errors import FlushFailed
-from rmqlite.store import tables
-from rmqlite.store.checksums import Point
 from rmqlite.store.files import Files
-from rmqlite.store.key_index import IndexJob
+from rmqlite.store.index.key_index import IndexJob
+from rmqlite.store.log.checksums import Point
+from rmqlite.store.tables import tables
 
 
 @dataclass(frozen=True, slots=True)

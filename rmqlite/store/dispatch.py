@@ -21,11 +21,11 @@ from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.completion import completed_level, topic_ahead, waited_for
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
-from rmqlite.store.key_index import KeyIndex
+from rmqlite.store.index.key_index import KeyIndex
+from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
 from rmqlite.store.regular_file import FOLDER
-from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 QueueKey = tuple[str, int]
 """Topic and queue id."""
@@ -159,7 +159,7 @@ class Redo:
         self.started = set(dispatch.queues)
         """Queues whose maximum offset is known."""
         self._buffers: dict[QueueKey, list[bytes]] = {}
-        self._place: Place | None = None
+        self._place: RepairedPlace | None = None
         """The last anonymous repaired place."""
 
     def run(self, walk: Iterator[Walked]) -> int:
@@ -178,7 +178,9 @@ class Redo:
                 if head.completes:
                     self._complete(head)
             elif is_anonymous(head):
-                self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+                self._place = RepairedPlace(
+                    head.physical_offset, head.size, head.store_timestamp_ms
+                )
             elif is_repaired(head):
                 self._enter(head)
                 self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)

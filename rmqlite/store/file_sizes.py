@@ -17,13 +17,14 @@ from typing import Final, NamedTuple
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
-from rmqlite.store import record, tables
+from rmqlite.store import record
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.dispatch import queue_keys
 from rmqlite.store.files import Files
-from rmqlite.store.index_file import ENTRY, HEADER, SLOT, Shape, read_header
+from rmqlite.store.index.index_file import ENTRY, HEADER, SLOT, Shape, read_header
 from rmqlite.store.recovery import PROGRESS_TABLE
 from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.tables import tables
 from rmqlite.table_shapes import ProgressTable
 
 QUEUES_ASKED_MAX: Final = 256

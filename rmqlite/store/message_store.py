@@ -19,18 +19,16 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
-from rmqlite.store import tables
-from rmqlite.store.clock_table import clock_table, open_clock
 from rmqlite.store.commit_log import CommitLog, Walked, Written
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.file_sizes import index_shape, sizes_of
 from rmqlite.store.files import SIGNATURE, Files, Lock
-from rmqlite.store.key_index import KeyIndex
-from rmqlite.store.levels_table import change_levels, load_levels
+from rmqlite.store.index.key_index import KeyIndex
+from rmqlite.store.log.raw_records import end_of_neighbours, raw_records
+from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.raw_records import end_of_neighbours, raw_records
 from rmqlite.store.record import NewRecord, has_sound_body, read_head, to_message
 from rmqlite.store.recovery import (
     CHECKPOINT,
@@ -41,7 +39,9 @@ from rmqlite.store.recovery import (
     progress_snapshot,
     recover,
 )
-from rmqlite.store.repaired_place import is_repaired
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.clock_table import clock_table, open_clock
+from rmqlite.store.tables.levels_table import change_levels, load_levels
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.file_sizes import sizes_of
 from rmqlite.store.files import Files
-from rmqlite.store.raw_records import messages_in
+from rmqlite.store.log.raw_records import messages_in
 from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter

@@ -43,7 +43,7 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
-from rmqlite.store.key_hash import text_hash, token_hash
+from rmqlite.store.index.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
 BLANK_MAGIC: Final = -875286124

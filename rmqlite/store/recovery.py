@@ -16,14 +16,14 @@ from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import tables
-from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.files import Files
-from rmqlite.store.levels_table import LEVELS_TABLE as LEVELS_TABLE
+from rmqlite.store.log.checksums import Point
 from rmqlite.store.pending_counts import count_pending
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
 from rmqlite.store.verification import verify
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 

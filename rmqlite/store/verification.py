@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.log.checksums import Point
 
 LOOK_BACK_BYTES: Final = 16 << 20
 """How much before the persisted end is compared at every opening."""

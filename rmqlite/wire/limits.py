@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite import limits
-from rmqlite.bulk_requests import JOB_ID_CHARS_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidName, MessageTooLarge
 from rmqlite.levels import LEVELS_MAX
-from rmqlite.log_requests import TOPICS_MAX
 from rmqlite.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
-from rmqlite.redrive_requests import RedriveOutcome
+from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
+from rmqlite.requests.log import TOPICS_MAX
+from rmqlite.requests.redrive import RedriveOutcome
+from rmqlite.requests.schedule import BOUNDS_MAX, IDS_MAX
 from rmqlite.retry_policy import TEXT_CHARS_MAX
-from rmqlite.schedule_requests import BOUNDS_MAX, IDS_MAX
 from rmqlite.wire import rpcs
 from rmqlite.wire.bounded import Bounds, Limit
 from rmqlite.wire.rpcs import Rpc

@@ -9,8 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from rmqlite import requests
 from rmqlite.message import Message, StoredMessage
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageState
+from rmqlite.requests.groups import (
+    Assignment,
+    GroupInfo,
+    GroupStatus,
+    HeartbeatRequest,
+    MemberInfo,
+    OffsetsCommit,
+    OffsetsQuery,
+    QueueProgress,
+    Subscription,
+)
+from rmqlite.requests.messages import PullResult, PullStatus, SendRequest, SendResult
+from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.topics import Queue, QueueRange, Route, TimeQuery, TopicInfo
 from rmqlite.wire.codec import Codec, flat, in_parts, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
@@ -95,7 +109,7 @@ def stored_from_pb(message: pb.KeptMessage) -> StoredMessage:
     )
 
 
-def send_to_pb(request: requests.SendRequest) -> pb.SendRequest:
+def send_to_pb(request: SendRequest) -> pb.SendRequest:
     return pb.SendRequest(
         producer_group=request.producer_group,
         messages=[message_to_pb(message) for message in request.messages],
@@ -104,8 +118,8 @@ def send_to_pb(request: requests.SendRequest) -> pb.SendRequest:
     )
 
 
-def send_from_pb(request: pb.SendRequest) -> requests.SendRequest:
-    return requests.SendRequest(
+def send_from_pb(request: pb.SendRequest) -> SendRequest:
+    return SendRequest(
         tuple([message_from_pb(message) for message in request.messages]),
         request.producer_group,
         request.queue_id,
@@ -113,7 +127,7 @@ def send_from_pb(request: pb.SendRequest) -> requests.SendRequest:
     )
 
 
-def send_results_to_pb(results: Sequence[requests.SendResult]) -> pb.SendResponse:
+def send_results_to_pb(results: Sequence[SendResult]) -> pb.SendResponse:
     if not results:
         return pb.SendResponse()
     topics, queue_ids, queue_offsets, message_ids, physical_offsets, deliver_at_ms, hosts = zip(
@@ -130,7 +144,7 @@ def send_results_to_pb(results: Sequence[requests.SendResult]) -> pb.SendRespons
     )
 
 
-def send_results_from_pb(response: pb.SendResponse) -> tuple[requests.SendResult, ...]:
+def send_results_from_pb(response: pb.SendResponse) -> tuple[SendResult, ...]:
     columns = (
         response.topics,
         response.queue_ids,
@@ -140,10 +154,10 @@ def send_results_from_pb(response: pb.SendResponse) -> tuple[requests.SendResult
         response.deliver_at_ms,
         [response.store_host] * len(response.topics),
     )
-    return tuple([requests.SendResult._make(row) for row in zip(*columns, strict=True)])
+    return tuple([SendResult._make(row) for row in zip(*columns, strict=True)])
 
 
-def pull_result_to_pb(result: requests.PullResult) -> pb.PullResponse:
+def pull_result_to_pb(result: PullResult) -> pb.PullResponse:
     return pb.PullResponse(
         status=int(result.status),  # type: ignore[arg-type]
         next_offset=result.next_offset,
@@ -153,9 +167,9 @@ def pull_result_to_pb(result: requests.PullResult) -> pb.PullResponse:
     )
 
 
-def pull_result_from_pb(response: pb.PullResponse) -> requests.PullResult:
-    return requests.PullResult(
-        requests.PullStatus(response.status),
+def pull_result_from_pb(response: pb.PullResponse) -> PullResult:
+    return PullResult(
+        PullStatus(response.status),
         response.next_offset,
         response.min_offset,
         response.max_offset,
@@ -166,37 +180,37 @@ def pull_result_from_pb(response: pb.PullResponse) -> requests.PullResult:
 # ---- offsets
 
 
-def queue_offsets_to_pb(offsets: Mapping[requests.Queue, int]) -> list[pb.QueueOffset]:
+def queue_offsets_to_pb(offsets: Mapping[Queue, int]) -> list[pb.QueueOffset]:
     return [
         pb.QueueOffset(topic=queue.topic, queue_id=queue.queue_id, queue_offset=offset)
         for queue, offset in offsets.items()
     ]
 
 
-def queue_offsets_from_pb(offsets: Iterable[pb.QueueOffset]) -> dict[requests.Queue, int]:
-    return {requests.Queue(each.topic, each.queue_id): each.queue_offset for each in offsets}
+def queue_offsets_from_pb(offsets: Iterable[pb.QueueOffset]) -> dict[Queue, int]:
+    return {Queue(each.topic, each.queue_id): each.queue_offset for each in offsets}
 
 
-def commit_to_pb(request: requests.OffsetsCommit) -> pb.CommitOffsetsRequest:
+def commit_to_pb(request: OffsetsCommit) -> pb.CommitOffsetsRequest:
     return pb.CommitOffsetsRequest(
         group=request.group, offsets=queue_offsets_to_pb(request.offsets)
     )
 
 
-def commit_from_pb(request: pb.CommitOffsetsRequest) -> requests.OffsetsCommit:
-    return requests.OffsetsCommit(request.group, queue_offsets_from_pb(request.offsets))
+def commit_from_pb(request: pb.CommitOffsetsRequest) -> OffsetsCommit:
+    return OffsetsCommit(request.group, queue_offsets_from_pb(request.offsets))
 
 
-def time_query_to_pb(request: requests.TimeQuery) -> pb.SearchOffsetRequest:
+def time_query_to_pb(request: TimeQuery) -> pb.SearchOffsetRequest:
     topic, queue_id = request.queue.topic, request.queue.queue_id
     return pb.SearchOffsetRequest(topic=topic, queue_id=queue_id, timestamp_ms=request.timestamp_ms)
 
 
-def time_query_from_pb(request: pb.SearchOffsetRequest) -> requests.TimeQuery:
-    return requests.TimeQuery(requests.Queue(request.topic, request.queue_id), request.timestamp_ms)
+def time_query_from_pb(request: pb.SearchOffsetRequest) -> TimeQuery:
+    return TimeQuery(Queue(request.topic, request.queue_id), request.timestamp_ms)
 
 
-def queue_range_to_pb(value: requests.QueueRange) -> pb.QueueRange:
+def queue_range_to_pb(value: QueueRange) -> pb.QueueRange:
     return pb.QueueRange(
         topic=value.queue.topic,
         queue_id=value.queue.queue_id,
@@ -206,9 +220,9 @@ def queue_range_to_pb(value: requests.QueueRange) -> pb.QueueRange:
     )
 
 
-def queue_range_from_pb(value: pb.QueueRange) -> requests.QueueRange:
-    return requests.QueueRange(
-        requests.Queue(value.topic, value.queue_id),
+def queue_range_from_pb(value: pb.QueueRange) -> QueueRange:
+    return QueueRange(
+        Queue(value.topic, value.queue_id),
         value.min_offset,
         value.max_offset,
         value.newest_timestamp_ms,
@@ -218,7 +232,7 @@ def queue_range_from_pb(value: pb.QueueRange) -> requests.QueueRange:
 # ---- groups
 
 
-def progress_to_pb(value: requests.QueueProgress) -> pb.QueueProgress:
+def progress_to_pb(value: QueueProgress) -> pb.QueueProgress:
     return pb.QueueProgress(
         topic=value.queue.topic,
         queue_id=value.queue.queue_id,
@@ -229,9 +243,9 @@ def progress_to_pb(value: requests.QueueProgress) -> pb.QueueProgress:
     )
 
 
-def progress_from_pb(value: pb.QueueProgress) -> requests.QueueProgress:
-    return requests.QueueProgress(
-        requests.Queue(value.topic, value.queue_id),
+def progress_from_pb(value: pb.QueueProgress) -> QueueProgress:
+    return QueueProgress(
+        Queue(value.topic, value.queue_id),
         value.min_offset,
         value.max_offset,
         value.committed_offset if value.HasField("committed_offset") else None,
@@ -239,7 +253,7 @@ def progress_from_pb(value: pb.QueueProgress) -> requests.QueueProgress:
     )
 
 
-def group_status_to_pb(value: requests.GroupStatus) -> pb.DescribeGroupResponse:
+def group_status_to_pb(value: GroupStatus) -> pb.DescribeGroupResponse:
     return pb.DescribeGroupResponse(
         group=group.to_pb(value.info),
         members=[member.to_pb(each) for each in value.members],
@@ -247,8 +261,8 @@ def group_status_to_pb(value: requests.GroupStatus) -> pb.DescribeGroupResponse:
     )
 
 
-def group_status_from_pb(value: pb.DescribeGroupResponse) -> requests.GroupStatus:
-    return requests.GroupStatus(
+def group_status_from_pb(value: pb.DescribeGroupResponse) -> GroupStatus:
+    return GroupStatus(
         group.from_pb(value.group),
         tuple(member.from_pb(each) for each in value.members),
         tuple(progress_from_pb(each) for each in value.progress),
@@ -258,16 +272,16 @@ def group_status_from_pb(value: pb.DescribeGroupResponse) -> requests.GroupStatu
 # ---- what codec.py makes by field name
 
 stored = Codec(pb.KeptMessage, stored_to_pb, stored_from_pb)
-found = nested(requests.FoundMessage, pb.FoundMessage, message=stored, state=requests.MessageState)
-all_found = nested(requests.FoundMessages, pb.QueryMessagesResponse, messages=found)
-queue = flat(requests.Queue, pb.Queue)
-offsets_query = nested(requests.OffsetsQuery, pb.QueryOffsetsRequest, queues=queue)
+found = nested(FoundMessage, pb.FoundMessage, message=stored, state=MessageState)
+all_found = nested(FoundMessages, pb.QueryMessagesResponse, messages=found)
+queue = flat(Queue, pb.Queue)
+offsets_query = nested(OffsetsQuery, pb.QueryOffsetsRequest, queues=queue)
 queue_range = Codec(pb.QueueRange, queue_range_to_pb, queue_range_from_pb)
-subscription = flat(requests.Subscription, pb.Subscription)
-heartbeat = nested(requests.HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
-assignment = in_parts(nested(requests.Assignment, pb.HeartbeatResponse, queues=queue), queues=queue)
-member = nested(requests.MemberInfo, pb.Member, subscriptions=subscription)
-group = flat(requests.GroupInfo, pb.Group)
+subscription = flat(Subscription, pb.Subscription)
+heartbeat = nested(HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
+assignment = in_parts(nested(Assignment, pb.HeartbeatResponse, queues=queue), queues=queue)
+member = nested(MemberInfo, pb.Member, subscriptions=subscription)
+group = flat(GroupInfo, pb.Group)
 progress = Codec(pb.QueueProgress, progress_to_pb, progress_from_pb)
 group_status = in_parts(
     Codec(pb.DescribeGroupResponse, group_status_to_pb, group_status_from_pb),
@@ -278,7 +292,7 @@ group_status = in_parts(
 pull_result = in_parts(
     Codec(pb.PullResponse, pull_result_to_pb, pull_result_from_pb), messages=stored
 )
-topic = flat(requests.TopicInfo, pb.Topic)
-route = nested(requests.Route, pb.GetRouteResponse, topic=topic)
-level_status = flat(requests.LevelStatus, pb.LevelStatus)
-status = nested(requests.BrokerStatus, pb.GetBrokerStatusResponse, levels=level_status)
+topic = flat(TopicInfo, pb.Topic)
+route = nested(Route, pb.GetRouteResponse, topic=topic)
+level_status = flat(LevelStatus, pb.LevelStatus)
+status = nested(BrokerStatus, pb.GetBrokerStatusResponse, levels=level_status)

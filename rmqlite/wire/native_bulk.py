@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from rmqlite import bulk_requests as values
+from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkMatch, BulkRequest, Refusal, RefusedAt
 from rmqlite.wire.codec import flat, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
-refusal = flat(values.Refusal, pb.Refusal)
-request = nested(
-    values.BulkRequest, pb.ScheduleBulkRequest, match=values.BulkMatch, already_refused=refusal
-)
-refused_at = nested(values.RefusedAt, pb.RefusedAt, refusal=refusal)
-answer = nested(values.BulkAnswer, pb.ScheduleBulkResponse, refused=refused_at)
-job = nested(values.BulkJob, pb.BulkJob, samples=refusal)
+refusal = flat(Refusal, pb.Refusal)
+request = nested(BulkRequest, pb.ScheduleBulkRequest, match=BulkMatch, already_refused=refusal)
+refused_at = nested(RefusedAt, pb.RefusedAt, refusal=refusal)
+answer = nested(BulkAnswer, pb.ScheduleBulkResponse, refused=refused_at)
+job = nested(BulkJob, pb.BulkJob, samples=refusal)

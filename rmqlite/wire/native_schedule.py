@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
-from rmqlite import schedule_requests as values
+from rmqlite.requests.levels import DatedTable, LevelChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.schedule import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    ChangeOutcome,
+    LevelTimeline,
+    PendingCount,
+    PendingFilter,
+    PendingMessage,
+    PendingPage,
+    PendingQuery,
+    ScheduleAction,
+    TimelineRequest,
+)
 from rmqlite.wire.codec import flat, in_parts, nested, sequence
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
-pending_filter = flat(values.PendingFilter, pb.PendingFilter)
-query = nested(values.PendingQuery, pb.ListPendingRequest, filter=pending_filter)
-pending = flat(values.PendingMessage, pb.PendingMessage)
-page = in_parts(
-    nested(values.PendingPage, pb.ListPendingResponse, messages=pending), messages=pending
-)
-count = flat(values.PendingCount, pb.PendingCount)
-timeline_request = flat(values.TimelineRequest, pb.GetTimelineRequest)
-level_timeline = flat(values.LevelTimeline, pb.LevelTimeline)
+pending_filter = flat(PendingFilter, pb.PendingFilter)
+query = nested(PendingQuery, pb.ListPendingRequest, filter=pending_filter)
+pending = flat(PendingMessage, pb.PendingMessage)
+page = in_parts(nested(PendingPage, pb.ListPendingResponse, messages=pending), messages=pending)
+count = flat(PendingCount, pb.PendingCount)
+timeline_request = flat(TimelineRequest, pb.GetTimelineRequest)
+level_timeline = flat(LevelTimeline, pb.LevelTimeline)
 
-by_ids = nested(values.ChangeByIds, pb.ChangeByIdsRequest, action=values.ScheduleAction)
-changed_id = nested(values.ChangedId, pb.ChangedId, outcome=values.ChangeOutcome)
+by_ids = nested(ChangeByIds, pb.ChangeByIdsRequest, action=ScheduleAction)
+changed_id = nested(ChangedId, pb.ChangedId, outcome=ChangeOutcome)
 changed_ids = sequence(pb.ChangeByIdsResponse, "changed", changed_id)
 by_filter = nested(
-    values.ChangeByFilter,
+    ChangeByFilter,
     pb.ChangeByFilterRequest,
-    action=values.ScheduleAction,
+    action=ScheduleAction,
     filter=pending_filter,
 )
 
-dated_table = flat(values.DatedTable, pb.LevelTable)
-in_force = nested(values.LevelsInForce, pb.GetLevelsResponse, tables=dated_table)
-level_change = flat(values.LevelChange, pb.LevelChange)
-levels_changed = nested(values.LevelsChanged, pb.ChangeLevelsResponse, levels=level_change)
+dated_table = flat(DatedTable, pb.LevelTable)
+in_force = nested(LevelsInForce, pb.GetLevelsResponse, tables=dated_table)
+level_change = flat(LevelChange, pb.LevelChange)
+levels_changed = nested(LevelsChanged, pb.ChangeLevelsResponse, levels=level_change)

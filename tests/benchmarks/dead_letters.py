@@ -20,7 +20,7 @@ from typing import TypeVar
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s, wall_ms
-from rmqlite.letter_requests import (
+from rmqlite.requests.letters import (
     EVERY_LETTER,
     LETTERS_MAX,
     Letter,
@@ -28,7 +28,7 @@ from rmqlite.letter_requests import (
     LettersQuery,
     PurgeRequest,
 )
-from rmqlite.redrive_requests import RedriveJob, RedriveSpec
+from rmqlite.requests.redrive import RedriveJob, RedriveSpec
 from tests.support.dead_letters import (
     GROUP,
     REASONS,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.letter_requests import (
+from rmqlite.message import StoredMessage
+from rmqlite.requests.letters import (
     DeadLetterGroup,
     Letter,
     LetterFilter,
@@ -13,7 +14,6 @@ from rmqlite.letter_requests import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.message import StoredMessage
 from tests.broker.words import GROUP, received, send_back
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done

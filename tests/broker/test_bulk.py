@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.bulk import HOUR_MS
-from rmqlite.broker.bulk_jobs import TABLE
-from rmqlite.bulk_requests import BulkMatch, BulkRequest, Refusal
+from rmqlite.broker.bulk.bulk import HOUR_MS
+from rmqlite.broker.bulk.jobs import TABLE
 from rmqlite.errors import (
     DiskFull,
     InvalidValue,
@@ -22,8 +21,9 @@ from rmqlite.errors import (
 from rmqlite.levels import parse_levels
 from rmqlite.message import REAL_TOPIC, Message
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
-from rmqlite.requests import TopicInfo
-from rmqlite.schedule_requests import ChangeByIds, ScheduleAction
+from rmqlite.requests.bulk import BulkMatch, BulkRequest, Refusal
+from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.broker.words import FragileDisk, bodies

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.bulk_requests import BulkRequest
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, JobUnknown, StoreUnavailable
 from rmqlite.message import REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
+from rmqlite.requests.bulk import BulkRequest
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config

@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
-from rmqlite.broker import schedule
-from rmqlite.broker.level_queue import READ_ENTRIES
-from rmqlite.broker.pace import Pace
-from rmqlite.broker.schedule import REST_MS, REST_MS_MAX
+from rmqlite.broker.schedule import schedule
+from rmqlite.broker.schedule.level_queue import READ_ENTRIES
+from rmqlite.broker.schedule.pace import Pace
+from rmqlite.broker.schedule.schedule import REST_MS, REST_MS_MAX
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.names import SCHEDULE_TOPIC

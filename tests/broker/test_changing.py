@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import changing
+from rmqlite.broker.schedule import changes as changing
 from rmqlite.errors import InvalidValue, MessageTooLarge, StoreUnavailable
 from rmqlite.message import (
     DELAY,
@@ -22,7 +22,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import CANCELLED_TOPIC, retry_topic
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,

@@ -14,7 +14,7 @@ import pytest
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.server.clock_watch import ClockWatch
-from rmqlite.store.clock_table import Origin
+from rmqlite.store.tables.clock_table import Origin
 from tests.broker.conftest import Make
 from tests.broker.words import bodies, delayed, plain
 from tests.support.brokers import BrokerUnderTest

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavailable
-from rmqlite.requests import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.words import TOPIC, FragileDisk, delayed, plain

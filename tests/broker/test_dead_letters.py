@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import dead_letters as module
-from rmqlite.broker import letter_reading
+from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.letters import dead_letters as module
 from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.letter_requests import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.names import dlq_topic
+from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead, dead_ids, dead_letters, dead_pages, groups, reasons

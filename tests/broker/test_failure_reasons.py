@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import dead_letters, failure_reasons, letter_reading
-from rmqlite.broker.failure_reasons import ALIKE_MAX, REASON_CHARS_MAX, kind_of, short_reason
+from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.letters import dead_letters, failure_reasons
+from rmqlite.broker.letters.failure_reasons import (
+    ALIKE_MAX,
+    REASON_CHARS_MAX,
+    kind_of,
+    short_reason,
+)
 from rmqlite.names import dlq_topic
-from rmqlite.store.property_strings import property_strings
+from rmqlite.store.log.property_strings import property_strings
 from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
 from tests.broker.words import GROUP
 from tests.support.brokers import BrokerUnderTest

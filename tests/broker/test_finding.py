@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import finding
+from rmqlite.broker.finding import finding
 from rmqlite.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.levels import parse_levels
 from rmqlite.message import KEYS, UNIQ_KEY, Message
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState, SendRequest
-from rmqlite.schedule_requests import ChangeByIds, ScheduleAction
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain, received, send_back
 from tests.store.test_golden import ARCHIVE

@@ -26,7 +26,7 @@ from rmqlite.message import (
     UNIQ_KEY,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.schedule_requests import ScheduleAction
+from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import NewRecord, tags_code
 from tests.broker.waiting import by_filter, deliver_all

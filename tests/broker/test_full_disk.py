@@ -10,7 +10,9 @@ import pytest
 
 from rmqlite.broker.retention import MEASURE_BYTES, Pin
 from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavailable
-from rmqlite.requests import OffsetsCommit, OffsetsQuery, Queue, SendRequest
+from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.words import (

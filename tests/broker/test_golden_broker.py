@@ -14,7 +14,9 @@ import pytest
 
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests import OffsetsQuery, Queue, SendBackRequest
+from rmqlite.requests.groups import OffsetsQuery
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqlite.letter_requests import HopKind, LetterFilter, Purged
+from rmqlite.requests.letters import HopKind, LetterFilter, Purged
 from tests.broker.letter_words import dead_letters, groups, purge, reasons, retries
 from tests.broker.test_golden_broker import GROUP, INDEX, Row, broker, golden, rows
 from tests.broker.test_life import kinds, life

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.membership import BETWEEN_POLLS_MS_MAX, allocate
+from rmqlite.broker.tables.membership import BETWEEN_POLLS_MS_MAX, allocate
 from rmqlite.errors import GroupUnknown, InvalidName, InvalidValue, Overloaded
-from rmqlite.requests import (
+from rmqlite.requests.groups import (
     Assignment,
     GroupInfo,
     HeartbeatRequest,
     OffsetsCommit,
-    Queue,
     Subscription,
 )
-from rmqlite.store import tables
+from rmqlite.requests.topics import Queue
+from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain, save_group
 from tests.support.brokers import BrokerUnderTest

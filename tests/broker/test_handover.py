@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.schedule_requests import PendingFilter, ScheduleAction
-from rmqlite.store import tables
+from rmqlite.requests.schedule import PendingFilter, ScheduleAction
+from rmqlite.store.tables import tables
 from tests.broker.waiting import (
     CANCEL,
     FIRE,

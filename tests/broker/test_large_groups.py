@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker import membership
-from rmqlite.broker.membership import PAUSE_MS, SMALL_MEMBERS_MAX, SUBSCRIPTION_BYTES
+from rmqlite.broker.tables import membership
+from rmqlite.broker.tables.membership import PAUSE_MS, SMALL_MEMBERS_MAX, SUBSCRIPTION_BYTES
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.requests import Assignment, HeartbeatRequest, Queue, Subscription
+from rmqlite.requests.groups import Assignment, HeartbeatRequest, Subscription
+from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic
 from tests.support.brokers import BrokerUnderTest

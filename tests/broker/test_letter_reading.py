@@ -6,12 +6,18 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import letter_reading
-from rmqlite.broker.letter_reading import check_filter, described, fits, slices, whole_slices
-from rmqlite.broker.matching import reason_of
+from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.finding.letter_reading import (
+    check_filter,
+    described,
+    fits,
+    slices,
+    whole_slices,
+)
+from rmqlite.broker.finding.matching import reason_of
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.names import dlq_topic
+from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.record import Head, read_outline

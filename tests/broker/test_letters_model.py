@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import dead_letters, letter_reading
+from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.letters import dead_letters
 from rmqlite.names import dlq_topic
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead_letters as listed

@@ -19,7 +19,7 @@ from rmqlite.errors import DelayUnknown, FlushFailed, InvalidValue, StoreUnavail
 from rmqlite.levels import LEVELS_MAX, parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.schedule_requests import LevelChange, LevelsChange, LevelsChanged
+from rmqlite.requests.levels import LevelChange, LevelsChange, LevelsChanged
 from tests.broker.conftest import Make
 from tests.broker.words import (
     GROUP,

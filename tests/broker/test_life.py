@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import life as module
+from rmqlite.broker.letters import life as module
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import Hop, HopKind, Life, LifeQuery
 from rmqlite.message import KEYS, StoredMessage
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.redrive_requests import RedriveRequest, RedriveSpec
-from rmqlite.requests import OffsetsCommit, Queue
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.letters import Hop, HopKind, Life, LifeQuery
+from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
+from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead, dead_letters
 from tests.broker.test_schedule_restart import WAYS, Restart

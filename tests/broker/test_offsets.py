@@ -12,8 +12,9 @@ from rmqlite.errors import (
     QueueUnknown,
     TopicUnknown,
 )
-from rmqlite.requests import OffsetsCommit, OffsetsQuery, Queue
-from rmqlite.store import tables
+from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.requests.topics import Queue
+from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, create_topic, plain
 from tests.support.brokers import BrokerUnderTest

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import pending
+from rmqlite.broker.schedule import pending
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.requests import TopicInfo
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
     PendingFilter,
@@ -25,6 +24,7 @@ from rmqlite.schedule_requests import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.test_schedule_restart import WAYS, Restart, crash

@@ -14,7 +14,8 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import Message
-from rmqlite.requests import PullRequest, PullResult, PullStatus, Queue, SendRequest, TimeQuery
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus, SendRequest
+from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
 from tests.broker.words import TOPIC, create_topic, plain, save_group

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker import letter_reading
-from rmqlite.broker.purge_markers import TABLE
+from rmqlite.broker.finding import letter_reading
+from rmqlite.broker.tables.purge_markers import TABLE
 from rmqlite.errors import GroupUnknown, InvalidValue, StoreDamaged, StoreUnavailable
-from rmqlite.letter_requests import LetterFilter, LettersQuery, Purged
 from rmqlite.names import dlq_topic
+from rmqlite.requests.letters import LetterFilter, LettersQuery, Purged
 from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
 from rmqlite.store.files import SystemFiles

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 import pytest
 
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, StoreDamaged, TopicUnknown
-from rmqlite.log_requests import (
+from rmqlite.message import Message
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests.log import (
     READ_BYTES_MAX,
     LogRead,
     LogReadRequest,
@@ -16,9 +18,8 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.message import Message
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests import Queue, SendRequest, TimeQuery
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store import record
 from tests.broker.conftest import Make
 from tests.broker.words import (

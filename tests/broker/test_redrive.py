@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from rmqlite.broker.redrive import JOBS_NOT_OVER_MAX, STEP_LETTERS_MAX
-from rmqlite.broker.redriven import EARLIER
+from rmqlite.broker.redrive.redrive import JOBS_NOT_OVER_MAX, STEP_LETTERS_MAX
+from rmqlite.broker.redrive.redriven import EARLIER
 from rmqlite.errors import (
     DiskFull,
     GroupUnknown,
@@ -22,10 +22,10 @@ from rmqlite.errors import (
     StoreDamaged,
     TopicUnknown,
 )
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.message import RETRY_TOPIC, Message
 from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP
-from rmqlite.redrive_requests import (
+from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     JobState,

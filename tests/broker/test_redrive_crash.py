@@ -14,9 +14,10 @@ import pytest
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.message import Message
-from rmqlite.redrive_requests import (
+from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.messages import SendBackRequest, SendRequest
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     JobState,
@@ -25,7 +26,6 @@ from rmqlite.redrive_requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests import SendBackRequest, SendRequest
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rmqlite import message as names
-from rmqlite.letter_requests import UNREADABLE
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     FAILURE_REASON,
@@ -29,7 +28,9 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
-from rmqlite.redrive_requests import (
+from rmqlite.requests.letters import UNREADABLE
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.redrive import (
     SAMPLES_MAX,
     RedriveJob,
     RedrivenLetter,
@@ -37,7 +38,6 @@ from rmqlite.redrive_requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests import SendBackRequest
 from rmqlite.store.consume_queue import Entry
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest

@@ -10,14 +10,9 @@ import pytest
 
 from rmqlite.errors import MessageNotFound, StoreUnavailable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests import (
-    OffsetsCommit,
-    OffsetsQuery,
-    PullStatus,
-    Queue,
-    SendBackRequest,
-    TimeQuery,
-)
+from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.requests.messages import PullStatus, SendBackRequest
+from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.broker.words import GROUP, TOPIC, bodies, delayed, level_status, plain

@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker import pending
-from rmqlite.broker import retries as module
+from rmqlite.broker.letters import retries as module
+from rmqlite.broker.schedule import pending
 from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.letter_requests import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.requests import OffsetsCommit, Queue, SendBackRequest
-from rmqlite.schedule_requests import PendingFilter
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.schedule import PendingFilter
+from rmqlite.requests.topics import Queue
 from tests.broker.letter_words import retries, retry_pages
 from tests.broker.test_schedule_restart import WAYS, Restart
 from tests.broker.waiting import CANCEL, by_filter, named

@@ -21,7 +21,7 @@ from rmqlite.message import (
     StoredMessage,
 )
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests import SendBackResult
+from rmqlite.requests.messages import SendBackResult
 from tests.broker.words import GROUP, TOPIC, plain, send_back
 from tests.support.brokers import BrokerUnderTest
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.topics import TopicTable
+from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.errors import InvalidName, InvalidValue, StoreDamaged, StoreUnavailable
-from rmqlite.letter_requests import GroupChange
 from rmqlite.message import MAX_RECONSUME_TIMES, RECONSUME_TIME, StoredMessage, encode_properties
 from rmqlite.names import retry_topic
-from rmqlite.requests import GroupInfo, HeartbeatRequest, Subscription
+from rmqlite.requests.groups import GroupChange, GroupInfo, HeartbeatRequest, Subscription
+from rmqlite.requests.levels import LevelsChange
 from rmqlite.retry_policy import TABLE_KEY
-from rmqlite.schedule_requests import LevelsChange
-from rmqlite.store import tables
+from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.broker.letter_words import dead_letters
 from tests.broker.words import (

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.room import Room
-from rmqlite.bulk_requests import BulkRequest
 from rmqlite.errors import MessageTooLarge
-from rmqlite.letter_requests import LEFT_BEHIND
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
@@ -24,8 +22,11 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
-from rmqlite.requests import RouteRequest, SendRequest
-from rmqlite.schedule_requests import ChangeByFilter, PendingFilter, ScheduleAction
+from rmqlite.requests.bulk import BulkRequest
+from rmqlite.requests.letters import LEFT_BEHIND
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
+from rmqlite.requests.topics import RouteRequest
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import OVERHEAD_BYTES
 from tests.broker.conftest import Make

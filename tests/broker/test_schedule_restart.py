@@ -10,7 +10,7 @@ import pytest
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.record import NewRecord, body_crc, tags_hash
 from tests.broker.conftest import Make

@@ -18,7 +18,8 @@ from rmqlite.errors import (
 )
 from rmqlite.levels import parse_levels
 from rmqlite.message import CLUSTER, UNIQ_KEY, Message, encode_properties
-from rmqlite.requests import RouteRequest, SendRequest
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import RouteRequest
 from tests.broker.conftest import Make
 from tests.broker.words import (
     TOPIC,

@@ -28,7 +28,8 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
-from rmqlite.requests import HeartbeatRequest, PullRequest, SendBackRequest, Subscription
+from rmqlite.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.requests.messages import PullRequest, SendBackRequest
 from tests.broker.conftest import Make
 from tests.broker.words import (
     GROUP,

@@ -21,9 +21,10 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.limits import NEW_QUEUES_MAX
-from rmqlite.requests import RouteRequest, SendRequest, TopicInfo
-from rmqlite.store import tables
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import RouteRequest, TopicInfo
 from rmqlite.store.files import SystemFiles
+from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.broker.words import TOPIC, create_topic, plain, received, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

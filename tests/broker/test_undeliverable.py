@@ -26,7 +26,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.schedule_requests import ChangeOutcome
+from rmqlite.requests.schedule import ChangeOutcome
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import NewRecord, body_crc
 from tests.broker.conftest import Make

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,

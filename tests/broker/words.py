@@ -6,17 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.letter_requests import GroupChange
 from rmqlite.levels import LevelTable
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests import (
-    LevelStatus,
-    SendBackRequest,
-    SendBackResult,
-    SendResult,
-    TopicInfo,
-)
+from rmqlite.requests.groups import GroupChange
+from rmqlite.requests.messages import SendBackRequest, SendBackResult, SendResult
+from rmqlite.requests.status import LevelStatus
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest

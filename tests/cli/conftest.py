@@ -9,18 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.requests import (
-    BrokerStatus,
-    GroupInfo,
-    GroupStatus,
-    LevelStatus,
-    MemberInfo,
-    Queue,
-    QueueProgress,
-    Subscription,
-    TopicInfo,
-)
-from rmqlite.schedule_requests import LevelsInForce
+from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
+from rmqlite.requests.levels import LevelsInForce
+from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.topics import Queue, TopicInfo
 from tests.client.fake_broker import FakeBroker
 
 Run = Callable[..., Result]

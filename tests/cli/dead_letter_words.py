@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rmqlite.errors import MessageNotFound
-from rmqlite.letter_requests import Letter, LetterPage, LettersQuery
-from rmqlite.log_requests import QueueRead, QueueReadRequest
 from rmqlite.message import (
     FAILURE_REASON,
     KEYS,
@@ -19,7 +17,9 @@ from rmqlite.message import (
     pack_host,
 )
 from rmqlite.names import dlq_topic
-from rmqlite.requests import FoundMessage, MessageState
+from rmqlite.requests.finding import FoundMessage, MessageState
+from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
+from rmqlite.requests.log import QueueRead, QueueReadRequest
 from rmqlite.store.record import NewRecord, body_crc, encode, read_head, to_message
 from tests.cli.conftest import STATUS
 from tests.client.fake_broker import FakeBroker

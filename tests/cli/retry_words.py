@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.errors import TopicUnknown
-from rmqlite.letter_requests import Hop, HopKind, Letter, LetterPage, Life
-from rmqlite.requests import GroupInfo, GroupStatus, MemberInfo, Queue, QueueRange
-from rmqlite.schedule_requests import PendingCount
+from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo
+from rmqlite.requests.letters import Hop, HopKind, Letter, LetterPage, Life
+from rmqlite.requests.schedule import PendingCount
+from rmqlite.requests.topics import Queue, QueueRange
 from tests.cli.schedule_words import NOW_MS, has_schedule, waiting
 from tests.client.fake_broker import FakeBroker
 

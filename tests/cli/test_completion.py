@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.bulk_requests import BulkJob
 from rmqlite.errors import BrokerClosing
-from rmqlite.letter_requests import DeadLetterGroup
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests import GroupInfo, TopicInfo
-from rmqlite.schedule_requests import LevelsInForce
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.levels import LevelsInForce
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.topics import TopicInfo
 from tests.client.fake_broker import WAIT_S, FakeBroker
 
 TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from rmqlite.message import Message
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 from tests.cli.conftest import Run
 from tests.client.fake_broker import FakeBroker
 

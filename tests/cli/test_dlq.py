@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from rmqlite.clock import local_text
-from rmqlite.letter_requests import (
+from rmqlite.requests.letters import (
     DeadLetterGroup,
     LetterFilter,
     LetterPage,

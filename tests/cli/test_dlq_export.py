@@ -15,7 +15,7 @@ from pyarrow import parquet
 from rmqlite.arrow import packages
 from rmqlite.cli.dlq.export_rows import COLUMNS
 from rmqlite.errors import BrokerClosing
-from rmqlite.letter_requests import LetterFilter, LettersQuery
+from rmqlite.requests.letters import LetterFilter, LettersQuery
 from tests.cli.conftest import Run
 from tests.cli.dead_letter_words import HOSTILE, NOW_MS, has_letters, record
 from tests.client.fake_broker import FakeBroker

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.redrive_letters import new_properties
-from rmqlite.bulk_requests import BulkAnswer, BulkRequest, Refusal, RefusedAt
+from rmqlite.broker.redrive.judge import new_properties
 from rmqlite.cli.dlq.export_rows import json_lines, message_of, row_in, row_of
 from rmqlite.errors import InvalidValue, MessageTooLarge, Refused
-from rmqlite.letter_requests import UNREADABLE
 from rmqlite.message import RESERVED_PROPERTIES, decode_properties, message_properties
+from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal, RefusedAt
+from rmqlite.requests.letters import UNREADABLE
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import read_head
 from tests.cli.conftest import Run

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import GroupUnknown
-from rmqlite.letter_requests import LetterFilter, Purged, PurgeRequest
-from rmqlite.redrive_requests import (
+from rmqlite.requests.letters import LetterFilter, Purged, PurgeRequest
+from rmqlite.requests.levels import LevelsInForce
+from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,
     RedrivenLetter,
@@ -28,7 +29,6 @@ from rmqlite.redrive_requests import (
     RedriveSpec,
     TopicCount,
 )
-from rmqlite.schedule_requests import LevelsInForce
 from tests.cli.conftest import Run
 from tests.cli.dead_letter_words import HOSTILE, NOW_MS
 from tests.client.fake_broker import WAIT_S, FakeBroker

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import GroupUnknown, InvalidValue
-from rmqlite.letter_requests import GroupChange
-from rmqlite.requests import GroupInfo
+from rmqlite.requests.groups import GroupChange, GroupInfo
 from tests.cli.conftest import GROUP, Run
 from tests.client.fake_broker import FakeBroker
 

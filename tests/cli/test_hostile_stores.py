@@ -20,7 +20,8 @@ from rmqlite.cli.store.check import NOT_CLOSED
 from rmqlite.errors import RmqliteError
 from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
-from rmqlite.requests import OffsetsCommit, Queue
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.topics import Queue
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BrokerUnderTest, Heard, small_config

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rmqlite.bulk_requests import BulkJob, Refusal
 from rmqlite.clock import local_text
 from rmqlite.errors import BrokerClosing, JobOver, JobUnknown
-from rmqlite.letter_requests import LetterFilter
-from rmqlite.redrive_requests import (
+from rmqlite.requests.bulk import BulkJob, Refusal
+from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     JobState,

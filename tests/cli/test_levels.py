@@ -15,14 +15,14 @@ from rmqlite.cli.levels import effect_lines, word
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import parse_levels
-from rmqlite.requests import LevelStatus
-from rmqlite.schedule_requests import (
+from rmqlite.requests.levels import (
     DatedTable,
     LevelChange,
     LevelsChange,
     LevelsChanged,
     LevelsInForce,
 )
+from rmqlite.requests.status import LevelStatus
 from tests.cli.conftest import STATUS, Run
 from tests.client.fake_broker import WAIT_S, FakeBroker
 

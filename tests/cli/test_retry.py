@@ -8,8 +8,8 @@ import pytest
 
 from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown
-from rmqlite.letter_requests import LetterFilter, LettersQuery
-from rmqlite.schedule_requests import (
+from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,

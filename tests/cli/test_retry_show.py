@@ -11,11 +11,7 @@ from rich.cells import cell_len
 
 from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown, MessageNotFound
-from rmqlite.letter_requests import (
-    HopKind,
-    Life,
-    LifeQuery,
-)
+from rmqlite.requests.letters import HopKind, Life, LifeQuery
 from tests.cli.conftest import Run
 from tests.cli.retry_words import ID, RETRY, Record, has_life
 from tests.cli.schedule_words import HOSTILE, NOW_MS

@@ -16,8 +16,8 @@ import pytest
 from rmqlite.clock import local_text
 from rmqlite.errors import BrokerClosing, TopicUnknown
 from rmqlite.message import Message
-from rmqlite.requests import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.schedule_requests import (
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.schedule import (
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
 from rmqlite.errors import Overloaded
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from tests.cli.conftest import Run
 from tests.client.fake_broker import FakeBroker
 

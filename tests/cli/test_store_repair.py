@@ -12,7 +12,7 @@ from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
-from rmqlite.requests import PullStatus
+from rmqlite.requests.messages import PullStatus
 from tests.support.looking import run_store, untouched
 from tests.support.repairs import counted, filled, flip, known, overwrite
 from tests.support.stores import StoreUnderTest, scheduled

@@ -17,11 +17,26 @@ from typing import Any
 
 import grpc
 
-from rmqlite import requests
 from rmqlite.errors import MessageNotFound, RmqliteError
 from rmqlite.message import RETRY_TOPIC, Message, StoredMessage, message_properties
 from rmqlite.names import dlq_topic, retry_topic
-from rmqlite.requests import PullStatus, Queue
+from rmqlite.requests.groups import (
+    Assignment,
+    HeartbeatRequest,
+    LeaveRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+)
+from rmqlite.requests.messages import (
+    PullRequest,
+    PullResult,
+    PullStatus,
+    SendBackRequest,
+    SendBackResult,
+    SendRequest,
+    SendResult,
+)
+from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, STATUS_NAMES, error_to_metadata
@@ -152,15 +167,15 @@ class FakeBroker:
 
         self.changed.wait_for(over, wait_ms / 1000)
 
-    def _GetRoute(self, request: requests.RouteRequest, _: Any) -> requests.Route:
-        topic = requests.TopicInfo(request.topic, 1, 1)
-        return requests.Route(topic, "fake", self.levels, 4 * 1024 * 1024)
+    def _GetRoute(self, request: RouteRequest, _: Any) -> Route:
+        topic = TopicInfo(request.topic, 1, 1)
+        return Route(topic, "fake", self.levels, 4 * 1024 * 1024)
 
-    def _Send(self, request: requests.SendRequest, _: Any) -> tuple[requests.SendResult, ...]:
+    def _Send(self, request: SendRequest, _: Any) -> tuple[SendResult, ...]:
         results = []
         for message in request.messages:
             stored = self.add(message, max(0, request.queue_id))
-            result = requests.SendResult(
+            result = SendResult(
                 stored.topic,
                 stored.queue_id,
                 stored.queue_offset,
@@ -172,19 +187,19 @@ class FakeBroker:
             results.append(result)
         return tuple(results)
 
-    def _Pull(self, request: requests.PullRequest, context: Any) -> requests.PullResult:
+    def _Pull(self, request: PullRequest, context: Any) -> PullResult:
         queue = Queue(request.topic, request.queue_id)
         at = request.queue_offset
         with self.changed:
             kept = self.queues.setdefault(queue, [])
             if not 0 <= at <= len(kept):
-                return requests.PullResult(PullStatus.OFFSET_MOVED, len(kept), 0, len(kept))
+                return PullResult(PullStatus.OFFSET_MOVED, len(kept), 0, len(kept))
             self._wait(context, request.wait_ms, lambda: len(kept) > at)
             found = tuple(kept[at : at + request.max_messages])
             status = PullStatus.FOUND if found else PullStatus.NO_NEW_MESSAGE
-            return requests.PullResult(status, at + len(found), 0, len(kept), found)
+            return PullResult(status, at + len(found), 0, len(kept), found)
 
-    def _SendBack(self, request: requests.SendBackRequest, _: Any) -> requests.SendBackResult:
+    def _SendBack(self, request: SendBackRequest, _: Any) -> SendBackResult:
         kept = [m for messages in self.queues.values() for m in messages]
         failed = next((m for m in kept if m.physical_offset == request.physical_offset), None)
         if failed is None:
@@ -195,30 +210,30 @@ class FakeBroker:
         properties = {RETRY_TOPIC: failed.topic, **failed.properties}
         again = Message(topic, failed.body)
         self.add(again, properties=properties, reconsume_times=times)
-        return requests.SendBackResult(topic, times, 0 if dead else 3, 0 if dead else 1)
+        return SendBackResult(topic, times, 0 if dead else 3, 0 if dead else 1)
 
-    def _QueryOffsets(self, request: requests.OffsetsQuery, _: Any) -> dict[Queue, int]:
+    def _QueryOffsets(self, request: OffsetsQuery, _: Any) -> dict[Queue, int]:
         return {q: self.committed[q] for q in request.queues if q in self.committed}
 
-    def _CommitOffsets(self, request: requests.OffsetsCommit, _: Any) -> None:
+    def _CommitOffsets(self, request: OffsetsCommit, _: Any) -> None:
         self.committed.update(request.offsets)
 
-    def _SearchOffset(self, request: requests.TimeQuery, _: Any) -> int:
+    def _SearchOffset(self, request: TimeQuery, _: Any) -> int:
         kept = self.queues[request.queue]
         return sum(m.store_timestamp_ms < request.timestamp_ms for m in kept)
 
-    def _GetQueueRanges(self, topic: str, _: Any) -> tuple[requests.QueueRange, ...]:
+    def _GetQueueRanges(self, topic: str, _: Any) -> tuple[QueueRange, ...]:
         queues = sorted(q for q in self.queues if q.topic == topic)
-        return tuple(requests.QueueRange(q, 0, len(self.queues[q])) for q in queues)
+        return tuple(QueueRange(q, 0, len(self.queues[q])) for q in queues)
 
-    def _Heartbeat(self, request: requests.HeartbeatRequest, context: Any) -> requests.Assignment:
+    def _Heartbeat(self, request: HeartbeatRequest, context: Any) -> Assignment:
         with self.changed:
             self.members.add(request.client_id)
             self._wait(context, request.wait_ms, lambda: self.epoch != request.known_epoch)
             topics = {s.topic for s in request.subscriptions} | {retry_topic(request.group)}
             every = tuple(sorted(q for q in self.queues if q.topic in topics))
             queues = self.assigned.get(request.client_id, every)
-            return requests.Assignment(self.epoch, queues, tuple(sorted(self.members)))
+            return Assignment(self.epoch, queues, tuple(sorted(self.members)))
 
-    def _Leave(self, request: requests.LeaveRequest, _: Any) -> None:
+    def _Leave(self, request: LeaveRequest, _: Any) -> None:
         self.members.discard(request.client_id)

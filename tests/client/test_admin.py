@@ -9,19 +9,10 @@ import pytest
 from rmqlite.client import AdminClient
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.message import Message
-from rmqlite.requests import (
-    BrokerStatus,
-    FoundMessage,
-    FoundMessages,
-    GroupInfo,
-    GroupStatus,
-    LevelStatus,
-    MessageQuery,
-    MessageState,
-    Queue,
-    QueueProgress,
-    TopicInfo,
-)
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
+from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.topics import Queue, TopicInfo
 from tests.client.fake_broker import FakeBroker
 
 

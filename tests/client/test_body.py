@@ -13,7 +13,7 @@ from rmqlite.client import CONSUME_SUCCESS, ConsumeResult, Message, PullConsumer
 from rmqlite.client.body import COMPRESSED, INFLATED_BYTES_MAX, inflated
 from rmqlite.errors import MessageTooLarge, NotSupported, Refused, RmqliteError
 from rmqlite.message import StoredMessage
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 from tests.client.fake_broker import FakeBroker
 from tests.client.test_process_queue import stored
 

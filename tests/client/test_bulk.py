@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite.bulk_requests import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
 from rmqlite.client import AdminClient, BulkJob, BulkMessage, BulkProgress, BulkScheduler
 from rmqlite.client.bulk import BATCH_BYTES_MAX, BulkOutcome, BulkStatus
 from rmqlite.errors import (
@@ -18,6 +17,7 @@ from rmqlite.errors import (
     MessageTooLarge,
     StoreUnavailable,
 )
+from rmqlite.requests.bulk import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
 from tests.client.fake_broker import WAIT_S, FakeBroker
 
 

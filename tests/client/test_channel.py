@@ -21,7 +21,8 @@ from rmqlite.errors import (
     RmqliteError,
     TopicUnknown,
 )
-from rmqlite.requests import Queue, RouteRequest, SendRequest, TimeQuery
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.client.fake_broker import WAIT_S, FakeBroker

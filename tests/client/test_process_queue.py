@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rmqlite.client.process_queue import CacheLimits, ProcessQueue
 from rmqlite.message import StoredMessage
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 
 
 def stored(queue_offset: int, size: int = 100) -> StoredMessage:

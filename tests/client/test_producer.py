@@ -19,7 +19,7 @@ from rmqlite.errors import (
     Refused,
     RmqliteError,
 )
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from tests.client.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000

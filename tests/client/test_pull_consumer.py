@@ -11,7 +11,8 @@ import pytest
 from rmqlite.client import Message, PullConsumer
 from rmqlite.client.tag_expression import parse_tags
 from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
-from rmqlite.requests import PullRequest, PullStatus, Queue
+from rmqlite.requests.messages import PullRequest, PullStatus
+from rmqlite.requests.topics import Queue
 from tests.client.fake_broker import FakeBroker
 
 QUEUE = Queue("orders", 0)

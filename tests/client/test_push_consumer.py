@@ -31,15 +31,9 @@ from rmqlite.errors import (
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
-from rmqlite.requests import (
-    Assignment,
-    HeartbeatRequest,
-    OffsetsCommit,
-    PullRequest,
-    PullResult,
-    PullStatus,
-    Queue,
-)
+from rmqlite.requests.groups import Assignment, HeartbeatRequest, OffsetsCommit
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.topics import Queue
 from tests.client.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000

@@ -9,7 +9,8 @@ import pytest
 
 from rmqlite.client.raw import RawReader
 from rmqlite.errors import BrokerClosing, BrokerUnreachable, OffsetGone, TopicUnknown
-from rmqlite.log_requests import (
+from rmqlite.requests.levels import DatedTable
+from rmqlite.requests.log import (
     LogRead,
     LogReadRequest,
     LogSnapshot,
@@ -17,8 +18,7 @@ from rmqlite.log_requests import (
     QueueRead,
     QueueReadRequest,
 )
-from rmqlite.requests import Queue, QueueRange, TimeQuery
-from rmqlite.schedule_requests import DatedTable
+from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from tests.client.fake_broker import FakeBroker
 from tests.support.eventually import eventually
 

@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.client import AdminClient, Producer
 from rmqlite.errors import BrokerClosing, BrokerUnreachable, InvalidValue
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,

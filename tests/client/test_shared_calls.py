@@ -12,7 +12,7 @@ from rmqlite.client.batcher import BatchLimits
 from rmqlite.client.shared_calls import CALLS_MAX, Results, SharedCalls
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.message import Message
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 from tests.client.fake_broker import WAIT_S
 from tests.support.eventually import eventually
 

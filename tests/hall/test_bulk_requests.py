@@ -8,15 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.bulk_requests import (
-    BulkJob,
-    Refusal,
-    check_job_id,
-    check_property_text,
-    property_text,
-)
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.message import RESERVED_PROPERTIES, decode_properties
+from rmqlite.requests.bulk import BulkJob, Refusal, check_job_id, check_property_text, property_text
 from rmqlite.table_shapes import validated
 
 TEXT = st.text(st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1)

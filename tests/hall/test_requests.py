@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.requests import Queue, QueueProgress, SendBackResult
+from rmqlite.requests.groups import QueueProgress
+from rmqlite.requests.messages import SendBackResult
+from rmqlite.requests.topics import Queue
 
 
 @pytest.mark.parametrize(

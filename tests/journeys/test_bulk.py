@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
-from rmqlite.requests import MessageQuery
+from rmqlite.requests.finding import MessageQuery
 from rmqlite.spark.sink import send
 from rmqlite.spark.sink_options import SinkOptions
 from rmqlite.store.check import check

@@ -18,7 +18,7 @@ import pytest
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata

@@ -19,7 +19,8 @@ from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.client.channel import Connection
 from rmqlite.clock import wall_ms
 from rmqlite.message import REDRIVEN_BY, REDRIVEN_FROM, StoredMessage
-from rmqlite.requests import Queue, SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.wire import rpcs
 from tests.journeys.conftest import OF_ANY_DISK, StartBroker

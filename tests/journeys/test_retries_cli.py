@@ -21,7 +21,7 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.message import StoredMessage
-from rmqlite.redrive_requests import RedriveSpec
+from rmqlite.requests.redrive import RedriveSpec
 from tests.cli.schedule_words import HOSTILE
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually

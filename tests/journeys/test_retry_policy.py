@@ -17,7 +17,8 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
-from rmqlite.requests import GroupInfo, Queue
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.topics import Queue
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from rmqlite.client import Message, Producer, PullConsumer
-from rmqlite.schedule_requests import ChangeOutcome
+from rmqlite.requests.schedule import ChangeOutcome
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 

@@ -21,7 +21,7 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.requests import PullRequest, PullResult
+from rmqlite.requests.messages import PullRequest, PullResult
 from rmqlite.wire import rpcs
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
 from tests.journeys.conftest import StartBroker

@@ -26,7 +26,7 @@ from rmqlite.client import (
 )
 from rmqlite.errors import Unavailable
 from rmqlite.names import retry_topic
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 from tests.journeys.conftest import StartBroker
 from tests.support.eventually import eventually
 

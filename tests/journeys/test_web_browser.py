@@ -13,7 +13,7 @@ from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.channel import Connection
 from rmqlite.names import dlq_topic
-from rmqlite.requests import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.wire import rpcs
 from tests import chromium
 from tests.journeys.conftest import StartBroker, free_port

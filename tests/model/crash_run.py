@@ -23,22 +23,13 @@ from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests import (
-    OffsetsCommit,
-    PullRequest,
-    Queue,
-    SendBackRequest,
-    SendRequest,
-)
-from rmqlite.schedule_requests import (
-    ChangeByFilter,
-    ChangeByIds,
-    PendingFilter,
-    ScheduleAction,
-)
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
+from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
-from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.files import SystemFiles
+from rmqlite.store.tables.clock_table import CLOCK_TABLE
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine

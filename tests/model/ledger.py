@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 
 
 @dataclass(frozen=True, slots=True)

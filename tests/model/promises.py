@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rmqlite.message import FAILURE_REASON, FIRED, find_property, property_marker
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
-from rmqlite.requests import Queue
+from rmqlite.requests.topics import Queue
 from rmqlite.store.completion import topic_ahead
 from rmqlite.store.message_store import MessageStore
 

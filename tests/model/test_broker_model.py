@@ -28,25 +28,19 @@ from hypothesis.stateful import (
 )
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.letter_requests import GroupChange
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import FAILURE_REASON, FIRED, Message
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.requests import (
-    OffsetsCommit,
-    OffsetsQuery,
-    Queue,
-    SendBackRequest,
-    SendRequest,
-    SendResult,
-)
-from rmqlite.schedule_requests import (
+from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
+from rmqlite.requests.messages import SendBackRequest, SendRequest, SendResult
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangeOutcome,
     PendingFilter,
     ScheduleAction,
 )
+from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
 from tests.broker.waiting import counts, waiting

@@ -10,12 +10,24 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from rmqlite import limits
-from rmqlite.broker.membership import PAUSE_MS
-from rmqlite.bulk_requests import BulkRequest
-from rmqlite.letter_requests import GroupChange, LetterFilter, LettersQuery, LifeQuery, PurgeRequest
-from rmqlite.log_requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.broker.tables.membership import PAUSE_MS
 from rmqlite.message import Message, offset_message_id
-from rmqlite.redrive_requests import (
+from rmqlite.requests.bulk import BulkRequest
+from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.groups import (
+    GroupChange,
+    GroupInfo,
+    HeartbeatRequest,
+    LeaveRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+    Subscription,
+)
+from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
+from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     OutcomesQuery,
@@ -23,33 +35,17 @@ from rmqlite.redrive_requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests import (
-    GroupInfo,
-    HeartbeatRequest,
-    LeaveRequest,
-    MessageQuery,
-    OffsetsCommit,
-    OffsetsQuery,
-    PullRequest,
-    Queue,
-    RouteRequest,
-    SendBackRequest,
-    SendRequest,
-    Subscription,
-    TimeQuery,
-    TopicInfo,
-)
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
-    LevelsChange,
     PendingFilter,
     PendingQuery,
     ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

@@ -24,7 +24,7 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import Message
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.server import calls
 from rmqlite.server.calls import Handlers, handlers_of, peer_host
 from rmqlite.server.conversion import Conversion

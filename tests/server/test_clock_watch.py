@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.clock import SystemClock
 from rmqlite.server.clock_watch import READ_MS_MAX, STEP_MS_MIN, SUSPEND_MS_MIN, ClockWatch
-from rmqlite.store.clock_table import Origin
+from rmqlite.store.tables.clock_table import Origin
 from tests.support.clock import START_MS, FakeMachine
 
 HOUR_MS = 3_600_000

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
-from rmqlite.requests import TopicInfo
+from rmqlite.requests.topics import TopicInfo
 from rmqlite.server.conversion import SHORT_BYTES_MAX, Conversion
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb

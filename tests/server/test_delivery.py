@@ -13,7 +13,7 @@ import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
 from rmqlite.server.turns import TURNS
 from rmqlite.store.commit_log import Written

@@ -10,7 +10,7 @@ import pytest
 
 from rmqlite.clock import WAKE_MS_MAX
 from rmqlite.message import Message
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import Delivery
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.clock import FakeMachine

@@ -11,11 +11,22 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import FlushFailed, NotSupported, Refused, RmqliteError, StoreUnavailable
-from rmqlite.letter_requests import GroupChange, LettersQuery, LifeQuery, PurgeRequest
-from rmqlite.log_requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
-from rmqlite.redrive_requests import (
+from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.groups import (
+    GroupChange,
+    HeartbeatRequest,
+    LeaveRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+    Subscription,
+)
+from rmqlite.requests.letters import LettersQuery, LifeQuery, PurgeRequest
+from rmqlite.requests.levels import LevelsChange
+from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
+from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     OutcomesQuery,
@@ -23,30 +34,15 @@ from rmqlite.redrive_requests import (
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests import (
-    HeartbeatRequest,
-    LeaveRequest,
-    MessageQuery,
-    OffsetsCommit,
-    OffsetsQuery,
-    PullRequest,
-    Queue,
-    RouteRequest,
-    SendBackRequest,
-    SendRequest,
-    Subscription,
-    TimeQuery,
-    TopicInfo,
-)
-from rmqlite.schedule_requests import (
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
-    LevelsChange,
     PendingFilter,
     PendingQuery,
     ScheduleAction,
     TimelineRequest,
 )
+from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.server.front import Front
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc

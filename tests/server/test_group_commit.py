@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
-from rmqlite.requests import SendRequest
+from rmqlite.requests.messages import SendRequest
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import SystemFiles

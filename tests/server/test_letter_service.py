@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from rmqlite.letter_requests import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
 from rmqlite.server.letter_service import LetterService
 from rmqlite.wire import rpcs
 from tests.broker.letter_words import dead

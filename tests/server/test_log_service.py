@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from rmqlite.log_requests import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.message import Message
+from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from rmqlite.server.log_service import LogService
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest

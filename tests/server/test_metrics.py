@@ -13,11 +13,11 @@ import pytest
 from prometheus_client import Metric
 
 from rmqlite import __version__
-from rmqlite.broker.lateness import BOUNDS_MS
+from rmqlite.broker.schedule.lateness import BOUNDS_MS
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.requests import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.broker.membership import SMALL_MEMBERS_MAX
-from rmqlite.requests import HeartbeatRequest, Subscription
+from rmqlite.broker.tables.membership import SMALL_MEMBERS_MAX
+from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.waiting import WOKEN_AT_ONCE, Waiting
 from tests.support.brokers import BrokerUnderTest

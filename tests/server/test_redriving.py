@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.redrive_requests import (
+from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     JobState,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import BrokerConfig, load_config
-from rmqlite.schedule_requests import LevelsChange
+from rmqlite.requests.levels import LevelsChange
 from rmqlite.server.reload import Reload
 from tests.broker.words import delayed
 from tests.support.brokers import BrokerUnderTest

@@ -16,7 +16,9 @@ import pytest
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, FlushFailed, StoreUnavailable
 from rmqlite.message import Message
-from rmqlite.requests import HeartbeatRequest, OffsetsCommit, Queue, SendRequest
+from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
+from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles

@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from rmqlite.bulk_requests import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.spark.sink_options import SinkOptions
 from tests.client.fake_broker import FakeBroker
 from tests.support.brokers import BORN_HOST, BrokerUnderTest

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.tables import collected

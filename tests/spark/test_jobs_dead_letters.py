@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.jobs.dead_letters import Wanted, dead_letters, export, only, read_export
+from rmqlite.spark.jobs.dead_letters import LetterFilter, dead_letters, export, only, read_export
 from tests.spark.letters import DAY_MS, NOON, letter, table
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def test_dead_letters_are_picked_by_group_topic_reason_and_time(spark: SparkSess
         letter(3, failure_reason=None),
     ]
     dead = dead_letters(table(spark, *rows)).persist()
-    assert offsets(only(dead, Wanted(groups=("mail", "nobody")))) == [1]
-    assert offsets(only(dead, Wanted(topic="refunds"))) == [2]
-    assert offsets(only(dead, Wanted(reason="TIMEOUT 100%"))) == [2]
-    assert offsets(only(dead, Wanted(since_ms=NOON + 1, until_ms=NOON + 3))) == [1, 2]
+    assert offsets(only(dead, LetterFilter(groups=("mail", "nobody")))) == [1]
+    assert offsets(only(dead, LetterFilter(topic="refunds"))) == [2]
+    assert offsets(only(dead, LetterFilter(reason="TIMEOUT 100%"))) == [2]
+    assert offsets(only(dead, LetterFilter(since_ms=NOON + 1, until_ms=NOON + 3))) == [1, 2]
     dead.unpersist()
 
 
@@ -70,7 +70,7 @@ def test_an_export_adds_only_what_it_does_not_have(spark: SparkSession, tmp_path
     ]
     kept = read_export(spark, place)
     assert offsets(kept) == [0, 1, 2, 3, 4]
-    assert offsets(only(kept, Wanted(groups=("123",)))) == [1]
+    assert offsets(only(kept, LetterFilter(groups=("123",)))) == [1]
     log = dead_letters(table(spark, *rows, *later[2:]))
     assert kept.dtypes == log.dtypes
     ordered = [each.orderBy("queue_offset").collect() for each in (kept, log)]

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 from pyspark.sql import types
 
-from rmqlite.bulk_requests import BulkMatch, BulkRequest
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
+from rmqlite.requests.bulk import BulkMatch, BulkRequest
 from rmqlite.spark import sink
 from rmqlite.spark.sink import BulkStreamWriter, BulkWriter, Sent, refused_file, send
 from rmqlite.spark.sink_options import SinkOptions

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql import types
 
-from rmqlite.bulk_requests import BulkMatch
 from rmqlite.errors import DelayUnknown, InvalidName, InvalidValue, PermissionMissing
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
+from rmqlite.requests.bulk import BulkMatch
 from rmqlite.spark.sink_options import SinkOptions
 
 ENDPOINT = "127.0.0.1:10911"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import OffsetGone
-from rmqlite.requests import Queue, QueueRange
+from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.spark.broker_rows import kept_chunks
 from rmqlite.spark.options import parse_options
 

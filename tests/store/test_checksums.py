@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.checksums import (
+from rmqlite.store.log.checksums import (
     BLOCK_BYTES,
     MARK_BYTES,
     Checksums,

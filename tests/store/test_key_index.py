@@ -16,9 +16,9 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.store import record
 from rmqlite.store.files import Files, ReadOnlyFiles
-from rmqlite.store.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
-from rmqlite.store.key_hash import Suffix, key_hash, positive, text_hash, token_hash
-from rmqlite.store.key_index import IndexJob, KeyIndex
+from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
+from rmqlite.store.index.key_hash import Suffix, key_hash, positive, text_hash, token_hash
+from rmqlite.store.index.key_index import IndexJob, KeyIndex
 from rmqlite.store.record import Head
 from tests.store.test_golden import ARCHIVE
 from tests.support.files import QuickFiles

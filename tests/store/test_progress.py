@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite.json_tree import WrongValue
-from rmqlite.store import tables
 from rmqlite.store.progress import (
     RANGES_MAX,
     CompletedOffsets,
     ScheduleProgress,
 )
+from rmqlite.store.tables import tables
 from rmqlite.table_shapes import CHUNK_OFFSETS, COMPLETED_SPAN_MAX, RedriveJobsTable, validated
 
 RANGES = some.lists(

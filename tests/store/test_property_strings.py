@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.message import pack_host
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.property_strings import property_strings
+from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.record import NewRecord, encode, read_head
 from tests.support.brokers import BrokerUnderTest
 from tests.support.looking import unpack_golden

@@ -19,11 +19,11 @@ from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessa
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import ENTRY, Entry
+from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
 from rmqlite.store.reading.log_view import LogView, LogWalk
 from rmqlite.store.record import NewRecord
-from rmqlite.store.repaired_place import encode_anonymous, encode_named
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.message import Message
-from rmqlite.requests import Queue, TimeQuery
+from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.reader import StoreReader
 from tests.support.brokers import BrokerUnderTest
 from tests.support.looking import untouched

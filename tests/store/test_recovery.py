@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.checksums import mark_position
+from rmqlite.store.log.checksums import mark_position
 from rmqlite.store.record import encode
 from tests.support.clock import FakeClock
 from tests.support.stores import (

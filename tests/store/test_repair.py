@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
-from rmqlite.store.checksums import BLOCK_BYTES, mark_position
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.files import SystemFiles
+from rmqlite.store.log.checksums import BLOCK_BYTES, mark_position
+from rmqlite.store.log.repaired_place import (
+    encode_anonymous,
+    encode_named,
+    is_anonymous,
+    is_repaired,
+)
 from rmqlite.store.record import encode_blank, read_head
 from rmqlite.store.repair import plan_repair
-from rmqlite.store.repaired_place import encode_anonymous, encode_named, is_anonymous, is_repaired
 from tests.support.files import QuickFiles
 from tests.support.repairs import (
     Known,

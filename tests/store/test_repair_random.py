@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.store.checksums import BLOCK_BYTES
+from rmqlite.store.log.checksums import BLOCK_BYTES
 from tests.support.repairs import Known, filled, known, repaired
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest
 

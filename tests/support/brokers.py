@@ -10,10 +10,10 @@ from typing import Any
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message, StoredMessage, pack_host
-from rmqlite.requests import PullRequest, PullResult, SendRequest, SendResult
+from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
 from rmqlite.store.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables import Tree
+from rmqlite.store.tables.tables import Tree
 from tests.support.clock import FakeClock
 from tests.support.steps import done
 

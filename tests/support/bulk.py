@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rmqlite.bulk_requests import BulkAnswer, BulkRequest
+from rmqlite.requests.bulk import BulkAnswer, BulkRequest
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
-from rmqlite.requests import SendBackRequest, SendRequest
+from rmqlite.requests.messages import SendBackRequest, SendRequest
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BORN_HOST, Heard

@@ -14,14 +14,14 @@ from rmqlite.message import (
     StoredMessage,
 )
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
-from rmqlite.redrive_requests import (
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.redrive import (
     OutcomesQuery,
     RedriveJob,
     RedrivenLetter,
     RedriveRequest,
     RedriveSpec,
 )
-from rmqlite.requests import SendBackRequest
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
 

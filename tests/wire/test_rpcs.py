@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite import requests as r
 from rmqlite.errors import InvalidValue
 from rmqlite.message import Message
+from rmqlite.requests.messages import SendBackRequest, SendRequest
+from rmqlite.requests.topics import RouteRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.rpcs import Rpc
@@ -108,22 +109,22 @@ def test_a_foreign_clients_message_keeps_the_rules_of_ours(message: pb.OutgoingM
 def test_absent_is_not_zero() -> None:
     """A group's limit of 0 attempts, or offset 0, is something else than none given."""
     for limit in (None, 0, 16):
-        request = r.SendBackRequest("g", 1, max_reconsume_times=limit)
+        request = SendBackRequest("g", 1, max_reconsume_times=limit)
         assert rpcs.SEND_BACK.decode_request(rpcs.SEND_BACK.encode_request(request)) == request
-        sent = r.SendRequest((Message("orders", b"x", max_reconsume_times=limit),))
+        sent = SendRequest((Message("orders", b"x", max_reconsume_times=limit),))
         assert rpcs.SEND.decode_request(rpcs.SEND.encode_request(sent)) == sent
 
 
 def test_a_field_from_the_future_is_skipped() -> None:
     """An older broker understands a newer client's request."""
-    data = rpcs.GET_ROUTE.encode_request(r.RouteRequest("orders")) + b"\xfa\x3e\x03new"
-    assert rpcs.GET_ROUTE.decode_request(data) == r.RouteRequest("orders")
+    data = rpcs.GET_ROUTE.encode_request(RouteRequest("orders")) + b"\xfa\x3e\x03new"
+    assert rpcs.GET_ROUTE.decode_request(data) == RouteRequest("orders")
 
 
 def test_a_delay_goes_with_its_level_for_an_older_broker() -> None:
     """That one does not know the field of the delay; one that does goes by the delay alone."""
     message = Message("orders", b"x", delay="10m").at_level(14)
-    data = rpcs.SEND.encode_request(r.SendRequest((message,)))
+    data = rpcs.SEND.encode_request(SendRequest((message,)))
     (sent,) = pb.SendRequest.FromString(data).messages
     assert (sent.delay_level, sent.delay) == (14, "10m")
     (arrived,) = rpcs.SEND.decode_request(data).messages

@@ -1,4 +1,4 @@
-"""Any value of requests.py, made from its field types: what the round trips are fed with."""
+"""Any value of requests/, made from its field types: what the round trips are fed with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from rmqlite.message import RESERVED_PROPERTIES, Message
-from rmqlite.requests import SendResult
+from rmqlite.requests.messages import SendResult
 
 TEXT = st.text(max_size=12)
 TOKEN = st.text(

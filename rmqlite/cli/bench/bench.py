@@ -18,7 +18,7 @@ from rmqlite.cli.bench.load import Load, LoadResult, run
 from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests import PullStatus
+from rmqlite.requests.messages import PullStatus
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2h"
 FAR_LEVEL: Final = 6

@@ -24,8 +24,8 @@ from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import AdminClient, PullConsumer
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests import LevelStatus
-from rmqlite.schedule_requests import PAGE_DEFAULT, PendingFilter, PendingQuery, ScheduleAction
+from rmqlite.requests.schedule import PAGE_DEFAULT, PendingFilter, PendingQuery, ScheduleAction
+from rmqlite.requests.status import LevelStatus
 
 RATES: Final = ((1, 1), (100, 1), (1_000, 10), (10_000, 100))
 """Messages per second, and how many of them a call sends: they are due in the same millisecond."""

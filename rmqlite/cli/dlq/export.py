@@ -43,8 +43,8 @@ from rmqlite.cli.writing import (
 )
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import TopicUnknown
-from rmqlite.letter_requests import LETTERS_MAX, LetterPage, LettersQuery
 from rmqlite.names import dlq_topic
+from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

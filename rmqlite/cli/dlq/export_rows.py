@@ -18,7 +18,6 @@ from typing import Any, Final
 from rmqlite.cli.message_text import inflated
 from rmqlite.cli.terminal import body_text, printable
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import UNREADABLE, Letter
 from rmqlite.message import (
     FAILURE_REASON,
     FIRST_ID_PROPERTIES,
@@ -32,6 +31,7 @@ from rmqlite.message import (
     StoredMessage,
 )
 from rmqlite.names import check_group, check_sendable, dlq_topic, group_of
+from rmqlite.requests.letters import UNREADABLE, Letter
 
 Row = Mapping[str, Any]
 COLUMNS: Final = (

@@ -13,7 +13,7 @@ from rmqlite.cli.letter_text import letters_text, reason_line
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.spans import age_text, second_text
 from rmqlite.cli.terminal import fitted, note, numbers, print_json, print_tall_table, printable
-from rmqlite.letter_requests import DeadLetterGroup
+from rmqlite.requests.letters import DeadLetterGroup
 
 
 def list_groups(

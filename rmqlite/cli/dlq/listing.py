@@ -27,7 +27,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import second_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable, shortened
-from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LettersQuery
 
 ROWS_DEFAULT: Final = 20
 ROWS_MAX: Final = 100_000

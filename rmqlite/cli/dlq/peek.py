@@ -18,8 +18,8 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, A
 from rmqlite.cli.spans import age_text, second_text
 from rmqlite.cli.terminal import message_tree, note, print_json, print_two_line_table, printable
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
-from rmqlite.letter_requests import LETTERS_MAX, Letter, LetterFilter, LettersQuery
 from rmqlite.message import FAILURE_REASON, StoredMessage
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

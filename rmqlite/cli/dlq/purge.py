@@ -15,7 +15,7 @@ from rmqlite.cli.letter_options import Group, checked_group, past_ms
 from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, time_text
-from rmqlite.letter_requests import Purged, PurgeRequest
+from rmqlite.requests.letters import Purged, PurgeRequest
 
 
 def purge(

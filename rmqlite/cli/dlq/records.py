@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.letter_requests import Letter
 from rmqlite.message import StoredMessage
 from rmqlite.names import dlq_topic
+from rmqlite.requests.letters import Letter
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader

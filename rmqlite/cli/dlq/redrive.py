@@ -51,7 +51,7 @@ from rmqlite.cli.redrive_jobs import (
     print_samples,
 )
 from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, print_table, to_tree
-from rmqlite.redrive_requests import (
+from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,
     RedriveOutcome,

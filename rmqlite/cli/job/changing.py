@@ -13,7 +13,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.redrive_jobs import counts_text, job_tree
 from rmqlite.cli.terminal import print_json, printable
 from rmqlite.errors import JobUnknown, NotSupported
-from rmqlite.redrive_requests import RedriveJob
+from rmqlite.requests.redrive import RedriveJob
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

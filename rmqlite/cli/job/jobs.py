@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmqlite.bulk_requests import BulkJob
 from rmqlite.cli import completion
 from rmqlite.cli.terminal import to_tree
 from rmqlite.errors import JobUnknown
-from rmqlite.redrive_requests import RedriveJob
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.redrive import RedriveJob
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

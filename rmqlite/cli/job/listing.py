@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rmqlite.bulk_requests import BulkJob
 from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
 from rmqlite.cli.message_text import aligned
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
@@ -28,7 +27,8 @@ from rmqlite.cli.terminal import (
     printable,
     time_text,
 )
-from rmqlite.redrive_requests import JobState, RedriveJob
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.redrive import JobState, RedriveJob
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

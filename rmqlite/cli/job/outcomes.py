@@ -16,7 +16,7 @@ from rmqlite.cli.redrive_jobs import outcome_tree
 from rmqlite.cli.terminal import note, print_json_line, printable
 from rmqlite.cli.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown
-from rmqlite.redrive_requests import RedrivenLetter, RedriveOutcome
+from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome
 
 
 class Only(enum.StrEnum):

@@ -68,7 +68,7 @@ def dlq_export(
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
-    letters = job_of.Wanted(**asked)
+    letters = job_of.LetterFilter(**asked)
     with running("dlq-export", **where, master=master, conf=told) as job:
         note_snapshot(job.snapshot)
         log = job.read(job_of.COLUMNS, **letters.read_options())
@@ -98,7 +98,7 @@ def dlq_export(
 def _wanted(
     groups: list[str] | None, topic: str, reason: str, since: str, until: str
 ) -> dict[str, Any]:
-    """The options as arguments of Wanted; one that is wrong ends the command."""
+    """The options as arguments of LetterFilter; one that is wrong ends the command."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         refuse("--until", until, "a time after --since")

@@ -16,9 +16,9 @@ from rmqlite.cli.letter_options import Key, Reason, Tag, Topic, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, DryRun, Endpoint, GroupArgument, Yes
 from rmqlite.cli.schedule.change import Ids, carry_out, check_can_ask, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
-from rmqlite.cli.schedule.wanted import Wanted
+from rmqlite.cli.schedule.pending_options import PendingOptions
 from rmqlite.names import RETRY_PREFIX
-from rmqlite.schedule_requests import ChangeOutcome, ScheduleAction
+from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
 
 All = Annotated[bool, typer.Option("--all", help="Everything that waits for this group.")]
 DueFrom = Annotated[
@@ -94,8 +94,8 @@ def _wanted(
     reason: str | None,
     due_from: str | None,
     due_until: str | None,
-) -> Wanted:
-    return Wanted(
+) -> PendingOptions:
+    return PendingOptions(
         group=group,
         due_from=due_from,
         due_until=due_until,
@@ -116,7 +116,11 @@ def _outcomes(group: str) -> dict[ChangeOutcome, str]:
 
 
 def _run(
-    endpoint: str, change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool
+    endpoint: str,
+    change: Change,
+    given: Sequence[str] | None,
+    wanted: PendingOptions,
+    everything: bool,
 ) -> None:
     from rmqlite.client import AdminClient
 

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from rmqlite.cli.spans import delay_text, instant_text, span_text, wait_text
 from rmqlite.cli.terminal import out, printable, time_text
-from rmqlite.letter_requests import Hop, HopKind, Life
-from rmqlite.requests import GroupStatus
+from rmqlite.requests.groups import GroupStatus
+from rmqlite.requests.letters import Hop, HopKind, Life
 
 _TIME_WIDTH: Final = 12
 _SINCE_WIDTH: Final = 8

@@ -30,10 +30,10 @@ from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import instant_text, wait_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
-from rmqlite.letter_requests import LETTERS_MAX, Letter, LettersQuery
 from rmqlite.names import RETRY_PREFIX, retry_topic
-from rmqlite.requests import GroupStatus
-from rmqlite.schedule_requests import PendingFilter, PendingQuery
+from rmqlite.requests.groups import GroupStatus
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.requests.schedule import PendingFilter, PendingQuery
 
 ROWS_DEFAULT: Final = 50
 ROWS_MAX: Final = 100_000

@@ -12,7 +12,7 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.retry.life_text import Around, print_life
 from rmqlite.cli.terminal import note, print_json
 from rmqlite.errors import GroupUnknown
-from rmqlite.letter_requests import Hop, HopKind, Life
+from rmqlite.requests.letters import Hop, HopKind, Life
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient

@@ -16,7 +16,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, DryRun, Endpoint, Yes
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
-from rmqlite.cli.schedule.wanted import (
+from rmqlite.cli.schedule.pending_options import (
     DUE_OPTIONS,
     DueFrom,
     DueUntil,
@@ -24,13 +24,13 @@ from rmqlite.cli.schedule.wanted import (
     Key,
     Levels,
     OriginTopic,
+    PendingOptions,
     Reason,
     Tag,
     Topic,
-    Wanted,
 )
 from rmqlite.cli.terminal import can_ask, note
-from rmqlite.schedule_requests import ScheduleAction
+from rmqlite.requests.schedule import ScheduleAction
 
 NOT_ALL: Final = 1
 """The exit code when a message was not changed, or none fitted."""
@@ -63,7 +63,7 @@ def cancel(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(
+    wanted = PendingOptions(
         *(level or (), topic, group, due_from, due_until, key, None),
         *(tag, origin_topic, reason),
     )
@@ -92,7 +92,7 @@ def fire(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(
+    wanted = PendingOptions(
         *(level or (), topic, group, due_from, due_until, key, None),
         *(tag, origin_topic, reason),
     )
@@ -130,7 +130,7 @@ def reschedule(
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = Wanted(
+    wanted = PendingOptions(
         *(level or (), topic, group, due_from, due_until, key, None),
         *(tag, origin_topic, reason),
     )
@@ -139,7 +139,11 @@ def reschedule(
 
 
 def _run(
-    endpoint: str, change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool
+    endpoint: str,
+    change: Change,
+    given: Sequence[str] | None,
+    wanted: PendingOptions,
+    everything: bool,
 ) -> None:
     from rmqlite.client import AdminClient
 
@@ -153,7 +157,7 @@ def carry_out(
     broker: BrokerView,
     change: Change,
     ids: Sequence[str] | None,
-    wanted: Wanted,
+    wanted: PendingOptions,
     due_options: tuple[str, str] = DUE_OPTIONS,
 ) -> None:
     """Change these messages, or without ids what fits; ends the command unless all was done.
@@ -174,7 +178,9 @@ def carry_out(
         raise typer.Exit(NOT_ALL)
 
 
-def _check(change: Change, given: Sequence[str] | None, wanted: Wanted, everything: bool) -> None:
+def _check(
+    change: Change, given: Sequence[str] | None, wanted: PendingOptions, everything: bool
+) -> None:
     """Is it clear what is meant, and is there somebody to ask?"""
     if given:
         if everything or not wanted.is_only_a_place:
@@ -182,9 +188,9 @@ def _check(change: Change, given: Sequence[str] | None, wanted: Wanted, everythi
                 "give message ids or a filter; only --topic or --group may narrow ids down"
             )
         return
-    if everything and wanted != Wanted():
+    if everything and wanted != PendingOptions():
         raise typer.BadParameter("--all is everything: it takes no other filter")
-    if not everything and wanted == Wanted():
+    if not everything and wanted == PendingOptions():
         raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
     check_can_ask(change)
 

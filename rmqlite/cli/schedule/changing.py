@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.progress import counting
-from rmqlite.cli.schedule.wanted import filter_text
+from rmqlite.cli.schedule.pending_options import filter_text
 from rmqlite.cli.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
-from rmqlite.requests import MessageQuery, MessageState
-from rmqlite.schedule_requests import (
+from rmqlite.requests.finding import MessageQuery, MessageState
+from rmqlite.requests.schedule import (
     IDS_MAX,
     PAGE_MAX,
     ChangeByIds,

@@ -14,7 +14,7 @@ from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.terminal import print_json, print_table
 from rmqlite.levels import LevelTable
-from rmqlite.schedule_requests import PendingCount
+from rmqlite.requests.schedule import PendingCount
 
 
 class By(enum.StrEnum):

@@ -12,21 +12,21 @@ from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.message_text import times_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.progress import counting
-from rmqlite.cli.schedule.wanted import (
+from rmqlite.cli.schedule.pending_options import (
     DueFrom,
     DueUntil,
     Group,
     Key,
     Levels,
     OriginTopic,
+    PendingOptions,
     Reason,
     Tag,
     Topic,
-    Wanted,
 )
 from rmqlite.cli.spans import delay_text, size_text, wait_text
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
-from rmqlite.schedule_requests import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
+from rmqlite.requests.schedule import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -60,7 +60,7 @@ def list_pending(
     """List pending messages in due order; below each its message id."""
     from rmqlite.client import AdminClient
 
-    options = Wanted(
+    options = PendingOptions(
         *(level or (), topic, group, due_from, due_until, key, message_id),
         *(tag, origin_topic, reason),
     )
@@ -83,7 +83,11 @@ def list_pending(
     if shown:
         print_two_line_table(_COLUMNS, [(_row(each, now_ms), _second_line(each)) for each in shown])
     else:
-        note("nothing waits" if options == Wanted() and not cursor else "nothing that waits fits")
+        note(
+            "nothing waits"
+            if options == PendingOptions() and not cursor
+            else "nothing that waits fits"
+        )
     if left:
         note(f"{left:,} more: --max {len(found)}")
     if more:

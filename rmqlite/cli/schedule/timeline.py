@@ -18,12 +18,12 @@ import typer
 from rmqlite.cli.bars import print_bars
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
-from rmqlite.cli.schedule.wanted import Levels, Wanted
+from rmqlite.cli.schedule.pending_options import Levels, PendingOptions
 from rmqlite.cli.spans import delay_text, instant_text
 from rmqlite.cli.terminal import print_json
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay, parse_levels
-from rmqlite.schedule_requests import BOUNDS_MAX, LevelTimeline, PendingFilter
+from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
 
 _GROWING: Final = parse_levels("10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d")
 _SHOWN_MS_MIN: Final = 3_600_000
@@ -69,7 +69,7 @@ def timeline(
     if buckets and not over:
         raise typer.BadParameter("--buckets divides a span: --over is missing")
     offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
-    wanted = Wanted(level or ())
+    wanted = PendingOptions(level or ())
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         levels = wanted.filter(broker).levels

@@ -24,7 +24,7 @@ from rmqlite.cli.top.repairs import Repair
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import Letter
+from rmqlite.requests.letters import Letter
 
 INTERVALS_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 _TICK_S: Final = 0.5

@@ -16,7 +16,7 @@ from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.repairs import REPAIRS, Repair
 from rmqlite.cli.top.widgets import Lines
 from rmqlite.client import AdminClient
-from rmqlite.letter_requests import Letter
+from rmqlite.requests.letters import Letter
 
 TALL: Final = 40
 """A terminal of so many lines has room for more than a word of everything."""

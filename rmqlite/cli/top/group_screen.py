@@ -26,7 +26,7 @@ from rmqlite.cli.top.prompt import Prompt
 from rmqlite.cli.top.widgets import Lines, Rows
 from rmqlite.client import AdminClient
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import Letter, LetterPage, LettersQuery
+from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 
 TABS: Final = ("dead letters", "retries", "queues", "members")
 _LISTS: Final = TABS[:2]

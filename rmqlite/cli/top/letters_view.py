@@ -12,7 +12,8 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.troubles import why
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import (
+from rmqlite.requests.groups import GroupStatus
+from rmqlite.requests.letters import (
     EVERY_LETTER,
     DeadLetterGroup,
     Letter,
@@ -20,7 +21,6 @@ from rmqlite.letter_requests import (
     LetterPage,
     LettersQuery,
 )
-from rmqlite.requests import GroupStatus
 
 PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000

@@ -11,8 +11,8 @@ from rmqlite.cli.spans import instant_text
 from rmqlite.cli.terminal import printable, time_text
 from rmqlite.cli.top.body_view import body_lines, body_of
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
-from rmqlite.letter_requests import Hop, HopKind, Life
 from rmqlite.message import StoredMessage
+from rmqlite.requests.letters import Hop, HopKind, Life
 
 _WHAT_LEAST: Final = 64
 _WHERE_LEAST: Final = 24

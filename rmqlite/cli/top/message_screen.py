@@ -16,9 +16,9 @@ from rmqlite.cli.top.life_view import hop_of, hops_table, message_lines, outcome
 from rmqlite.cli.top.troubles import why
 from rmqlite.cli.top.widgets import Lines, Page, Rows
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import Letter, Life
 from rmqlite.message import StoredMessage
-from rmqlite.requests import FoundMessage
+from rmqlite.requests.finding import FoundMessage
+from rmqlite.requests.letters import Letter, Life
 
 
 class MessageScreen(Frame):

@@ -14,8 +14,8 @@ from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row,
 from rmqlite.cli.top.picture import GroupFigures, Picture
 from rmqlite.cli.top.rates import COUNTED, chart, rate_text
 from rmqlite.cli.top.troubles import Trouble, connection_trouble, troubles
-from rmqlite.redrive_requests import JobState, RedriveJob
-from rmqlite.requests import LevelStatus
+from rmqlite.requests.redrive import JobState, RedriveJob
+from rmqlite.requests.status import LevelStatus
 
 _NAME_MAX: Final = 24
 _LATE_MS: Final = 100

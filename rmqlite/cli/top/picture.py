@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 from rmqlite.cli.top.questions import Questions, Round
 from rmqlite.cli.top.rates import Rates
 from rmqlite.errors import RmqliteError
-from rmqlite.letter_requests import DeadLetterGroup
 from rmqlite.names import retry_topic
-from rmqlite.redrive_requests import RedriveJob
-from rmqlite.requests import BrokerStatus, GroupInfo, GroupStatus
-from rmqlite.schedule_requests import PendingCount
+from rmqlite.requests.groups import GroupInfo, GroupStatus
+from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.redrive import RedriveJob
+from rmqlite.requests.schedule import PendingCount
+from rmqlite.requests.status import BrokerStatus
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from rmqlite.requests import BrokerStatus
+from rmqlite.requests.status import BrokerStatus
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 HISTORY_MAX: Final = 240

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.client import AdminClient
-from rmqlite.letter_requests import Letter, LetterFilter
 from rmqlite.names import retry_topic
-from rmqlite.redrive_requests import RedriveSpec
-from rmqlite.schedule_requests import ChangedId
+from rmqlite.requests.letters import Letter, LetterFilter
+from rmqlite.requests.redrive import RedriveSpec
+from rmqlite.requests.schedule import ChangedId
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.picture import SILENT_AFTER_S, GroupFigures, Picture
 from rmqlite.errors import RmqliteError
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
-from rmqlite.redrive_requests import JobState
-from rmqlite.requests import BrokerStatus
+from rmqlite.requests.redrive import JobState
+from rmqlite.requests.status import BrokerStatus
 
 LATE_MS: Final = 1_000
 """A message that has been due for so long and is not delivered: the level is late."""

@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl, unquote
 
 from rmqlite.clock import local_ms
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import LetterFilter
 from rmqlite.levels import parse_delay
-from rmqlite.schedule_requests import PendingFilter
+from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.schedule import PendingFilter
 
 FIELDS_MAX: Final = 1_200
 """Of a form or a query: a thousand ids, and what belongs to them."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from rmqlite.letter_requests import GroupChange
 from rmqlite.levels import parse_levels
+from rmqlite.requests.groups import GroupChange
 from rmqlite.retry_ladder import ladder
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.overview import group_lines

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.letter_requests import Letter, LetterPage, LettersQuery, PurgeRequest
+from rmqlite.requests.letters import Letter, LetterPage, LettersQuery, PurgeRequest
 from rmqlite.server.web.args import LETTER_FIELDS
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.wire import rpcs

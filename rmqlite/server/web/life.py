@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from starlette.responses import Response
 
-from rmqlite.letter_requests import Hop, HopKind, LifeQuery
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
@@ -16,7 +15,8 @@ from rmqlite.message import (
     RETRY_TOPIC,
 )
 from rmqlite.names import group_of, is_dlq
-from rmqlite.requests import MessageQuery
+from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.letters import Hop, HopKind, LifeQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.site import ROWS, Visit
 from rmqlite.wire import rpcs

@@ -7,9 +7,10 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.letter_requests import DeadLetterGroup
 from rmqlite.names import retry_topic
-from rmqlite.requests import BrokerStatus, GroupInfo
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.letters import DeadLetterGroup
+from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.requests import LevelStatus
-from rmqlite.schedule_requests import LevelTimeline
+from rmqlite.requests.schedule import LevelTimeline
+from rmqlite.requests.status import LevelStatus
 
 SERIES_MAX: Final = 6
 """Colours that can be told apart; further levels are drawn as one."""

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s
 from rmqlite.levels import parse_levels
-from rmqlite.redrive_requests import (
+from rmqlite.requests.redrive import (
     SAMPLES_MAX,
     JobAction,
     JobChange,

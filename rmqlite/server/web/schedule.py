@@ -14,10 +14,10 @@ from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import LetterFilter, LettersQuery
 from rmqlite.levels import LevelTable, parse_delay, parse_levels
 from rmqlite.names import group_of, retry_topic
-from rmqlite.schedule_requests import (
+from rmqlite.requests.letters import LetterFilter, LettersQuery
+from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
     ChangedId,

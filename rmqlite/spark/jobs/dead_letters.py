@@ -40,7 +40,7 @@ _PLACE: Final = ("group", "day")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LetterFilter:
     """Which dead letters; what is empty does not matter.
 
     topic: where they were sent to first.  reason: part of the reason, in any case.
@@ -79,7 +79,7 @@ class Exported:
     counts: list[dict[str, Any]]
 
 
-def dead_letters(log: DataFrame, wanted: Wanted | None = None) -> DataFrame:
+def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFrame:
     """The dead letters of a log, with group and day in front, then COLUMNS.
 
     log: with COLUMNS.  day: UTC, of the time they died.  origin_topic is told for letters of
@@ -90,10 +90,10 @@ def dead_letters(log: DataFrame, wanted: Wanted | None = None) -> DataFrame:
         _utc_day("store_timestamp").alias("day"),
         *[_origin().alias(name) if name == "origin_topic" else F.col(name) for name in COLUMNS],
     )
-    return only(found, wanted or Wanted())
+    return only(found, wanted or LetterFilter())
 
 
-def only(dead: DataFrame, wanted: Wanted) -> DataFrame:
+def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
     """Those of a table of dead letters that are wanted."""
     conditions: list[Column] = []
     if wanted.groups:

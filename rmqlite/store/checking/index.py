@@ -18,7 +18,7 @@ from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.index_files import CHAIN, Block, ToldFile, ToldIndex
 from rmqlite.store.checking.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.files import Files
-from rmqlite.store.index_file import ENTRY, SECONDS_MAX
+from rmqlite.store.index.index_file import ENTRY, SECONDS_MAX
 from rmqlite.store.record import Head
 
 NO_ENTRY: Final = "missing-index-entry"

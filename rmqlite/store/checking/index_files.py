@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.files import Files
-from rmqlite.store.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
+from rmqlite.store.index.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
 from rmqlite.store.regular_file import REGULAR
 
 CHAIN: Final = "index-chain"

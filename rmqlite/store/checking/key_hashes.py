@@ -16,8 +16,8 @@ from itertools import chain, repeat
 from typing import Final, NamedTuple
 
 from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
-from rmqlite.store.key_hash import positive, text_hash, token_hash
-from rmqlite.store.key_index import KEY_SEPARATOR
+from rmqlite.store.index.key_hash import positive, text_hash, token_hash
+from rmqlite.store.index.key_index import KEY_SEPARATOR
 
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _KEYS: Final = property_marker(KEYS)

@@ -26,8 +26,8 @@ from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import is_completing
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.record import BLANK_BYTES, Head
-from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
 
 READ_BYTES: Final = 1 << 20
 RECORD: Final = "damaged-record"
@@ -87,7 +87,7 @@ class LogCheck:
         self._progress = progress
         self._position = log.min_offset
         self._is_over = False
-        self._place: Place | None = None
+        self._place: RepairedPlace | None = None
         """The last anonymous repaired place."""
         self._found: list[Finding] = []
         self._found_elsewhere: list[Finding] = []
@@ -258,7 +258,7 @@ class LogCheck:
         self._count(1)
         self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
         if is_anonymous(head):
-            self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+            self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
             return
         self._index.want_head(head)
         transaction = head.sys_flag & record.TRANSACTION_TYPE

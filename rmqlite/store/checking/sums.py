@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.checksums import BLOCK_BYTES, Mark, Point, encode_mark, mark_position
 from rmqlite.store.commit_log import CHECKSUMS, CommitLog
+from rmqlite.store.log.checksums import BLOCK_BYTES, Mark, Point, encode_mark, mark_position
 
 CHECKSUM: Final = "checksum"
 WRONG_SUM: Final = "wrong-checksum"

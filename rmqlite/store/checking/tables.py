@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store import tables
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.files import Files
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.clock_table import CLOCK_TABLE
 from rmqlite.table_shapes import (
     BulkJobsTable,
     ClockTable,

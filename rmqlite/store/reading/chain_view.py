@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 
 from rmqlite.errors import StoreDamaged
-from rmqlite.store.checksums import Checksums, Point
+from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.reading.log_view import LogView, LogWalk
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store.files import Files
-from rmqlite.store.index_file import Header
-from rmqlite.store.key_index import KeyIndex
+from rmqlite.store.index.index_file import Header
+from rmqlite.store.index.key_index import KeyIndex
 
 
 def vouched_index(

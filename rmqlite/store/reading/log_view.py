@@ -17,7 +17,7 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store import record
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.files import ReadOnlyFiles
-from rmqlite.store.log_end import LogEnd, damage_at
+from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.record import BLANK_BYTES, Head
 from rmqlite.store.segments import Segments
 

@@ -17,9 +17,9 @@ from typing import Final
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.record import Head
-from rmqlite.store.repaired_place import Place
 
 BLOCK_ENTRIES: Final = 8192
 TIME_MIN: Final = 1 << 31
@@ -82,7 +82,7 @@ class QueueView:
         self.newest_timestamp_ms = head.store_timestamp_ms
         self._newest_offset = head.physical_offset
 
-    def pass_over(self, place: Place, queue_offset: int) -> None:
+    def pass_over(self, place: RepairedPlace, queue_offset: int) -> None:
         """Up to there its records were lost, where a repaired place is now."""
         self.tail_bytes += place.size * (queue_offset - self.max_offset)
         self.max_offset = queue_offset
@@ -162,7 +162,7 @@ class LevelView:
         self._sizes.append(head.size)
         self._dues.append(due_ms)
 
-    def pass_over(self, place: Place, queue_offset: int, due_ms: int) -> None:
+    def pass_over(self, place: RepairedPlace, queue_offset: int, due_ms: int) -> None:
         """Up to there its records were lost: they are not waited for."""
         begin = self.queue.max_offset
         count = queue_offset - begin

@@ -16,13 +16,13 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store import record
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.log.repaired_place import is_anonymous
 from rmqlite.store.reading.index_view import places_of
 from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.message_filter import Matcher, MessageFilter
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.record import Head
-from rmqlite.store.repaired_place import is_anonymous
 
 ROWS_MAX: Final = 1 << 18
 """How many queue entries are put in order at a time."""

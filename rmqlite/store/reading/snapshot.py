@@ -14,15 +14,15 @@ from typing import Final
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import record, tables
-from rmqlite.store.checksums import Checksums, Point
+from rmqlite.store import record
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.completion import completed_level
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.file_sizes import Sizes
-from rmqlite.store.key_index import KeyIndex
-from rmqlite.store.levels_table import load_levels
+from rmqlite.store.index.key_index import KeyIndex
+from rmqlite.store.log.checksums import Checksums, Point
+from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
 from rmqlite.store.reading.index_view import vouched_index
@@ -30,7 +30,8 @@ from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import LevelView, QueueView, end_in_files
 from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
-from rmqlite.store.repaired_place import Place, explains_gap, is_anonymous, is_repaired
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.levels_table import load_levels
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
@@ -76,7 +77,7 @@ class Snapshot:
         """Why the log ends where it should not."""
         self.queues: dict[QueueKey, QueueView] = {}
         self._levels: dict[int, LevelView] = {}
-        self._place: Place | None = None
+        self._place: RepairedPlace | None = None
         """The last anonymous repaired place of the walk."""
         self.newest_timestamp_ms = 0
         self.known_end = self._take_known(persisted, is_crashed=is_crashed)
@@ -249,7 +250,7 @@ class Snapshot:
         if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY and not is_repaired(head):
             return None
         if is_anonymous(head):
-            self._place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+            self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
             return None
         key = (head.topic, head.queue_id)
         queue = self.queues.get(key)
@@ -278,11 +279,11 @@ class Snapshot:
 
     def _pass_over_any(self, queue: QueueView, head: Head) -> bool:
         """Can there have been as many records before this one, wherever they were?"""
-        place = Place(head.physical_offset, head.size, head.store_timestamp_ms)
+        place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
         return self._pass_over(queue, head, place, last_offset=-1)
 
     def _pass_over(
-        self, queue: QueueView, head: Head, place: Place | None, *, last_offset: int
+        self, queue: QueueView, head: Head, place: RepairedPlace | None, *, last_offset: int
     ) -> bool:
         missing = head.queue_offset - queue.max_offset
         if place is None or not explains_gap(

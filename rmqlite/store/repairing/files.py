@@ -11,18 +11,18 @@ from typing import Any, Final
 
 from rmqlite.config import QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import tables
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
 from rmqlite.store.checking.tables import is_sound
-from rmqlite.store.clock_table import CLOCK_TABLE
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
 from rmqlite.store.dispatch import queue_keys
 from rmqlite.store.files import Files
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Resize
 from rmqlite.store.repairing.plan import ENTRIES, MADE, MOVED, RESIZED, Action
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.clock_table import CLOCK_TABLE
 
 TOPICS_TABLE: Final = "topics.json"
 _BACKUP: Final = ".bak"

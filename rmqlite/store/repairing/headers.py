@@ -18,8 +18,8 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.record import BORN_HOST_V6, Head
-from rmqlite.store.repaired_place import is_repaired
 from rmqlite.store.repairing.changes import Overwrite
 from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.log import head_at

@@ -25,13 +25,13 @@ from rmqlite.store.checking.index import INDEX_FAULTS
 from rmqlite.store.checking.log import LOST_TAIL, LogCheck
 from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
 from rmqlite.store.checking.tables import UNREADABLE, load_sound
-from rmqlite.store.checksums import Point
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.file_sizes import index_shape, sizes_of
 from rmqlite.store.files import ReadOnlyFiles
+from rmqlite.store.log.checksums import Point
+from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.reading.topic_counts import TopicCounts
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
-from rmqlite.store.repaired_place import is_repaired
 from rmqlite.store.repairing.changes import Overwrite, Zero, show
 from rmqlite.store.repairing.entries import Interval, Pointers
 from rmqlite.store.repairing.files import (

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from rmqlite.store.checking.sums import Span, sums_path
-from rmqlite.store.checksums import BLOCK_BYTES, Mark, encode_mark, mark_position
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.files import Files
+from rmqlite.store.log.checksums import BLOCK_BYTES, Mark, encode_mark, mark_position
 from rmqlite.store.repairing.changes import Change, Overwrite, Resize
 
 MENDED_SPAN_BYTES_MAX: Final = 1 << 20

@@ -7,17 +7,11 @@ from dataclasses import replace
 import pytest
 
 from rmqlite.errors import GroupUnknown
-from rmqlite.letter_requests import (
-    Hop,
-    HopKind,
-    LetterPage,
-    LettersQuery,
-    Life,
-    LifeQuery,
-)
 from rmqlite.message import StoredMessage
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveRequest
-from rmqlite.requests import FoundMessage, GroupStatus, MessageState
+from rmqlite.requests.finding import FoundMessage, MessageState
+from rmqlite.requests.groups import GroupStatus
+from rmqlite.requests.letters import Hop, HopKind, LetterPage, LettersQuery, Life, LifeQuery
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
 from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
 from tests.client.fake_broker import FakeBroker
 

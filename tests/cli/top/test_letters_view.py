@@ -16,7 +16,7 @@ from rmqlite.cli.top.letters_view import (
 )
 from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.letter_requests import LetterFilter, LetterPage
+from rmqlite.requests.letters import LetterFilter, LetterPage
 from tests.cli.top.words import HOSTILE, NOW_MS, dead, group, letter, told
 
 

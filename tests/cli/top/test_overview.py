@@ -8,8 +8,9 @@ from rmqlite.cli.top import overview
 from rmqlite.cli.top.grid import Table, lines_of, text_of
 from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests import GroupInfo, LevelStatus
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.status import LevelStatus
 from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, status, told, waiting
 
 

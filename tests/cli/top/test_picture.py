@@ -5,8 +5,8 @@ from __future__ import annotations
 from rmqlite.cli.top.picture import GROUPS_A_ROUND, Asked, Picture
 from rmqlite.cli.top.questions import Questions
 from rmqlite.errors import BrokerUnreachable, InvalidValue
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests import GroupInfo
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from tests.cli.top.words import NOW_MS, dead, group, status, told, waiting
 
 EVERYTHING = Questions(groups=True, pending=True, dead=True, jobs=True)

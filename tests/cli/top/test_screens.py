@@ -6,9 +6,9 @@ import threading
 
 from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
-from rmqlite.letter_requests import LetterPage, LettersQuery, LifeQuery
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
-from rmqlite.schedule_requests import ChangedId, ChangeOutcome, ScheduleAction
+from rmqlite.requests.letters import LetterPage, LettersQuery, LifeQuery
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive
 from tests.cli.top.words import HOSTILE, NOW_MS, dead, letter, status
 from tests.client.fake_broker import FakeBroker

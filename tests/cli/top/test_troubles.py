@@ -9,8 +9,9 @@ import pytest
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.troubles import connection_trouble, troubles
 from rmqlite.errors import BrokerUnreachable, RmqliteError
-from rmqlite.redrive_requests import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests import BrokerStatus, GroupInfo
+from rmqlite.requests.groups import GroupInfo
+from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.status import BrokerStatus
 from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, status, told
 
 

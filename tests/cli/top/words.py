@@ -6,18 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from rmqlite.cli.top.questions import Round
-from rmqlite.letter_requests import DeadLetterGroup, Letter, ReasonCount
-from rmqlite.requests import (
-    BrokerStatus,
-    GroupInfo,
-    GroupStatus,
-    LevelStatus,
-    MemberInfo,
-    Queue,
-    QueueProgress,
-    Subscription,
-)
-from rmqlite.schedule_requests import PendingCount
+from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
+from rmqlite.requests.letters import DeadLetterGroup, Letter, ReasonCount
+from rmqlite.requests.schedule import PendingCount
+from rmqlite.requests.status import BrokerStatus, LevelStatus
+from rmqlite.requests.topics import Queue
 
 NOW_MS = 1_700_000_100_000
 HOSTILE = "\x1b[31mred\x1b[0m [bold]b[/bold] \u202egnp.exe\x07"

@@ -8,8 +8,8 @@ import pytest
 
 from rmqlite.clock import local_text
 from rmqlite.errors import InvalidValue
-from rmqlite.letter_requests import LetterFilter
-from rmqlite.schedule_requests import PendingFilter, ScheduleAction
+from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.schedule import PendingFilter, ScheduleAction
 from rmqlite.server.web.args import FIELDS_MAX, Args
 
 NOW_MS = 1_790_000_000_000

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from rmqlite.errors import FlushFailed
-from rmqlite.letter_requests import PurgeRequest
 from rmqlite.message import Message
 from rmqlite.names import retry_topic
-from rmqlite.requests import SendBackRequest
-from rmqlite.schedule_requests import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
+from rmqlite.requests.letters import PurgeRequest
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
 from rmqlite.server.web import schedule
 from rmqlite.server.web.site import Site
 from rmqlite.wire import rpcs

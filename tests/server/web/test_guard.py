@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.message import Message
-from rmqlite.schedule_requests import PendingQuery
+from rmqlite.requests.schedule import PendingQuery
 from rmqlite.server.turns import done_in_turns
 from rmqlite.server.web.app import FORM_BYTES_MAX
 from tests.server.web.browser import FORM, HOST, OURS, Browser, browse

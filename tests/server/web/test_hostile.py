@@ -9,7 +9,7 @@ import pytest
 
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
-from rmqlite.requests import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
 from tests.server.web.browser import Browser, Page, browse
 from tests.server.web.words import GROUP, HOSTILE, INVALID_UTF8, dead_letters, hostile_letter
 from tests.support.brokers import BrokerUnderTest

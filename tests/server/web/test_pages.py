@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.message import Message
-from rmqlite.requests import SendBackRequest
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.app import _CHANGES, _LOOKS
 from tests.server.web.browser import Browser, browse

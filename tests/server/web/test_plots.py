@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.requests import LevelStatus
-from rmqlite.schedule_requests import LevelTimeline
+from rmqlite.requests.schedule import LevelTimeline
+from rmqlite.requests.status import LevelStatus
 from rmqlite.server.web.plots import OTHERS, SERIES_MAX, lateness, timeline
 
 

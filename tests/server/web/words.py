@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rmqlite.message import Message
-from rmqlite.requests import SendBackRequest, SendResult
+from rmqlite.requests.messages import SendBackRequest, SendResult
 from tests.support.brokers import BrokerUnderTest
 
 GROUP: Final = "shop"

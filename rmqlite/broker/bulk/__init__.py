@@ -1,0 +1,1 @@
+"""Many messages in one call, each with an outcome of its own."""

@@ -1,0 +1,269 @@
+"""A bulk call's columns become rows, and rows records: what is stored, and why not.
+
+The rules are those of Message and of a send; here they are put so that very many messages
+cost little each.  Nothing here looks at what was sent before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+from rmqlite.broker.room import Room
+from rmqlite.broker.routing import ending
+from rmqlite.broker.sending import check_count, check_messages
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.levels import LevelTable, parse_delay
+from rmqlite.limits import (
+    KEYS_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    PROPERTIES_MAX,
+)
+from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
+from rmqlite.requests.bulk import (
+    COLUMNS,
+    BulkMatch,
+    BulkRequest,
+    Refusal,
+    check_job_id,
+    check_property_text,
+)
+from rmqlite.store.index.key_index import KEY_SEPARATOR
+from rmqlite.store.record import NewRecord, body_crc, tags_hash
+
+_UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
+_TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
+_KEYS: Final = f"{KEYS}{KEY_END}"
+When = tuple[int, str, int]
+"""Delay level, delay, instant: at most one of them is given."""
+QueueOf = Callable[[str], int]
+"""The queue id for a topic.  Raises what refuses every message to it."""
+
+
+class Row(NamedTuple):
+    """A message that may be stored; level 0 is now."""
+
+    position: int
+    body: bytes
+    message_id: str
+    topic: str
+    tags: str
+    keys: str
+    properties: str
+    level: int
+    queue_id: int
+
+
+class Sender(NamedTuple):
+    """What is the same for all messages of a call."""
+
+    cluster: str
+    born_at_ms: int
+    born_host: bytes
+    store_host: bytes
+
+
+def check_call(request: BulkRequest, config: BrokerConfig) -> None:
+    """Raises InvalidValue, MessageTooLarge: then nothing of the call was looked at."""
+    count, refused = len(request.bodies), len(request.already_refused)
+    most = config.bulk_messages_max
+    check_messages("messages", count or refused, most, "maxBulkMessages")
+    check_messages("already_refused", refused or count, most, "maxBulkMessages")
+    for name in COLUMNS:
+        length = len(getattr(request, name))
+        needs_all = name in ("bodies", "message_ids")
+        if length != count and (needs_all or length > 1 or not count):
+            rule = "one for each message"
+            rule += "" if needs_all else ", one for all of them, or none"
+            raise InvalidValue(name, f"{length} of them", rule)
+    total = sum(map(len, request.bodies))
+    if total > config.send_bytes_max:
+        rule = f"bodies of at most {config.send_bytes_max} bytes in one call (maxSendBytes)"
+        raise MessageTooLarge("messages", total, rule)
+    for name, most, end in (
+        ("keys", KEYS_MAX, KEY_SEPARATOR),
+        ("properties", PROPERTIES_MAX, PAIR_END),
+    ):
+        column = getattr(request, name)
+        each = 1 if len(column) == count else count
+        check_count(name, each * sum([text.count(end) + 1 for text in column if text]), most)
+    if request.job_id:
+        check_job_id(request.job_id)
+
+
+def rows_of(
+    request: BulkRequest, levels: Levels, queue_of: QueueOf, room: Room
+) -> tuple[list[Row], dict[int, Refusal]]:
+    """The messages that may be stored, and why others may not, by position.
+
+    One pass over columns, 0.6 µs a message, where a Message for each would take 4: texts
+    are looked at together first, and what recurs is decided once.
+    """
+    count, body_bytes_max = len(request.bodies), room.body_bytes_max
+    columns = [_spread(request, name, count) for name in COLUMNS]
+    is_plain = _is_plain(request)
+    queues: dict[str, int | RmqliteError] = {}
+    found: dict[When, int | RmqliteError] = {}
+    rows: list[Row] = []
+    refused: dict[int, Refusal] = {}
+    for position, row in enumerate(zip(*columns, strict=True)):
+        body, message_id, topic, tags, keys, properties, *when_columns = row
+        when = tuple(when_columns)
+        level = found.get(when)
+        if level is None:
+            level = found[when] = _tried(levels.level_for, when)
+        queue_id = queues.get(topic)
+        if queue_id is None:
+            queue_id = queues[topic] = _tried(queue_of, topic)
+        error: object = None
+        if queue_id.__class__ is not int:
+            error = queue_id
+        elif level.__class__ is not int:
+            error = level
+        elif properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
+            error = _tried(_check_row, row, room)
+        if isinstance(error, RmqliteError):
+            refused[position] = Refusal.of(message_id, error)
+        else:
+            rows.append(
+                Row(position, body, message_id, topic, tags, keys, properties, level, queue_id)  # type: ignore[arg-type]
+            )
+    return rows, refused
+
+
+def records_of(
+    rows: Sequence[Row], sender: Sender
+) -> tuple[dict[int, NewRecord], dict[int, Refusal]]:
+    """The records, and whose properties are too long, by position.
+
+    A record is as new_records() makes it; what comes behind its own properties is the same
+    for a topic and a level, and is made once: 1 µs a message, where a dict takes 4.
+    """
+    cluster, born_at_ms, born_host, store_host = sender
+    endings: dict[tuple[str, int, int], tuple[str, int, str]] = {}
+    records: dict[int, NewRecord] = {}
+    refused: dict[int, Refusal] = {}
+    for row in rows:
+        position, body, message_id, topic, tags, keys, properties, level, queue_id = row
+        place = endings.get((topic, level, queue_id))
+        if place is None:
+            place = endings[topic, level, queue_id] = ending(cluster, topic, level, queue_id)
+        text = f"{_UNIQ_KEY}{message_id}{place[2]}"
+        if tags:
+            text += f"{_TAGS}{tags}"
+        if keys:
+            text = f"{_KEYS}{keys}{PAIR_END}{text}"
+        if properties:
+            text = f"{properties}{PAIR_END}{text}"
+        encoded = text.encode()
+        if len(encoded) > PROPERTIES_BYTES_MAX:
+            rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
+            error = MessageTooLarge("properties", len(encoded), rule)
+            refused[position] = Refusal.of(message_id, error)
+            continue
+        records[position] = NewRecord(
+            place[0],
+            place[1],
+            encoded,
+            body,
+            body_crc(body),
+            0,
+            0,
+            born_at_ms,
+            born_host,
+            store_host,
+            0,
+            0,
+            tags_hash(tags) if tags else 0,
+        )
+    return records, refused
+
+
+class Levels:
+    """Which level a message's wish means, by one table and at one moment."""
+
+    def __init__(self, table: LevelTable, match: BulkMatch, now_ms: int) -> None:
+        self._table = table
+        self._match = match
+        self._now_ms = now_ms
+        first: dict[int, int] = {}
+        for level, delay_ms in enumerate(table.delays_ms, 1):
+            first.setdefault(delay_ms, level)
+        self._delays_ms = sorted(first)
+        self._levels = [first[delay_ms] for delay_ms in self._delays_ms]
+
+    def level_for(self, when: When) -> int:
+        """The level, 0 for now.  Raises InvalidValue, DelayUnknown."""
+        level, delay, deliver_at_ms = when
+        if (level != 0) + (delay != "") + (deliver_at_ms != 0) > 1:
+            rule = "one of delay_level, delay and deliver_at for a message, or none"
+            raise InvalidValue("delay_level", f"{level}, {delay!r}, {deliver_at_ms}", rule)
+        if level:
+            if not 1 <= level <= self._table.max_level:
+                rule = f"a level of the table in force, 1 to {self._table.max_level}; 0 is now"
+                raise InvalidValue("delay_level", level, rule)
+            return level
+        if delay:
+            if self._match is BulkMatch.EXACT:
+                return self._table.level_lasting(delay)
+            return self._next_longer("delay", delay, parse_delay(delay))
+        left_ms = deliver_at_ms - self._now_ms
+        if left_ms <= 0:
+            return 0
+        if self._match is BulkMatch.EXACT:
+            rule = "a level is never exactly an instant away: ask for match=longer"
+            raise InvalidValue("deliver_at", deliver_at_ms, rule)
+        return self._next_longer("deliver_at", deliver_at_ms, left_ms)
+
+    def _next_longer(self, field: str, value: object, wanted_ms: int) -> int:
+        at = bisect_left(self._delays_ms, wanted_ms)
+        if at == len(self._delays_ms):
+            longest = self._table.name(self._levels[-1])
+            from_now = "" if field == "delay" else " from now"
+            raise InvalidValue(field, value, f"at most {longest}{from_now}: the longest level")
+        return self._levels[at]
+
+
+def _check_row(row: Sequence[Any], room: Room) -> int:
+    body, message_id, topic, tags, keys, properties, *_ = row
+    if not message_id:
+        raise InvalidValue("message_id", message_id, "a deduplication id, not empty")
+    room.check_body(len(body))
+    # What Message refuses is refused here.
+    Message(topic, body, tags=tags, keys=keys, message_id=message_id)
+    if properties:
+        check_property_text(properties)
+    return 0
+
+
+def _is_plain(request: BulkRequest) -> bool:
+    """Are all ids, tags and keys such as nobody needs to look at?"""
+    longest = max(map(len, (*request.message_ids, *request.tags, *request.keys)), default=0)
+    if longest > MESSAGE_ID_BYTES_MAX:
+        return False
+    texts = "".join((*request.message_ids, *request.tags))
+    keys = "".join(request.keys)
+    return texts.isascii() and texts.isprintable() and keys.isascii() and keys.isprintable()
+
+
+def _spread(request: BulkRequest, name: str, count: int) -> Iterator[Any] | Sequence[Any]:
+    """A column with one value for each message."""
+    column: Sequence[Any] = getattr(request, name)
+    if len(column) == count:
+        return column
+    nothing = 0 if name in ("delay_levels", "deliver_at_ms") else ""
+    return repeat(column[0] if column else nothing, count)
+
+
+def _tried(decide: Callable[..., int], *arguments: object) -> int | RmqliteError:
+    """What a rule says, or the error by which it refuses; what may work later is no refusal."""
+    try:
+        return decide(*arguments)
+    except Unavailable:
+        raise
+    except RmqliteError as error:
+        return error

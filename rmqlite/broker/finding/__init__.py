@@ -1,0 +1,1 @@
+"""Records found by key, id or filter, and what became of them."""

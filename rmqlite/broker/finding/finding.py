@@ -1,0 +1,211 @@
+"""Find messages by key, by message id, and by the offset message id that names a record.
+
+The key index gives candidates, newest first; the log itself says which of them it is.  A
+message has one record in each place where it was: with `hops` the schedule, the retry and
+the dead-letter topics are asked for it, too, as its ways through them are told by its own
+properties.  Only what is durable is given, as to a consumer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from heapq import merge
+from itertools import chain, groupby
+from typing import Final
+
+from rmqlite.broker.finding.matching import check_key
+from rmqlite.broker.finding.outcome import how_it_ended
+from rmqlite.broker.steps import Steps
+from rmqlite.errors import InvalidValue, MessageNotFound
+from rmqlite.limits import KEY_BYTES_MAX, check_length
+from rmqlite.message import (
+    KEYS,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    StoredMessage,
+)
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.index.key_index import KEY_SEPARATOR
+from rmqlite.store.message_store import MessageStore
+
+MESSAGES_MAX: Final = 64
+"""RocketMQ's maxMsgsNumBatch."""
+MESSAGES_DEFAULT: Final = 32
+"""RocketMQ's defaultQueryMaxNum."""
+CANDIDATES_MAX: Final = 1_000
+"""How many records one query looks at: in the schedule other topics' messages with the
+same key lie between, and other keys can have the same hash."""
+CANDIDATE_BYTES_MAX: Final = 32 << 20
+"""How long these are together."""
+STEP_READS: Final = 100
+STEP_BYTES: Final = 2 << 20
+STEP_PLACES: Final = 100
+"""After so many records, or bytes of them, or topics, others get their turn; 3 ms."""
+_OFFSET_MESSAGE_ID: Final = re.compile("[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
+_OFFSET_DIGITS: Final = 16
+
+
+def find_messages(
+    store: MessageStore, query: MessageQuery, *, readable_end: int, bytes_max: int
+) -> Steps[FoundMessages]:
+    """The newest messages that a query asks for, their records at most bytes_max, or one.
+
+    In steps: at every yield others may get their turn.
+
+    readable_end: records that end behind this physical offset are not given yet.
+    Raises InvalidValue, StoreDamaged, StoreUnavailable.
+    """
+    count = _checked_count(query)
+    found: list[FoundMessage] = []
+    size = read_bytes = 0
+    is_cut = False
+    step_bytes = 0
+    candidates = yield from _candidates(store, query)
+    for read, physical_offset in enumerate(candidates):
+        if read % STEP_READS == STEP_READS - 1 or step_bytes > STEP_BYTES:
+            yield
+            step_bytes = 0
+        is_cut = read >= CANDIDATES_MAX or read_bytes >= CANDIDATE_BYTES_MAX
+        if is_cut:
+            break
+        message = _read(store, physical_offset, readable_end)
+        if message is None:
+            continue
+        read_bytes += message.store_size
+        step_bytes += message.store_size
+        if not _is_asked_for(message, query):
+            continue
+        size += message.store_size
+        is_cut = len(found) == count or (bool(found) and size > bytes_max)
+        if is_cut:
+            break
+        found.append(_found(store, message))
+    return FoundMessages(tuple(reversed(found)), is_cut)
+
+
+def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int) -> FoundMessage:
+    """The message whose record an offset message id names, whatever address is in it.
+
+    Raises InvalidValue for what is no such id, MessageNotFound, StoreDamaged.
+    """
+    physical_offset = offset_in(offset_message_id)
+    if physical_offset is None:
+        rule = "32 hexadecimal digits, or 56: store address, port and physical offset"
+        raise InvalidValue("offset_message_id", offset_message_id, rule)
+    message = _read(store, physical_offset, readable_end)
+    if message is None:
+        raise MessageNotFound(physical_offset)
+    return _found(store, message)
+
+
+def offset_in(message_id: str) -> int | None:
+    """The physical offset that an offset message id names; None for what is no such id.
+
+    A producer's own id may look like one.
+    """
+    if not _OFFSET_MESSAGE_ID.fullmatch(message_id):
+        return None
+    return int(message_id[-_OFFSET_DIGITS:], 16)
+
+
+def _checked_count(query: MessageQuery) -> int:
+    field = "message_id" if query.by_message_id else "key"
+    if not query.key:
+        raise InvalidValue(field, query.key, "what to look for")
+    if query.by_message_id:
+        check_length(field, query.key, KEY_BYTES_MAX)
+    else:
+        check_key(field, query.key)
+    if not 0 <= query.max_messages <= MESSAGES_MAX:
+        rule = f"0 for the default, {MESSAGES_DEFAULT}, or 1 to {MESSAGES_MAX}"
+        raise InvalidValue("max_messages", query.max_messages, rule)
+    return query.max_messages or MESSAGES_DEFAULT
+
+
+def _candidates(store: MessageStore, query: MessageQuery) -> Steps[Iterator[int]]:
+    """Physical offsets of what may be asked for, from every place, newest first; in steps."""
+    places = {query.topic}
+    if query.hops:
+        places |= {SCHEDULE_TOPIC, CANCELLED_TOPIC}
+        places.update(topic for topic, _ in store.queue_keys() if is_retry(topic) or is_dlq(topic))
+    times = {"begin_ms": query.begin_ms}
+    if query.end_ms is not None:
+        times["end_ms"] = query.end_ms - 1
+    found = []
+    for number, topic in enumerate(places, 1):
+        offsets = store.index.find(topic, query.key, **times)
+        newest = next(offsets, None)
+        if newest is not None:
+            found.append(chain((newest,), offsets))
+        if number % STEP_PLACES == 0:
+            yield
+    # Of two places' keys the hash may be the same: then both give the same records.
+    return (offset for offset, _ in groupby(merge(*found, reverse=True)))
+
+
+def _read(store: MessageStore, physical_offset: int, readable_end: int) -> StoredMessage | None:
+    """The message that begins there; None if there is none, or none that may be given."""
+    try:
+        message = store.read_message(physical_offset)
+    except MessageNotFound:
+        return None
+    return message if physical_offset + message.store_size <= readable_end else None
+
+
+def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
+    if query.by_message_id:
+        has_key = message.properties.get(UNIQ_KEY) == query.key
+    else:
+        has_key = query.key in message.properties.get(KEYS, "").split(KEY_SEPARATOR)
+    end_ms = query.end_ms
+    is_in_time = message.store_timestamp_ms >= query.begin_ms and (
+        end_ms is None or message.store_timestamp_ms < end_ms
+    )
+    return has_key and is_in_time and query.topic in _topics_of(message, query)
+
+
+def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
+    """The topics by which a message may be asked for, where it lies now."""
+    topics: set[str | None] = {message.topic}
+    if query.hops and (_is_hop(message.topic) or is_retry(message.topic) or is_dlq(message.topic)):
+        topics.add(message.properties.get(RETRY_TOPIC))
+        if _is_hop(message.topic):
+            topics.add(message.properties.get(REAL_TOPIC))
+    return topics
+
+
+def _is_hop(topic: str) -> bool:
+    """Do records of this topic say in REAL_TOPIC where the message is going?"""
+    return topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
+
+
+def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
+    if message.topic != SCHEDULE_TOPIC:
+        state = MessageState.STORED
+        if message.topic == CANCELLED_TOPIC:
+            state = MessageState.CANCELLED
+        elif is_retry(message.topic):
+            state = MessageState.RETRY
+        elif is_dlq(message.topic):
+            state = MessageState.DEAD
+        return FoundMessage(message, state)
+    level, offset = message.queue_id + 1, message.queue_offset
+    queue = store.queue(message.topic, message.queue_id)
+    entry = queue.entry(offset) if queue else None
+    if entry is not None and entry.physical_offset == message.physical_offset:
+        deliver_at_ms = entry.tags_code
+    else:
+        deliver_at_ms = store.levels.deliver_at_ms(level, message.store_timestamp_ms)
+    is_pending = entry is not None and store.progress.level(level).next_open(offset) == offset
+    ended = "" if is_pending else _ended(store, message)
+    return FoundMessage(message, MessageState.SCHEDULED, deliver_at_ms, is_pending, ended)
+
+
+def _ended(store: MessageStore, message: StoredMessage) -> str:
+    end = message.physical_offset + message.store_size
+    topic = message.properties.get(REAL_TOPIC, "")
+    return how_it_ended(store, end, message.message_id, topic).value

@@ -1,0 +1,336 @@
+"""Letters as they lie in %DLQ% and %RETRY% queues: read in bulk, matched, described.
+
+A queue is read in slices that are bounded in count and in bytes, from either end, so that
+whoever looks at all of it can let others have their turn in between.  What retention takes
+meanwhile is left out.  Of a record that is only looked at the body is not decoded, and of a
+large one not even read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from heapq import merge
+from typing import Final, NamedTuple
+
+from rmqlite.broker.finding.matching import (
+    INT64_MAX,
+    NUMBER_DIGITS_MAX,
+    check_wanted,
+    has_all,
+    has_offset_id,
+    has_unique_key,
+    number_of,
+    origin_of,
+    tells_last_failure,
+)
+from rmqlite.errors import InvalidValue
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    FAILURE_REASON,
+    FIRST_FAILURE_TIMESTAMP,
+    KEYS,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_ID,
+    ORIGIN_QUEUE_OFFSET,
+    REDRIVEN_TIMES,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    offset_message_id,
+    property_marker,
+    senders_limit,
+    unpack_host,
+)
+from rmqlite.names import group_of
+from rmqlite.requests.letters import Letter, LetterFilter
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.repaired_place import is_repaired
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, read_outline
+
+SLICE_MAX: Final = 400
+"""How many letters a slice has at most, 4 ms."""
+SLICE_BYTES_MAX: Final = 4 << 20
+"""How many bytes a slice reads, or those of one letter."""
+WHOLE_BYTES_MAX: Final = 16 << 10
+"""Of a larger record the body is not read where only its head is wanted."""
+INT32_MAX: Final = 2**31 - 1
+_LAST_FAILURE: Final = property_marker(LAST_FAILURE_TIMESTAMP)
+
+
+class Seen(NamedTuple):
+    """A place of a queue and its record without the body; None if that cannot be read."""
+
+    queue_offset: int
+    head: Head | None
+
+
+class SeenWhole(NamedTuple):
+    """A place of a queue and its record; None if that cannot be read."""
+
+    queue_offset: int
+    walked: Walked | None
+
+
+def slices(
+    store: MessageStore,
+    queue: ConsumeQueue,
+    begin: int,
+    end: int,
+    *,
+    newest_first: bool = False,
+    first_max: int = 0,
+) -> Iterator[list[Seen]]:
+    """begin <= queue offset < end of a queue, slice by slice, without bodies.
+
+    Each slice is read when it is asked for; first_max: how long the first one is at most.
+    Raises StoreUnavailable.
+    """
+    ranges = _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX, first_max)
+    for first, entries in ranges:
+        found = [
+            Seen(queue_offset, head)
+            for queue_offset, head in enumerate(read_heads(store, entries), first)
+        ]
+        yield found[::-1] if newest_first else found
+
+
+def whole_slices(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int
+) -> Iterator[list[SeenWhole]]:
+    """As slices(), with bodies; these are not checked."""
+    for first, entries in _entries(queue, begin, end, False, SLICE_BYTES_MAX):
+        records = store.read_records(entries, check_bodies=False)
+        yield [SeenWhole(*each) for each in enumerate(records, first)]
+
+
+def property_slices(
+    store: MessageStore, queue: ConsumeQueue, begin: int, end: int
+) -> Iterator[tuple[int, list[bytes | None]]]:
+    """As slices(), of each slice the first queue offset, and of its records the properties.
+
+    For who looks for one property in very many: half the cost.
+    """
+    for first, entries in _entries(queue, begin, end, False, WHOLE_BYTES_MAX):
+        yield first, list(_properties(store, entries))
+
+
+class Range(NamedTuple):
+    """begin <= queue offset < end of a queue."""
+
+    queue: ConsumeQueue
+    begin: int
+    end: int
+
+    def behind(self, physical_offset: int, *, newest_first: bool) -> Range:
+        """What comes after the record there: later ones, or earlier ones."""
+        if newest_first:
+            return self._replace(end=min(self.end, self.queue.first_with(physical_offset)))
+        return self._replace(begin=max(self.begin, self.queue.first_with(physical_offset + 1)))
+
+
+def in_order(
+    store: MessageStore, ranges: Sequence[Range], *, newest_first: bool = False, first_max: int = 0
+) -> Iterator[Head]:
+    """The records of several ranges in the order of the log; as slices(), one by one.
+
+    What cannot be read is left out.
+    """
+    found = [
+        _heads_of(slices(store, *each, newest_first=newest_first, first_max=first_max))
+        for each in ranges
+    ]
+    if len(found) == 1:
+        return found[0]
+    return merge(*found, key=lambda head: head.physical_offset, reverse=newest_first)
+
+
+def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
+    """The records of entries, neighbours read at once where they are small.
+
+    None for one that cannot be read, or a repaired place.
+    """
+    small: list[Entry] = []
+    for entry in entries:
+        if entry.size <= WHOLE_BYTES_MAX:
+            small.append(entry)
+            continue
+        yield from _small(store, small)
+        small = []
+        head = read_outline(store.read, entry.physical_offset, entry.size)
+        yield None if head is None or is_repaired(head) else head
+    yield from _small(store, small)
+
+
+def check_filter(wanted: LetterFilter) -> None:
+    """Raises InvalidValue for what no letter can fit."""
+    check_wanted(
+        topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        message_id=wanted.message_id,
+        reason=wanted.reason,
+    )
+    if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
+        rule = f"later than since_ms={wanted.since_ms}"
+        raise InvalidValue("until_ms", wanted.until_ms, rule)
+
+
+def fits(head: Head, wanted: LetterFilter) -> bool:
+    """Is a letter one of those that are asked for?"""
+    wanted_id = wanted.message_id
+    if wanted_id and not has_unique_key(head, wanted_id) and not has_offset_id(head, wanted_id):
+        return False
+    if wanted.since_ms or wanted.until_ms is not None:
+        failed_ms = last_failure_ms(head)
+        if failed_ms < wanted.since_ms:
+            return False
+        if wanted.until_ms is not None and failed_ms >= wanted.until_ms:
+            return False
+    return has_all(
+        head,
+        origin_topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        reason=wanted.reason,
+    )
+
+
+def last_failure_ms(head: Head) -> int:
+    """When a letter failed last: never later than it was stored.
+
+    RocketMQ does not say when, but stores it in that moment.
+    """
+    failed_ms = number_of(head.properties, _LAST_FAILURE)
+    stored_ms = head.store_timestamp_ms
+    if failed_ms is None or not tells_last_failure(head):
+        return stored_ms
+    return min(failed_ms, stored_ms)
+
+
+def described(
+    head: Head,
+    *,
+    redriven_by: str = "",
+    due_ms: int = 0,
+    target: tuple[str, int] | None = None,
+) -> Letter:
+    """What people are shown of a letter.
+
+    target: of one that still waits in the schedule, topic and queue id where it is going.
+    """
+    told = decode_properties(head.properties)
+    topic, queue_id = target or (head.topic, head.queue_id)
+    store_host = _host_text(head.store_host)
+    last_ms = last_failure_ms(head)
+    first_ms = _number(told, FIRST_FAILURE_TIMESTAMP, last_ms)
+    return Letter(
+        group=group_of(topic) or "",
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=head.queue_offset,
+        physical_offset=head.physical_offset,
+        store_size=head.size,
+        body_size=head.body_end - head.body_position,
+        message_id=told.get(UNIQ_KEY) or offset_message_id(store_host, head.physical_offset),
+        origin_topic=origin_of(head),
+        origin_message_id=told.get(DLQ_ORIGIN_MESSAGE_ID) or told.get(ORIGIN_MESSAGE_ID, ""),
+        origin_queue_id=_number(told, ORIGIN_QUEUE_ID, -1, INT32_MAX),
+        origin_queue_offset=_number(told, ORIGIN_QUEUE_OFFSET, -1),
+        tags=told.get(TAGS, ""),
+        keys=tuple(told.get(KEYS, "").split()),
+        delivery_attempts=max(
+            _number(told, DELIVERY_ATTEMPTS, 0, INT32_MAX), head.reconsume_times, 0
+        ),
+        first_failure_ms=min(first_ms, last_ms),
+        last_failure_ms=last_ms,
+        reason=told.get(FAILURE_REASON, ""),
+        born_timestamp_ms=head.born_timestamp_ms,
+        store_timestamp_ms=head.store_timestamp_ms,
+        store_host=store_host,
+        redriven_before=_number(told, REDRIVEN_TIMES, 0, INT32_MAX),
+        redriven_by=redriven_by,
+        due_ms=due_ms,
+        max_reconsume_times=senders_limit(told),
+    )
+
+
+def _entries(
+    queue: ConsumeQueue,
+    begin: int,
+    end: int,
+    newest_first: bool,
+    counted_bytes_max: int,
+    first_max: int = 0,
+) -> Iterator[tuple[int, list[Entry]]]:
+    """Neighbours that are one slice together, each with the first one's queue offset.
+
+    counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
+    """
+    # One more, so that who wants a whole slice is told whether there is another.
+    count_max = min(first_max or SLICE_MAX, SLICE_MAX + 1)
+    while True:
+        # Each slice anew: retention may take the rest of a queue between two of them.
+        begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)
+        if begin >= end:
+            return
+        first = max(begin, end - count_max) if newest_first else begin
+        entries = queue.read(first, min(count_max, end - first))
+        count_max = SLICE_MAX
+        if not entries:
+            return
+        order = reversed(entries) if newest_first else iter(entries)
+        room, count = SLICE_BYTES_MAX, 0
+        for entry in order:
+            room -= min(entry.size, counted_bytes_max)
+            if room < 0 and count:
+                break
+            count += 1
+        if newest_first:
+            first, entries = first + len(entries) - count, entries[len(entries) - count :]
+            end = first
+        else:
+            entries = entries[:count]
+            begin = first + count
+        yield first, entries
+
+
+def _properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
+    if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
+        for head in read_heads(store, entries):
+            yield head.properties if head else None
+        return
+    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
+        if properties is None:
+            (head,) = read_heads(store, [entry])
+            properties = head.properties if head else None
+        yield properties
+
+
+def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:
+    for part in parts:
+        for _, head in part:
+            if head is not None:
+                yield head
+
+
+def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
+    for walked in store.read_records(entries, check_bodies=False):
+        yield walked.head if walked else None
+
+
+def _number(properties: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:
+    """A property that is a number from 0 to most, as the wire has room for it."""
+    text = properties.get(name)
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS_MAX:
+        return default
+    number = int(text)
+    return number if number <= most else default
+
+
+_host_text = lru_cache(maxsize=4096)(unpack_host)

@@ -1,0 +1,160 @@
+"""Does a record have what is asked for: key, tag, message id, origin, reason of its failure?
+
+All of it stands in the property string, which is searched, not decoded: a look at very many
+records costs a tenth of that.  What records hold was written by anybody; a number that is
+none counts as absent.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.errors import InvalidValue
+from rmqlite.limits import (
+    KEY_BYTES_MAX,
+    MESSAGE_ID_BYTES_MAX,
+    REASON_PART_CHARS_MAX,
+    TAGS_BYTES_MAX,
+    check_length,
+)
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    KEYS,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    find_property,
+    property_marker,
+)
+from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.index.key_index import KEY_SEPARATOR
+from rmqlite.store.record import Head
+
+_KEYS: Final = property_marker(KEYS)
+_TAGS: Final = property_marker(TAGS)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+_FAILURE_REASON: Final = property_marker(FAILURE_REASON)
+_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
+_DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
+_RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
+_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_SEPARATOR: Final = KEY_SEPARATOR.encode()
+INT64_MAX: Final = 2**63 - 1
+NUMBER_DIGITS_MAX: Final = 19
+
+
+def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str) -> None:
+    """Raises InvalidValue for what is longer than any record has it, or is no single key.
+
+    It is compared with that of very many records.
+    """
+    check_length("topic", topic, TOPIC_BYTES_MAX)
+    check_length("tag", tag, TAGS_BYTES_MAX)
+    check_key("key", key)
+    check_length("message_id", message_id, MESSAGE_ID_BYTES_MAX)
+    if len(reason) > REASON_PART_CHARS_MAX:
+        rule = f"at most {REASON_PART_CHARS_MAX}"
+        raise InvalidValue("reason", f"{len(reason)} characters", rule)
+
+
+def check_key(field: str, key: str) -> None:
+    """Raises InvalidValue for what is longer than a key, or several."""
+    check_length(field, key, KEY_BYTES_MAX)
+    if KEY_SEPARATOR in key:
+        raise InvalidValue(field, key, "one key, without blanks")
+
+
+def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:
+    """Has a record each of these that is not empty?"""
+    return (
+        (not origin_topic or origin_of(head) == origin_topic)
+        and (not tag or has_tag(head, tag))
+        and (not key or has_key(head, key))
+        and (not reason or has_reason(head, reason))
+    )
+
+
+def has_key(head: Head, key: str) -> bool:
+    tokens = (find_property(head.properties, _KEYS) or b"").split(_SEPARATOR)
+    return encoded(key) in tokens
+
+
+def has_tag(head: Head, tag: str) -> bool:
+    return find_property(head.properties, _TAGS) == encoded(tag)
+
+
+def has_unique_key(head: Head, message_id: str) -> bool:
+    """Did its producer give it this id?"""
+    return find_property(head.properties, _UNIQ_KEY) == encoded(message_id)
+
+
+def unique_key_of(head: Head) -> str:
+    """The id that its producer gave it; empty without one."""
+    return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
+
+
+def has_offset_id(head: Head, message_id: str) -> bool:
+    """Is this RocketMQ's offset message id of this very record?"""
+    own = head.store_host + head.physical_offset.to_bytes(8, "big")
+    return len(message_id) == 2 * len(own) and message_id.upper() == own.hex().upper()
+
+
+def has_reason(head: Head, part: str) -> bool:
+    """Is this, in any case, a part of why it failed last?"""
+    reason = find_property(head.properties, _FAILURE_REASON)
+    return reason is not None and part.casefold() in reason.decode("utf-8", "replace").casefold()
+
+
+def tells_last_failure(head: Head) -> bool:
+    """Is what its properties say of a failure said of the last one?
+
+    RocketMQ counts a failure and says nothing of it, but takes along what we said of one before.
+    """
+    if head.topic == UNDELIVERABLE_TOPIC:
+        return True
+    attempts = number_of(head.properties, _ATTEMPTS)
+    return attempts is None or attempts >= head.reconsume_times
+
+
+def reason_of(head: Head) -> str:
+    """Why it failed last; empty if nobody said."""
+    if not tells_last_failure(head):
+        return ""
+    return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
+
+
+def origin_of(head: Head) -> str:
+    """The topic that a message was sent to first; empty if its record does not say.
+
+    RocketMQ 4 says it in RETRY_TOPIC also of a dead letter; what the schedule could not
+    deliver has never failed in a consumer, and says only where it was going.
+    """
+    topic, properties = head.topic, head.properties
+    origin: bytes | None = None
+    if is_dlq(topic):
+        origin = find_property(properties, _DLQ_ORIGIN_TOPIC)
+    origin = origin or find_property(properties, _RETRY_TOPIC)
+    if not origin and topic in (SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC):
+        origin = find_property(properties, _REAL_TOPIC)
+    if origin:
+        return origin.decode("utf-8", "replace")
+    is_first = not (is_dlq(topic) or is_retry(topic) or topic == SCHEDULE_TOPIC)
+    return topic if is_first else ""
+
+
+def number_of(properties: bytes, marker: bytes) -> int | None:
+    """A property that is a number from 0 to 2^63 - 1; None if it is missing or none."""
+    digits = find_property(properties, marker)
+    if not digits or not digits.isdigit() or len(digits) > NUMBER_DIGITS_MAX:
+        return None
+    number = int(digits)
+    return number if number <= INT64_MAX else None
+
+
+def encoded(text: str) -> bytes:
+    """What is asked for, as records hold it; no record holds what is no UTF-8."""
+    return text.encode("utf-8", "replace")

@@ -1,0 +1,1 @@
+"""Failed messages as people look at them: retries, dead letters, whole lives."""

@@ -1,0 +1,148 @@
+"""What one record tells of a message's life: Head -> Hop.
+
+The kind is in where a record lies, where it is going, and what it completes; RocketMQ's own
+deliveries complete nothing, but say where they have waited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rmqlite.broker.finding.letter_reading import INT32_MAX
+from rmqlite.broker.finding.matching import number_of, reason_of, unique_key_of
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    REDRIVE_ID_PREFIX,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
+    decode_properties,
+    find_property,
+    offset_message_id,
+    property_marker,
+    senders_limit,
+    unpack_host,
+)
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, group_of, is_dlq, is_retry
+from rmqlite.requests.letters import Hop, HopKind
+from rmqlite.requests.topics import Queue
+from rmqlite.store.completion import (
+    UNDELIVERABLE_TOPIC,
+    Completion,
+    completed_level,
+    completion_of,
+    topic_ahead,
+)
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, delay_level, destination
+
+_REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
+_REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
+_ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
+_WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
+
+
+def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
+    """The hop that a record is; committed: how far each group is in a queue."""
+    kind = kind_of(head)
+    level = due_ms = 0
+    is_pending = False
+    if head.topic == SCHEDULE_TOPIC:
+        level = head.queue_id + 1
+        queue = store.queue(head.topic, head.queue_id)
+        entry = queue.entry(head.queue_offset) if queue else None
+        if entry is None:
+            due_ms = store.levels.deliver_at_ms(level, head.store_timestamp_ms)
+        else:
+            due_ms = entry.tags_code
+            completed = store.progress.level(level)
+            is_pending = completed.next_open(head.queue_offset) == head.queue_offset
+    host = unpack_host(head.store_host)
+    own_id = offset_message_id(host, head.physical_offset)
+    job = find_property(head.properties, _REDRIVEN_BY) if kind is HopKind.REDRIVEN else None
+    return Hop(
+        kind=kind,
+        at_ms=head.store_timestamp_ms,
+        topic=head.topic,
+        queue_id=head.queue_id,
+        queue_offset=head.queue_offset,
+        physical_offset=head.physical_offset,
+        offset_message_id=own_id,
+        message_id=unique_key_of(head) or own_id,
+        group=_group(head),
+        attempt=_attempt(head),
+        level=level,
+        due_ms=due_ms,
+        is_pending=is_pending,
+        reason=reason_of(head) if kind in _WITH_REASON else "",
+        job_id=(job or b"").decode("utf-8", "replace"),
+        readers=_readers(committed, head),
+        max_reconsume_times=senders_limit(decode_properties(head.properties)),
+    )
+
+
+def kind_of(head: Head) -> HopKind:
+    """What a record tells."""
+    if head.topic == SCHEDULE_TOPIC:
+        return _scheduled(head)
+    if head.topic == CANCELLED_TOPIC:
+        return HopKind.CANCELLED
+    is_completing = completed_level(head) > 0
+    if head.topic == UNDELIVERABLE_TOPIC and is_completing:
+        return HopKind.UNDELIVERABLE
+    if is_dlq(head.topic):
+        return HopKind.DEAD
+    if is_completing and completion_of(head.topic, head.properties) is Completion.FIRED:
+        return HopKind.FIRED
+    if is_retry(head.topic):
+        return HopKind.RETRIED
+    if is_completing or _rocketmq_has_delivered(head):
+        return HopKind.DELIVERED
+    return HopKind.REDRIVEN if redriven_from(head) else HopKind.SENT
+
+
+def redriven_from(head: Head) -> str:
+    """The place of the letter (topic:queue id:queue offset) that a message was; empty if none.
+
+    Its message id is made of the place: who copies the properties into a message of his own
+    has not redriven it.
+    """
+    place = (find_property(head.properties, _REDRIVEN_FROM) or b"").decode("utf-8", "replace")
+    message_id = unique_key_of(head)
+    own = REDRIVE_ID_PREFIX + place
+    return place if message_id == own or message_id.startswith(own + ":") else ""
+
+
+def _scheduled(head: Head) -> HopKind:
+    if completed_level(head):
+        return HopKind.RESCHEDULED
+    ahead = topic_ahead(head.properties)
+    if is_retry(ahead) or is_dlq(ahead):
+        # RocketMQ lets also a dead letter wait that a consumer sends itself.
+        return HopKind.FAILED
+    return HopKind.REDRIVEN if redriven_from(head) else HopKind.SCHEDULED
+
+
+def _rocketmq_has_delivered(head: Head) -> bool:
+    """Does a record that completes nothing keep what it had when it waited in RocketMQ?"""
+    waited_for = destination(head.properties)
+    return waited_for == (head.topic, head.queue_id) and delay_level(head.properties) > 0
+
+
+def _group(head: Head) -> str:
+    """Whose failure, retry or dead letter it is; of what is on its way, where it is going."""
+    if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
+        return group_of(topic_ahead(head.properties)) or ""
+    return group_of(head.topic) or ""
+
+
+def _attempt(head: Head) -> int:
+    told = number_of(head.properties, _ATTEMPTS) if is_dlq(head.topic) else 0
+    return max(0, head.reconsume_times, told if told and told <= INT32_MAX else 0)
+
+
+def _readers(committed: Callable[[Queue], Mapping[str, int]], head: Head) -> tuple[str, ...]:
+    if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC) or is_dlq(head.topic):
+        return ()
+    offsets = committed(Queue(head.topic, head.queue_id))
+    return tuple(sorted(group for group, at in offsets.items() if at > head.queue_offset))

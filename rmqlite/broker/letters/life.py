@@ -1,0 +1,242 @@
+"""The whole life of a message, rebuilt from the log: every record of it, in their order.
+
+A message has a record in each place where it was, under the same UNIQ_KEY; a redrive gives
+it another one, made of the place of the dead letter.  So from any id of a life the key index
+leads to all of it, forwards and back.  A message without a UNIQ_KEY is joined by what its
+records say of each other, as far as that goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from itertools import islice
+from typing import Final
+
+from rmqlite.broker.finding.finding import offset_in
+from rmqlite.broker.finding.matching import has_key, has_offset_id, unique_key_of
+from rmqlite.broker.finding.outcome import is_entered, outline_at
+from rmqlite.broker.letters.hops import hop_of, redriven_from
+from rmqlite.broker.redrive.redriven import EARLIER, Redriven
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.offsets import ConsumerOffsets
+from rmqlite.errors import InvalidValue
+from rmqlite.message import (
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    REDRIVE_ID_PREFIX,
+    REDRIVEN_MESSAGE_ID,
+    find_property,
+    offset_message_id,
+    property_marker,
+    unpack_host,
+)
+from rmqlite.names import SCHEDULE_TOPIC, is_dlq
+from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery
+from rmqlite.store.completion import completed_level
+from rmqlite.store.index.key_index import KEY_SEPARATOR
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head
+
+"""Work that is done when it returns; at every yield others may get their turn."""
+IDS_MAX: Final = 100
+"""How many message ids one life is followed through."""
+STEP_TOPICS: Final = 20
+STEP_RECORDS: Final = 200
+READS_MAX: Final = 5 * HOPS_MAX
+"""How many records are looked at for one id: other keys may have the same hash."""
+HOPS_BYTES_MAX: Final = 4 << 20
+"""How long the properties of the records are together that are told."""
+_KEYS: Final = property_marker(KEYS)
+_ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
+_REDRIVEN_ID: Final = property_marker(REDRIVEN_MESSAGE_ID)
+
+
+class Lives:
+    """Asks one broker's store.
+
+    readable_end: records that end behind this physical offset are not told yet.
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: ConsumerOffsets,
+        redriven: Redriven,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._offsets = offsets
+        self._redriven = redriven
+        self._readable_end = readable_end
+
+    def life(self, query: LifeQuery) -> Steps[Life]:
+        """All that became of a message, in steps; without hops if nobody knows it.
+
+        Raises InvalidValue, StoreUnavailable.
+        """
+        if not query.message_id:
+            raise InvalidValue("message_id", "", "the id of a message, as send answers it")
+        search = _Search(self._store, self._redriven, self._readable_end())
+        yield from search.run(query.message_id)
+        # Of few queues, and asked for each hop.
+        committed = cache(self._offsets.committed)
+        newest: list[Hop] = []
+        size = 0
+        for _, head in sorted(search.heads.items(), reverse=True):
+            size += len(head.properties)
+            if len(newest) == HOPS_MAX or size > HOPS_BYTES_MAX:
+                search.is_cut = True
+                break
+            newest.append(hop_of(self._store, committed, head))
+            if len(newest) % STEP_RECORDS == 0:
+                yield
+        hops = tuple(reversed(newest))
+        message_id = hops[0].message_id if hops else query.message_id
+        return Life(message_id, hops, search.is_cut)
+
+
+class _Search:
+    """The records of one life, found so far, by physical offset."""
+
+    def __init__(self, store: MessageStore, redriven: Redriven, readable_end: int) -> None:
+        self._store = store
+        self._redriven = redriven
+        self._readable_end = readable_end
+        self._topics = sorted({topic for topic, _ in store.queue_keys()})
+        self._ids: dict[str, None] = {}
+        """In the order in which they were met; a set would be in none."""
+        self._met: list[Head] = []
+        """Of heads those that may lead to others."""
+        self._joined: set[tuple[str, str]] = set()
+        """Keys of messages without UNIQ_KEY that were looked for, with their origin."""
+        self.heads: dict[int, Head] = {}
+        self.is_cut = False
+
+    def run(self, message_id: str) -> Steps[None]:
+        """Find all records of the life that an id is of."""
+        self._ids[message_id] = None
+        self._meet(self._record_at(message_id))
+        done = 0
+        while len(self.heads) <= HOPS_MAX:
+            if self._met:
+                yield from self._take(self._met.pop())
+            elif done == len(self._ids):
+                return
+            elif done == IDS_MAX:
+                break
+            else:
+                key = list(self._ids)[done]
+                for head in (yield from self._with_key(key, unique_key_of)):
+                    self._meet(head)
+                done += 1
+                yield
+        self.is_cut = True
+
+    def _meet(self, head: Head | None) -> None:
+        """A record is of the life; where it leads to is looked at later."""
+        if head is not None and head.physical_offset not in self.heads:
+            self.heads[head.physical_offset] = head
+            self._met.append(head)
+
+    def _take(self, head: Head) -> Steps[None]:
+        """Go on to the ids and records that a record of the life leads to."""
+        unique = unique_key_of(head)
+        if unique:
+            self._ids.setdefault(unique)
+        else:
+            yield from self._join(head)
+        if is_dlq(head.topic):
+            place = (head.topic, head.queue_id, head.queue_offset)
+            own = REDRIVE_ID_PREFIX + ":".join(map(str, place))
+            self._ids.setdefault(own)
+            for job_id in self._redriven.jobs_of(*place):
+                # Sent again, knowingly: then the job is in the id.
+                if job_id != EARLIER:
+                    self._ids.setdefault(f"{own}:{job_id}")
+        origin = redriven_from(head)
+        if origin:
+            self._meet(self._letter_at(origin))
+            first = find_property(head.properties, _REDRIVEN_ID)
+            if first:
+                # Retention may have taken the letter, and not all that was before it.
+                self._ids.setdefault(first.decode("utf-8", "replace"))
+
+    def _with_key(self, key: str, key_of: Callable[[Head], str]) -> Steps[list[Head]]:
+        """Records of any topic, the newest ones, of which this is what key_of() says."""
+        offsets: set[int] = set()
+        for number, topic in enumerate(self._topics, 1):
+            offsets.update(islice(self._store.index.find(topic, key), READS_MAX))
+            if number % STEP_TOPICS == 0:
+                yield
+        found: list[Head] = []
+        for number, physical_offset in enumerate(sorted(offsets, reverse=True), 1):
+            if len(found) > HOPS_MAX or number > READS_MAX:
+                self.is_cut = True
+                break
+            head = self._readable(physical_offset)
+            if head is not None and key_of(head) == key:
+                found.append(head)
+            if number % STEP_RECORDS == 0:
+                yield
+        return found
+
+    def _join(self, head: Head) -> Steps[None]:
+        """Of a message without UNIQ_KEY: where it was first, and what has one of its keys."""
+        origin = _origin_id(head)
+        first = self._record_at(origin)
+        if first is not None and not unique_key_of(first):
+            self._meet(first)
+        self._meet(self._completed_by(head))
+        keys = (find_property(head.properties, _KEYS) or b"").decode("utf-8", "replace")
+        key = next((each for each in keys.split(KEY_SEPARATOR) if each), "")
+        if not key or (key, origin) in self._joined:
+            return
+        self._joined.add((key, origin))
+        same = yield from self._with_key(key, lambda each: key if has_key(each, key) else "")
+        for each in same:
+            if not unique_key_of(each) and _origin_id(each) == origin:
+                self._meet(each)
+
+    def _completed_by(self, head: Head) -> Head | None:
+        """The scheduled record that a record completes."""
+        level = completed_level(head)
+        queue = self._store.queue(SCHEDULE_TOPIC, level - 1) if level else None
+        entry = queue.entry(queue.first_with(head.completes) - 1) if queue else None
+        if entry is None or entry.physical_offset + entry.size != head.completes:
+            return None
+        return self._readable(entry.physical_offset)
+
+    def _record_at(self, message_id: str) -> Head | None:
+        """The record of which this is the offset message id; None if there is none."""
+        physical_offset = offset_in(message_id)
+        head = None if physical_offset is None else self._readable(physical_offset)
+        if head is None or not has_offset_id(head, message_id):
+            return None
+        return head if is_entered(self._store, head) else None
+
+    def _letter_at(self, place: str) -> Head | None:
+        """The dead letter at topic:queue id:queue offset; None if there is none."""
+        topic, *numbers = place.split(":")
+        if not is_dlq(topic) or len(numbers) != 2 or not all(map(_is_number, numbers)):
+            return None
+        queue = self._store.queue(topic, int(numbers[0]))
+        entry = queue.entry(int(numbers[1])) if queue else None
+        return self._readable(entry.physical_offset) if entry else None
+
+    def _readable(self, physical_offset: int) -> Head | None:
+        head = outline_at(self._store, physical_offset)
+        is_durable = head is not None and physical_offset + head.size <= self._readable_end
+        return head if is_durable else None
+
+
+def _origin_id(head: Head) -> str:
+    """The offset message id of the record that was failed first; its own if it never was."""
+    origin = find_property(head.properties, _ORIGIN)
+    if origin:
+        return origin.decode("utf-8", "replace")
+    return offset_message_id(unpack_host(head.store_host), head.physical_offset)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20

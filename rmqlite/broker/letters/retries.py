@@ -1,0 +1,182 @@
+"""What a group will be given again: due and not consumed yet, then what waits for its time.
+
+The first lies in %RETRY%group behind what the group has committed, the second in the
+schedule with %RETRY%group as its destination; levels at which nothing waits for the group
+are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from rmqlite.broker.finding.finding import offset_in
+from rmqlite.broker.finding.letter_reading import Range, described, fits, in_order
+from rmqlite.broker.finding.matching import has_offset_id, unique_key_of
+from rmqlite.broker.finding.outcome import outline_at
+from rmqlite.broker.letters.dead_letters import (
+    PAGE_BYTES_MAX,
+    STEP_LETTERS,
+    checked_limit,
+    read_offset,
+)
+from rmqlite.broker.pulling import end_before
+from rmqlite.broker.schedule.pending import PAGE_SLICES_MAX, Cursor, Pending
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.offsets import ConsumerOffsets
+from rmqlite.errors import InvalidValue
+from rmqlite.names import SCHEDULE_TOPIC, group_of, is_retry, retry_topic
+from rmqlite.requests.letters import EVERY_LETTER, Letter, LetterPage, LettersQuery
+from rmqlite.requests.schedule import PendingFilter
+from rmqlite.requests.topics import Queue
+from rmqlite.store.message_store import MessageStore
+
+LOOK_MAX: Final = 20_000
+"""After so many a page is answered, full or not."""
+SLICE_MAX: Final = 100
+"""How many that wait are found at once."""
+_DUE: Final = "d"
+_WAITING: Final = "w"
+
+
+class Retries:
+    """Asks the %RETRY% queues and the schedule; changes nothing."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        groups: GroupTable,
+        offsets: ConsumerOffsets,
+        pending: Pending,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._offsets = offsets
+        self._pending = pending
+        self._readable_end = readable_end
+
+    def pages(self, query: LettersQuery) -> Steps[LetterPage]:
+        """The next page, in steps.  Raises InvalidValue, GroupUnknown, StoreUnavailable."""
+        limit = checked_limit(query)
+        for field in ("newest_first", "is_open"):
+            if getattr(query, field):
+                raise InvalidValue(field, True, "false: that is a question about dead letters")
+        if query.group and not self._queues(query.group):
+            self._groups.existing(query.group)
+        after, waiting = _read_cursor(query.cursor, self._store.end)
+        found: list[Letter] = []
+        looked_at = 0
+        if waiting is None:
+            due = yield from self._due(query, after, limit)
+            if due.cursor:
+                return due
+            found, looked_at, waiting = list(due.letters), due.looked_at, ""
+            yield
+        waits = yield from self._waiting(query, waiting, limit - len(found))
+        letters = (*found, *waits.letters)
+        return LetterPage(letters, waits.cursor, looked_at + waits.looked_at)
+
+    # ---- inside
+
+    def _due(self, query: LettersQuery, after: int, limit: int) -> Steps[LetterPage]:
+        """A page of what lies in the retry queues; without a cursor when that is all."""
+        ranges = []
+        for queue, known in self._queues(query.group).items():
+            committed = self._offsets.of(group_of(queue.topic) or "").get(queue, 0)
+            begin = max(committed, known.begin)
+            ranges.append(known._replace(begin=begin).behind(after, newest_first=False))
+        first_max = limit + 1 if query.filter == EVERY_LETTER else 2 * limit
+        heads = in_order(self._store, ranges, first_max=first_max)
+        found: list[Letter] = []
+        looked_at = size = 0
+        for looked_at, head in enumerate(heads, 1):
+            if fits(head, query.filter):
+                found.append(described(head, due_ms=head.store_timestamp_ms))
+                size += len(head.properties)
+            if len(found) == limit or looked_at == LOOK_MAX or size > PAGE_BYTES_MAX:
+                more = next(heads, None) is not None
+                cursor = f"{_DUE}.{head.physical_offset}" if more else f"{_WAITING}."
+                return LetterPage(tuple(found), cursor, looked_at)
+            if looked_at % STEP_LETTERS == 0:
+                yield
+        return LetterPage(tuple(found), "", looked_at)
+
+    def _waiting(self, query: LettersQuery, cursor: str, limit: int) -> Steps[LetterPage]:
+        """A page of what waits in the schedule."""
+        found: list[Letter] = []
+        wanted = self._pending_filter(query)
+        if not wanted.levels:
+            return LetterPage(())
+        looked_at = size = 0
+        readable = self._readable_end()
+        for _ in range(PAGE_SLICES_MAX):
+            count_max = min(SLICE_MAX, limit - len(found))
+            several, cursor = self._pending.slice(wanted, cursor, count_max)
+            looked_at += len(several)
+            size += sum(len(each.head.properties) for each in several)
+            found += [
+                described(each.head, due_ms=each.place.due_ms, target=(each.topic, each.queue_id))
+                for each in several
+                if each.head.physical_offset + each.head.size <= readable
+                and is_retry(each.topic)
+                and fits(each.head, query.filter)
+            ]
+            if not cursor or len(found) >= limit or size > PAGE_BYTES_MAX:
+                break
+            yield
+        return LetterPage(tuple(found), cursor and f"{_WAITING}.{cursor}", looked_at)
+
+    def _queues(self, group: str) -> dict[Queue, Range]:
+        """The queues of a group's retry topic, or of every one; what may be read of them."""
+        readable = self._readable_end()
+        found = {}
+        for topic, queue_id in self._store.queue_keys():
+            queue = self._store.queue(topic, queue_id)
+            if queue is None or not is_retry(topic) or group not in ("", group_of(topic)):
+                continue
+            end = max(queue.min_offset, end_before(queue, readable))
+            found[Queue(topic, queue_id)] = Range(queue, queue.min_offset, end)
+        return found
+
+    def _pending_filter(self, query: LettersQuery) -> PendingFilter:
+        """What the schedule can say of a query; levels are empty where nothing waits."""
+        wanted = query.filter
+        topic = retry_topic(query.group) if query.group else ""
+        levels = tuple(
+            level
+            for level, counts in self._store.progress.pending.items()
+            if (counts[topic] if topic else any(is_retry(each) for each in counts))
+        )
+        return PendingFilter(
+            levels=levels,
+            topic=topic,
+            key=wanted.key,
+            message_id=self._unique_key(wanted.message_id),
+            origin_topic=wanted.topic,
+            tag=wanted.tag,
+            reason=wanted.reason,
+        )
+
+    def _unique_key(self, message_id: str) -> str:
+        """The id by which the schedule finds it, also where it is that of its record."""
+        physical_offset = offset_in(message_id)
+        head = None if physical_offset is None else outline_at(self._store, physical_offset)
+        if head is None or head.topic != SCHEDULE_TOPIC or not has_offset_id(head, message_id):
+            return message_id
+        return unique_key_of(head)
+
+
+def _read_cursor(text: str, log_end: int) -> tuple[int, str | None]:
+    """Behind which physical offset what is due goes on, or the cursor of what waits."""
+    if not text:
+        return -1, None
+    after = read_offset(text, _DUE)
+    if after is not None:
+        return after, None
+    kind, dot, rest = text.partition(".")
+    if kind != _WAITING or not dot:
+        raise InvalidValue("cursor", text, "what the page before said, or empty")
+    Cursor.read(rest, log_end)
+    return -1, rest

@@ -1,0 +1,1 @@
+"""Dead letters sent again by jobs of the broker, each once."""

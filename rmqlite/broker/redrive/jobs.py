@@ -1,0 +1,237 @@
+"""Every redrive job and how far it is, kept so that a crash changes nothing.
+
+A job's last record in the log says all of it, so the queue of these records is folded from
+where the table, which is written now and then, leaves off.  Which letters were redriven is
+folded from the same records.  Of a step that a crash has torn the messages that are there
+are counted, by their ids, when the store is opened, and the job goes on behind them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rmqlite.broker.redrive.records import JobProgress, Step
+from rmqlite.broker.redrive.redriven import EARLIER, Redriven
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import JobUnknown, StoreUnavailable
+from rmqlite.message import UNIQ_KEY, find_property, property_marker
+from rmqlite.names import REDRIVE_JOBS_TOPIC
+from rmqlite.requests.redrive import RedriveJob, RedriveOutcome
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables.tables import Tree
+from rmqlite.table_shapes import RedriveJobsTable, RedriveTold
+
+TABLE: Final = "redriveJobs.json"
+_ENTRIES_AT_ONCE: Final = 64
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class JobRecords:
+    """Where a job's records begin and end in their queue: first <= queue offset <= last."""
+
+    first: int
+    last: int
+
+
+class RedriveJobs:
+    """Jobs by id; of those that are over the one changed the longest ago is forgotten first."""
+
+    def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
+        """Raises StoreDamaged for a table that cannot be read."""
+        self.redriven = Redriven()
+        self._jobs_max = config.redrive_jobs_max
+        self._path = config.store_path / "config" / TABLE
+        self._store = store
+        self._kept: dict[str, JobProgress] = {}
+        self._records: dict[str, JobRecords] = {}
+        self._texts: dict[str, str] = {}
+        """Each as JSON, made once: most of a thousand have not changed."""
+        self._is_changed = False
+        self._told_at = 0
+        """The log's end when the table was last made."""
+        self._load()
+
+    def all(self) -> tuple[RedriveJob, ...]:
+        """Without samples, the last changed one first."""
+        return tuple([replace(kept.job, samples=()) for kept in reversed(self._kept.values())])
+
+    def get(self, job_id: str) -> JobProgress:
+        """Raises JobUnknown."""
+        kept = self._kept.get(job_id)
+        if kept is None:
+            raise JobUnknown(job_id)
+        return kept
+
+    def find(self, job_id: str) -> JobProgress | None:
+        return self._kept.get(job_id)
+
+    def records_of(self, job_id: str) -> JobRecords:
+        """Where the records of a job lie.  Raises JobUnknown."""
+        self.get(job_id)
+        return self._records[job_id]
+
+    def not_over(self) -> list[JobProgress]:
+        return [kept for kept in self._kept.values() if not kept.job.is_over]
+
+    def keep(self, step: Step, queue_offset: int) -> None:
+        """A step's record is in the log, at this place of its queue, and so are its messages."""
+        self._put(step.kept, queue_offset)
+        self._note_sent(step, step.kept)
+
+    def move(self, kept: JobProgress) -> None:
+        """A job has looked at letters that it does not want; no record tells of that."""
+        self._kept[kept.job.job_id] = kept
+        self._texts.pop(kept.job.job_id, None)
+        self._is_changed = True
+
+    def tree(self) -> dict[str, Tree]:
+        """The table by its name, for a persist of the store; empty while the one there will do.
+
+        It will when nothing has changed since, and the persist that wrote it has succeeded.
+        """
+        if not self._is_changed and self._store.persisted_end >= self._told_at:
+            return {}
+        self._is_changed = False
+        self._told_at = self._store.end
+        for job_id, kept in self._kept.items():
+            if job_id not in self._texts:
+                self._texts[job_id] = self._text(kept)
+        texts = [self._texts[job_id] for job_id in self._kept]
+        earlier = {topic: self.redriven.to_json(topic) for topic in self.redriven.topics()}
+        end = self._end_of(REDRIVE_JOBS_TOPIC, 0)
+        return {TABLE: {"queueOffset": end, "jobs": texts, "earlier": earlier}}
+
+    # ---- inside
+
+    def _put(self, kept: JobProgress, queue_offset: int) -> None:
+        job_id = kept.job.job_id
+        self._kept.pop(job_id, None)
+        self._kept[job_id] = kept
+        self._texts.pop(job_id, None)
+        known = self._records.get(job_id)
+        self._records[job_id] = JobRecords(known.first if known else queue_offset, queue_offset)
+        self._is_changed = True
+        self._forget()
+
+    def _forget(self) -> None:
+        surplus = len(self._kept) - self._jobs_max
+        if surplus <= 0:
+            return
+        over = [job_id for job_id, kept in self._kept.items() if kept.job.is_over]
+        for job_id in over[:surplus]:
+            kept = self._kept.pop(job_id)
+            del self._records[job_id]
+            self._texts.pop(job_id, None)
+            self.redriven.forget(job_id, kept.topic)
+
+    def _note_sent(self, step: Step, upto: JobProgress) -> None:
+        """What a step has sent, up to where the job is, is redriven."""
+        job_id = step.kept.job.job_id
+        if job_id not in self._kept:
+            job_id = EARLIER
+        for run in step.before(upto.at):
+            if run.outcome is RedriveOutcome.SENT:
+                end = run.queue_offset + run.letters
+                self.redriven.add(job_id, step.kept.topic, step.queue_id, run.queue_offset, end)
+
+    def _text(self, kept: JobProgress) -> str:
+        records = self._records[kept.job.job_id]
+        tree = kept.to_json() | {"records": [records.first, records.last]}
+        return json.dumps(tree | {"sent": self.redriven.to_json(kept.topic, kept.job.job_id)})
+
+    def _end_of(self, topic: str, queue_id: int) -> int:
+        queue = self._store.queue(topic, queue_id)
+        return queue.max_offset if queue else 0
+
+    # ---- opening
+
+    def _load(self) -> None:
+        """The table, then what the log says behind it."""
+        table = self._store.load_table(TABLE, RedriveJobsTable) or RedriveJobsTable()
+        for topic, sent in table.earlier.items():
+            self.redriven.load(topic, sent, end_of=self._end_of)
+        for told in table.jobs:
+            self._load_job(told)
+        begin = table.queue_offset
+        self._is_changed = False
+        last: dict[str, tuple[Step, Walked]] = {}
+        for walked in self._behind(begin):
+            step = read_step(walked)
+            if step is None:
+                continue
+            job_id = step.kept.job.job_id
+            if job_id in last:
+                before, _ = last[job_id]
+                self._note_sent(before, replace(before.kept, at=step.begin))
+            self._put(step.kept, walked.head.queue_offset)
+            last[job_id] = step, walked
+        for step, walked in last.values():
+            self._end_step(step, walked)
+
+    def _load_job(self, told: RedriveTold) -> None:
+        kept = JobProgress.of(told)
+        job_id = kept.job.job_id
+        self._records[job_id] = JobRecords(*told.records)
+        self.redriven.load(kept.topic, told.sent, job_id, end_of=self._end_of)
+        self._put(kept, self._records[job_id].last)
+
+    def _behind(self, begin: int) -> Iterator[Walked]:
+        """The records of jobs from a queue offset on."""
+        queue = self._store.queue(REDRIVE_JOBS_TOPIC, 0)
+        if queue is None:
+            return
+        if begin > queue.max_offset:
+            # Another queue than the one that the table tells of.
+            begin = 0
+        for start in range(max(begin, queue.min_offset), queue.max_offset, _ENTRIES_AT_ONCE):
+            for walked in self._store.read_records(queue.read(start, _ENTRIES_AT_ONCE)):
+                if walked is not None:
+                    yield walked
+
+    def _end_step(self, step: Step, walked: Walked) -> None:
+        """Of a job's last step a crash may have kept only the first messages: count those."""
+        messages = 0
+        if step.messages:
+            behind = self._store.walk(walked.head.physical_offset + walked.head.size)
+            for wanted, found in zip(step.ids(), behind, strict=False):
+                # By their ids: other records follow if there was no room to correct the job.
+                if find_property(found.head.properties, _UNIQ_KEY) != wanted.encode():
+                    break
+                messages += 1
+        if messages == step.messages:
+            self._note_sent(step, step.kept)
+            return
+        kept = step.cut(messages)
+        job_id = kept.job.job_id
+        log.info("a redrive was cut off job=%s kept=%d of=%d", job_id, messages, step.messages)
+        self._note_sent(step, kept)
+        if job_id not in self._kept:
+            return
+        self.move(kept)
+        correction = Step(kept.at, kept)
+        try:
+            (at,) = self._store.append([correction.record(kept.job.changed_at_ms)])
+        except StoreUnavailable as error:
+            log.warning("no room to write down what a redrive has come to error=%s", error)
+        else:
+            self._put(kept, at.queue_offset)
+
+
+def read_step(walked: Walked) -> Step | None:
+    """What a record says; None for one that is no job's."""
+    head = walked.head
+    try:
+        return Step.read(walked.buffer[head.body_position : head.body_end])
+    except ValueError as error:
+        # Somebody else's: the topic is closed to producers here, but not in RocketMQ.
+        offset = head.physical_offset
+        log.warning("no record of a redrive job physical_offset=%d error=%s", offset, error)
+        return None

@@ -1,0 +1,271 @@
+"""A dead letter as the new message that it becomes, or why it cannot be one.
+
+Nothing that retry or the schedule wrote goes along: attempts start anew.  What its producer
+wrote does, byte by byte, and so does the body, compressed or not.  The message says which
+letter it was and which job has sent it; its message id is made of the letter's place, so
+that who looks for the id in the log knows whether the letter was sent before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from rmqlite.broker.finding.letter_reading import SeenWhole, fits
+from rmqlite.broker.finding.matching import number_of, origin_of
+from rmqlite.broker.finding.sent_before import SentBefore
+from rmqlite.broker.redrive.records import JobProgress, message_id_of
+from rmqlite.broker.redrive.redriven import Redriven
+from rmqlite.broker.room import Room
+from rmqlite.broker.routing import ending
+from rmqlite.broker.tables.topics import WRITE, TopicTable
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
+from rmqlite.limits import PROPERTIES_BYTES_MAX
+from rmqlite.message import (
+    BODY_RULE,
+    FAILURE_REASON,
+    FIRST_ID_PROPERTIES,
+    KEYS,
+    MAX_RECONSUME_TIMES,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    REDRIVE_PROPERTIES,
+    REDRIVEN_BY,
+    REDRIVEN_FROM,
+    REDRIVEN_MESSAGE_ID,
+    REDRIVEN_TIMES,
+    RESERVED_PROPERTIES,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQ_KEY,
+    edit_properties,
+    exact_properties,
+    find_property,
+    property_marker,
+)
+from rmqlite.names import check_sendable, is_dlq, is_retry
+from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
+from rmqlite.requests.redrive import RedriveOutcome
+from rmqlite.store.commit_log import Walked
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, NewRecord, has_sound_body, tags_code
+
+NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
+"""Who sent a letter whose message id is in the log, if no job knows of it."""
+WHY_CHARS_MAX: Final = 200
+COMPRESSED: Final = 0x1 | 0x700
+"""Of the sys flag: is the body compressed, and how (reference §1.2)?"""
+_UNREADABLE: Final = "its content is lost: the log has no sound record of it"
+_NO_ORIGIN: Final = "it does not say where it was sent to: name another topic"
+_OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
+_QUEUE_DIGITS: Final = 10
+_LONGEST_HOST: Final = bytes(20)
+_GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
+_GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
+_TIMES: Final = property_marker(REDRIVEN_TIMES)
+_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_REASON: Final = property_marker(FAILURE_REASON)
+_RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
+_INT32_MAX: Final = 2**31 - 1
+
+
+class Judged(NamedTuple):
+    """A letter that fits, and what becomes of it; walked and properties: of what is sent."""
+
+    queue_offset: int
+    outcome: RedriveOutcome
+    topic: str
+    message_id: str
+    why: str
+    walked: Walked | None = None
+    properties: bytes = b""
+
+
+class Judge:
+    """Says of letters what a job makes of them; changes nothing."""
+
+    def __init__(
+        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, redriven: Redriven
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._redriven = redriven
+        self._room = Room(store.log_file_bytes, config.max_message_bytes)
+
+    def judged(
+        self, kept: JobProgress, queue_id: int, letters: Sequence[SeenWhole]
+    ) -> list[Judged]:
+        """Those of some letters of a queue that fit, in their order.  Raises StoreUnavailable."""
+        refusals: dict[str, str] = {}
+        found: list[Judged] = []
+        for queue_offset, walked in letters:
+            if walked is not None:
+                if fits(walked.head, kept.job.spec.filter):
+                    found.append(self._judged(kept, queue_id, queue_offset, walked, refusals))
+            elif kept.job.spec.filter == EVERY_LETTER:
+                found.append(_refused(queue_offset, _UNREADABLE))
+        return found if kept.job.spec.again else self._without_sent(found)
+
+    def why_not_to(self, topic: str) -> str:
+        """Why nothing may be redriven to a topic; empty if it may."""
+        if not topic:
+            return _NO_ORIGIN
+        if is_own(topic):
+            return _OWN_TOPIC
+        try:
+            self.check_topic(topic)
+        except RmqliteError as error:
+            return _shortened(str(error))
+        return ""
+
+    def check_topic(self, topic: str) -> None:
+        """Raises InvalidName, PermissionMissing, TopicUnknown unless one may send there."""
+        check_sendable(topic)
+        info = self._topics.get(topic)
+        if info is None and not self._config.auto_create_topic:
+            raise TopicUnknown(topic)
+        if info is not None and not info.perm & WRITE:
+            raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
+
+    def record(
+        self, judged: Judged, queue_id: int, level: int, *, now_ms: int, host: bytes
+    ) -> NewRecord:
+        """The record of a letter that is sent, to a queue of its topic; level 0 is now."""
+        assert judged.walked is not None
+        head, data = judged.walked
+        topic, queue_id, last = ending(self._config.cluster_name, judged.topic, level, queue_id)
+        properties = judged.properties + last.encode()
+        return NewRecord(
+            topic,
+            queue_id,
+            properties,
+            data[head.body_position : head.body_end],
+            head.body_crc,
+            head.flag,
+            head.sys_flag & COMPRESSED,
+            now_ms,
+            host,
+            host,
+            0,
+            0,
+            tags_code(properties),
+        )
+
+    # ---- inside
+
+    def _judged(
+        self,
+        kept: JobProgress,
+        queue_id: int,
+        queue_offset: int,
+        walked: Walked,
+        refusals: dict[str, str],
+    ) -> Judged:
+        """refusals: why nothing may be sent to a topic, as far as that is known."""
+        spec = kept.job.spec
+        topic = spec.to_topic or origin_of(walked.head)
+        message_id = message_id_of(kept, queue_id, queue_offset)
+        if not spec.again:
+            by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
+            if by:
+                return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
+        if topic not in refusals:
+            refusals[topic] = self.why_not_to(topic)
+        why = _why_not(walked, self._config) or refusals[topic]
+        if why:
+            return _refused(queue_offset, why)
+        place = f"{kept.topic}:{queue_id}:{queue_offset}"
+        properties = new_properties(walked, place, kept.job.job_id, message_id)
+        why = self._why_too_long(walked.head, properties, topic, spec.delay_level)
+        if why:
+            return _refused(queue_offset, why)
+        sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
+        return Judged(*sent, walked, properties)
+
+    def _without_sent(self, found: list[Judged]) -> list[Judged]:
+        """What is in the log already was sent, though no job knows of it."""
+        fresh = [each for each in found if each.outcome is RedriveOutcome.SENT]
+        if not fresh:
+            return found
+        since_ms = min(each.walked.head.store_timestamp_ms for each in fresh if each.walked)
+        known = SentBefore(
+            self._store, [(each.topic, each.message_id) for each in fresh], since_ms
+        ).positions()
+        ids = {fresh[at].message_id for at in known}
+        return [
+            each._replace(outcome=RedriveOutcome.ALREADY, why=NO_JOB, walked=None, properties=b"")
+            if each.message_id in ids
+            else each
+            for each in found
+        ]
+
+    def _why_too_long(self, head: Head, properties: bytes, topic: str, level: int) -> str:
+        # By the longest queue id, so that it does not depend on whose turn it is.
+        rest = len(ending(self._config.cluster_name, topic, level, 10 ** (_QUEUE_DIGITS - 1))[2])
+        size = len(properties) + rest
+        if size > PROPERTIES_BYTES_MAX:
+            most = PROPERTIES_BYTES_MAX
+            return f"its properties would be {size} bytes long, at most {most} can be"
+        longest = head._replace(born_host=_LONGEST_HOST, store_host=_LONGEST_HOST)
+        return self._room.why_not_in(longest, topic, properties_bytes=size)
+
+
+def is_own(topic: str) -> bool:
+    """Is this a topic that only a failure brings messages to?"""
+    return is_retry(topic) or is_dlq(topic)
+
+
+def new_properties(walked: Walked, place: str, job_id: str, message_id: str) -> bytes:
+    """The user's own, byte by byte, and where the message comes from, as a property string."""
+    own = walked.head.properties
+    pairs = exact_properties(own)
+    times = number_of(own, _TIMES) or 0
+    changes: dict[str, str] = {
+        REDRIVEN_FROM: place,
+        REDRIVEN_TIMES: str(times + 1 if times < _INT32_MAX else 1),
+        REDRIVEN_BY: job_id,
+        UNIQ_KEY: message_id,
+    }
+    first_id = next((pairs[name] for name in FIRST_ID_PROPERTIES if name in pairs), "")
+    if first_id:
+        changes[REDRIVEN_MESSAGE_ID] = first_id
+    # With RECONSUME_TIME the limit is a consumer's, not the sender's.
+    is_senders = RECONSUME_TIME not in pairs
+    return edit_properties(own, changes, _GONE_BUT_LIMIT if is_senders else _GONE)
+
+
+def _why_not(walked: Walked, config: BrokerConfig) -> str:
+    """What of a record forbids to send it, wherever it goes; empty if nothing does."""
+    head, data = walked
+    size = head.body_end - head.body_position
+    if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(head.properties, size):
+        return _UNREADABLE
+    if not has_sound_body(head, data):
+        return "its content is lost: its body is damaged"
+    if data[head.body_position : head.body_end] == LEFT_BEHIND.encode():
+        return LEFT_BEHIND
+    if not size:
+        return f"its body is empty; a body has {BODY_RULE}"
+    if size > config.max_message_bytes:
+        return f"its body of {size} bytes is larger than maxMessageSize={config.max_message_bytes}"
+    return ""
+
+
+def _tells_nothing(properties: bytes, body_bytes: int) -> bool:
+    """Was there no scheduled record that could be read?  Older brokers left the body empty."""
+    return (
+        (not body_bytes or find_property(properties, _REASON) == UNREADABLE.encode())
+        and find_property(properties, _REAL_TOPIC) is None
+        and find_property(properties, _RETRY_TOPIC) is None
+    )
+
+
+def _refused(queue_offset: int, why: str) -> Judged:
+    return Judged(queue_offset, RedriveOutcome.REFUSED, "", "", why)
+
+
+def _shortened(why: str) -> str:
+    return why if len(why) <= WHY_CHARS_MAX else why[: WHY_CHARS_MAX - 1] + "…"

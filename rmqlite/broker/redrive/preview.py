@@ -1,0 +1,84 @@
+"""What a redrive would do, page by page: the letters are looked at as a job does it.
+
+Nothing is kept between two pages and nothing is changed: the cursor says which letters there
+were at the first page, and how far the last one came.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from rmqlite.broker.redrive.judge import Judged
+from rmqlite.broker.redrive.records import At, JobProgress, QueuePart
+from rmqlite.broker.steps import Steps
+from rmqlite.errors import InvalidValue
+from rmqlite.requests.redrive import (
+    SAMPLES_MAX,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedrivePreview,
+    TopicCount,
+)
+
+PAGE_SLICES_MAX: Final = 40
+"""After so many slices a page is answered, some 0.1 s: who asks sees progress."""
+_CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
+Look = Callable[[JobProgress], tuple[At, list[Judged]]]
+"""The next slice of letters: how far it goes, and those that fit."""
+
+
+def preview(kept: JobProgress, look: Look) -> Steps[RedrivePreview]:
+    """The next page for what would be a job, in steps: at a yield others may get their turn.
+
+    Raises StoreUnavailable.
+    """
+    began = kept.job.looked_at
+    counts = Counter[RedriveOutcome]()
+    topics = Counter[str]()
+    samples: dict[bool, list[RedrivenLetter]] = {True: [], False: []}
+    for _ in range(PAGE_SLICES_MAX):
+        if kept.at.part == len(kept.parts):
+            break
+        queue_id = kept.parts[kept.at.part].queue_id
+        at, letters = look(kept)
+        for each in letters:
+            counts[each.outcome] += 1
+            if each.outcome is RedriveOutcome.SENT:
+                topics[each.topic] += 1
+            chosen = samples[each.outcome is RedriveOutcome.REFUSED]
+            if len(chosen) < SAMPLES_MAX:
+                chosen.append(
+                    RedrivenLetter(queue_id, *each[:2], each.topic, each.message_id, each.why)
+                )
+        kept = kept.moved(at)
+        yield
+    return RedrivePreview(
+        letters=kept.job.letters,
+        looked_at=kept.job.looked_at - began,
+        sent=counts[RedriveOutcome.SENT],
+        already=counts[RedriveOutcome.ALREADY],
+        refused=counts[RedriveOutcome.REFUSED],
+        topics=tuple([TopicCount(*each) for each in topics.most_common()]),
+        samples=tuple([*samples[True], *samples[False]][:SAMPLES_MAX]),
+        cursor=cursor_text(kept) if kept.at.part < len(kept.parts) else "",
+    )
+
+
+def cursor_text(kept: JobProgress) -> str:
+    """How far a preview is, and of which letters."""
+    return "_".join(".".join(map(str, each)) for each in (kept.at, *kept.parts))
+
+
+def read_cursor(text: str) -> tuple[At, tuple[QueuePart, ...]]:
+    """The inverse of cursor_text().  Raises InvalidValue."""
+    if _CURSOR.fullmatch(text):
+        told, *queues = [tuple(map(int, each.split("."))) for each in text.split("_")]
+        at, parts = At(*told), tuple([QueuePart(*each) for each in queues])
+        if at.part < len(parts):
+            part = parts[at.part]
+            if part.begin <= at.queue_offset <= part.end:
+                return at, parts
+    raise InvalidValue("cursor", text, "what the page before said, or empty")

@@ -1,0 +1,201 @@
+"""What a redrive job's records say: the job after a step, and what became of the letters.
+
+A record stands before the messages that its step sends, in the same append, and says where
+the step began, what the job has come to behind it, and letter by letter the outcomes, the
+k-th one that is SENT being the k-th message.  A crash can only tear the log's last append,
+so the record is there with the first of its messages, and cut() tells what the job is then.
+Of a record the outcomes count up to where the job's next record begins, and no further.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
+from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
+from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveOutcome
+from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.store.tables import tables
+from rmqlite.table_shapes import RedriveKept, RedriveStep, validated
+
+_HOST: Final = pack_host("127.0.0.1:0")
+
+
+class QueuePart(NamedTuple):
+    """A queue of dead letters as it was when the job was started: begin <= offset < end."""
+
+    queue_id: int
+    begin: int
+    end: int
+
+
+class At(NamedTuple):
+    """How far a job is: the parts before this one are done, and this one up to there."""
+
+    part: int
+    queue_offset: int
+
+
+class OutcomeRun(NamedTuple):
+    """Neighbours in a queue that have the same outcome."""
+
+    queue_offset: int
+    letters: int
+    outcome: RedriveOutcome
+    topic: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """A job, its letters, and how far it is."""
+
+    job: RedriveJob
+    parts: tuple[QueuePart, ...]
+    at: At
+
+    @property
+    def topic(self) -> str:
+        """Where its letters lie."""
+        return dlq_topic(self.job.spec.group)
+
+    def moved(self, at: At, **changes: Any) -> JobProgress:
+        """The job further on, or back."""
+        looked_at = sum(part.end - part.begin for part in self.parts[: at.part])
+        if at.part < len(self.parts):
+            looked_at += at.queue_offset - self.parts[at.part].begin
+        return replace(self, at=at, job=replace(self.job, looked_at=looked_at, **changes))
+
+    def to_json(self) -> dict[str, Any]:
+        """A tree for json."""
+        return {"job": self.job.to_json(), "parts": self.parts, "at": self.at}
+
+    @classmethod
+    def of(cls, told: RedriveKept) -> JobProgress:
+        """The inverse of to_json, once it was validated."""
+        return cls(told.job, tuple([QueuePart(*each) for each in told.parts]), At(*told.at))
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One append of a job: where it began, the job behind it, and what became of letters."""
+
+    begin: At
+    kept: JobProgress
+    runs: tuple[OutcomeRun, ...] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many follow the record."""
+        return sum(run.letters for run in self.runs if run.outcome is RedriveOutcome.SENT)
+
+    @property
+    def queue_id(self) -> int:
+        """Of the letters."""
+        return self.kept.parts[self.begin.part].queue_id
+
+    def before(self, at: At) -> tuple[OutcomeRun, ...]:
+        """Its outcomes up to there."""
+        if at.part > self.begin.part:
+            return self.runs
+        found = []
+        for run in self.runs:
+            count = min(run.letters, at.queue_offset - run.queue_offset)
+            if count > 0:
+                found.append(run._replace(letters=count))
+        return tuple(found)
+
+    def cut(self, messages: int) -> JobProgress:
+        """The job when only so many of the step's messages are there, fewer than it has sent."""
+        left = messages
+        for run in self.runs:
+            if run.outcome is not RedriveOutcome.SENT:
+                continue
+            if left < run.letters:
+                at = At(self.begin.part, run.queue_offset + left)
+                break
+            left -= run.letters
+        gone = counted(self.runs) - counted(self.before(at))
+        job = self.kept.job
+        samples = [
+            each
+            for each in job.samples
+            if each.queue_id != self.queue_id or each.queue_offset < at.queue_offset
+        ]
+        return self.kept.moved(
+            at,
+            state=JobState.RUNNING,
+            ended_at_ms=0,
+            sent=job.sent - gone[RedriveOutcome.SENT],
+            already=job.already - gone[RedriveOutcome.ALREADY],
+            refused=job.refused - gone[RedriveOutcome.REFUSED],
+            samples=tuple(samples),
+        )
+
+    def ids(self) -> Iterator[str]:
+        """The message ids that follow the record."""
+        for run in self.runs:
+            if run.outcome is RedriveOutcome.SENT:
+                for queue_offset in range(run.queue_offset, run.queue_offset + run.letters):
+                    yield message_id_of(self.kept, self.queue_id, queue_offset)
+
+    def letters(self, runs: Sequence[OutcomeRun]) -> Iterator[RedrivenLetter]:
+        """Outcomes of this step, one by one."""
+        for run in runs:
+            for queue_offset in range(run.queue_offset, run.queue_offset + run.letters):
+                has_id = run.outcome is not RedriveOutcome.REFUSED
+                message_id = message_id_of(self.kept, self.queue_id, queue_offset) if has_id else ""
+                yield RedrivenLetter(
+                    self.queue_id, queue_offset, run.outcome, run.topic, message_id, run.why
+                )
+
+    def record(self, now_ms: int) -> NewRecord:
+        """What is appended, its messages right behind it; found among others by its tags."""
+        texts: dict[str, int] = {}
+        runs = [
+            (
+                run.queue_offset,
+                run.letters,
+                int(run.outcome),
+                texts.setdefault(run.topic, len(texts)),
+                texts.setdefault(run.why, len(texts)),
+            )
+            for run in self.runs
+        ]
+        tree = self.kept.to_json() | {"begin": self.begin, "texts": list(texts), "runs": runs}
+        body = json.dumps(tree, separators=(",", ":")).encode()
+        job_id = self.kept.job.job_id
+        properties = encode_properties({TAGS: job_id})
+        return NewRecord(
+            *(REDRIVE_JOBS_TOPIC, 0, properties, body, body_crc(body), 0, 0, now_ms),
+            *(_HOST, _HOST, 0, 0, tags_hash(job_id)),
+        )
+
+    @classmethod
+    def read(cls, body: bytes) -> Step:
+        """The inverse of record().  Raises ValueError on another shape."""
+        told = validated(RedriveStep, tables.decode(body))
+        texts = told.texts
+        runs = [
+            OutcomeRun(offset, count, outcome, texts[topic], texts[why])
+            for offset, count, outcome, topic, why in told.runs
+        ]
+        return cls(At(*told.begin), JobProgress.of(told), tuple(runs))
+
+
+def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
+    """How many letters of these have which outcome."""
+    counts = Counter[RedriveOutcome]()
+    for run in runs:
+        counts[run.outcome] += run.letters
+    return counts
+
+
+def message_id_of(kept: JobProgress, queue_id: int, queue_offset: int) -> str:
+    """Of the message that a letter becomes: made of its place, so each letter is sent once."""
+    place = f"{REDRIVE_ID_PREFIX}{kept.topic}:{queue_id}:{queue_offset}"
+    return f"{place}:{kept.job.job_id}" if kept.job.spec.again else place

@@ -1,0 +1,386 @@
+"""Dead letters sent again, as jobs of the broker's own: start, preview, step, change, look.
+
+A job looks at its group's letters in their order, those that were there when it was started.
+Each step is one append, a record of the job and the messages behind it, so a crash leaves no
+letter sent that the job does not know of.  Whoever calls step() decides when.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from rmqlite.broker.appending import Appending
+from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
+from rmqlite.broker.redrive.jobs import RedriveJobs
+from rmqlite.broker.redrive.judge import Judge, Judged, is_own
+from rmqlite.broker.redrive.outcomes import page_of
+from rmqlite.broker.redrive.preview import preview, read_cursor
+from rmqlite.broker.redrive.records import At, JobProgress, OutcomeRun, QueuePart, Step, counted
+from rmqlite.broker.retention import Retention
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.clock import Clock, local_text
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, JobExists, JobOver, Overloaded
+from rmqlite.names import REDRIVE_JOBS_TOPIC, check_group
+from rmqlite.requests.bulk import check_job_id
+from rmqlite.requests.redrive import (
+    SAMPLES_MAX,
+    JobAction,
+    JobChange,
+    JobState,
+    OutcomesPage,
+    OutcomesQuery,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+    RedriveSpec,
+)
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import NewRecord
+
+STEP_LETTERS_MAX: Final = 100
+"""How many letters a step looks at, 3 to 5 ms; and 4 MiB of them, or one letter."""
+STEP_LETTERS_MIN: Final = 20
+"""So many it looks at also when it may send fewer: perhaps they are not wanted."""
+JOBS_NOT_OVER_MAX: Final = 20
+RATE_MAX: Final = 1_000_000
+FILTER_CHARS_MAX: Final = 1_000
+"""Of each of a filter's texts: every record of the job has them."""
+_SOME_ID: Final = "r-yyyymmdd-hhmmss-xxxx"
+"""A preview's, as long as one that the broker makes."""
+_STATES: Final = {
+    JobAction.PAUSE: JobState.PAUSED,
+    JobAction.RESUME: JobState.RUNNING,
+    JobAction.CANCEL: JobState.CANCELLED,
+}
+
+log = logging.getLogger(__name__)
+
+
+class Stepped(NamedTuple):
+    """What a step has done."""
+
+    looked_at: int
+    sent: int
+
+
+class Redrive:
+    """All jobs of a broker; what it answers is true when the log is durable up to its end."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        clock: Clock,
+        topics: TopicTable,
+        groups: GroupTable,
+        markers: PurgeMarkers,
+        retention: Retention,
+        appending: Appending,
+        jobs: RedriveJobs,
+        host: bytes,
+    ) -> None:
+        """host: the broker's own address, packed, of what it sends."""
+        self.jobs = jobs
+        self.sent = 0
+        """Letters sent since the start."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Told when another job may run, or run otherwise."""
+        self._judge = Judge(config, store, topics, jobs.redriven)
+        self._config = config
+        self._store = store
+        self._clock = clock
+        self._topics = topics
+        self._groups = groups
+        self._markers = markers
+        self._retention = retention
+        self._appending = appending
+        self._host = host
+        self._turn = 0
+        self._notes: dict[str, str] = {}
+
+    # ---- asked by users
+
+    def start(self, request: RedriveRequest) -> RedriveJob:
+        """Begin a job, or answer the one of this id that is there with the same spec.
+
+        The rate is no part of that: it may have been changed since.  Raises InvalidValue,
+        InvalidName, GroupUnknown, TopicUnknown, PermissionMissing, JobExists, Overloaded,
+        DiskFull, StoreUnavailable.
+        """
+        spec = request.spec
+        if request.job_id:
+            check_job_id(request.job_id)
+            known = self.jobs.find(request.job_id)
+            if known is not None:
+                if replace(known.job.spec, max_per_second=spec.max_per_second) != spec:
+                    raise JobExists(request.job_id)
+                return self._told(known)
+        parts = self._parts(spec)
+        most = min(JOBS_NOT_OVER_MAX, self._config.redrive_jobs_max)
+        if len(self.jobs.not_over()) >= most:
+            raise Overloaded("redrive jobs that are not over", most)
+        self._retention.check_room(is_send=False)
+        now_ms = self._clock.now_ms()
+        job_id = request.job_id or self._new_id(now_ms)
+        kept = _begun(job_id, spec, parts, now_ms)
+        self._put(Step(kept.at, kept))
+        log.info("redrive started job=%s group=%s letters=%d", job_id, spec.group, kept.job.letters)
+        return self._told(kept)
+
+    def preview(self, request: RedrivePreviewRequest) -> Steps[RedrivePreview]:
+        """What a job would do, page by page, in steps.  Raises as start(), but for the job."""
+        parts = self._parts(request.spec)
+        at = At(0, parts[0].begin if parts else 0)
+        if request.cursor:
+            at, parts = read_cursor(request.cursor)
+        kept = _begun(_SOME_ID, request.spec, parts, 0).moved(at)
+        return preview(kept, self._look)
+
+    def get(self, job_id: str) -> RedriveJob:
+        """Raises JobUnknown."""
+        return self._told(self.jobs.get(job_id))
+
+    def all(self) -> tuple[RedriveJob, ...]:
+        """Without samples, the last changed one first."""
+        return tuple(
+            [replace(job, note=self._notes.get(job.job_id, "")) for job in self.jobs.all()]
+        )
+
+    def change(self, change: JobChange) -> RedriveJob:
+        """Pause, resume, cancel, or another rate; what is so already is no error.
+
+        Raises JobUnknown, JobOver, InvalidValue, StoreUnavailable.
+        """
+        kept = self.jobs.get(change.job_id)
+        job = kept.job
+        if job.is_over:
+            raise JobOver(job.job_id, job.state.name.lower())
+        changes: dict[str, Any]
+        if change.action is JobAction.SET_RATE:
+            _check_rate(change.max_per_second)
+            changes = {"spec": replace(job.spec, max_per_second=change.max_per_second)}
+        elif change.max_per_second:
+            rule = f"0, for {change.action.name} has no rate"
+            raise InvalidValue("max_per_second", change.max_per_second, rule)
+        else:
+            changes = {"state": _STATES[change.action]}
+        if replace(job, **changes) != job:
+            now_ms = self._clock.now_ms()
+            if change.action is JobAction.CANCEL:
+                changes["ended_at_ms"] = now_ms
+            kept = kept.moved(kept.at, changed_at_ms=now_ms, **changes)
+            self.note(job.job_id, "")
+            self._put(Step(kept.at, kept))
+            log.info(
+                "redrive changed job=%s state=%s max_per_second=%d",
+                *(job.job_id, kept.job.state.name, kept.job.spec.max_per_second),
+            )
+        return self._told(kept)
+
+    def outcomes(self, query: OutcomesQuery) -> Steps[OutcomesPage]:
+        """What became of a job's letters, page by page, in steps.
+
+        Raises JobUnknown, InvalidValue, StoreUnavailable.
+        """
+        return page_of(self._store, self.jobs, query)
+
+    # ---- asked by who runs them
+
+    def running(self) -> list[RedriveJob]:
+        return [kept.job for kept in self.jobs.not_over() if kept.job.state is JobState.RUNNING]
+
+    def note(self, job_id: str, text: str) -> None:
+        """Why a job stands still; empty when it goes on."""
+        if text:
+            self._notes[job_id] = text
+        else:
+            self._notes.pop(job_id, None)
+
+    def step(self, job_id: str, sent_max: int = STEP_LETTERS_MAX) -> Stepped:
+        """Let a job that is running look at its next letters, and send at most sent_max.
+
+        Raises DiskFull, StoreUnavailable, MessageTooLarge: then it is where it was.
+        """
+        kept = self.jobs.find(job_id)
+        if kept is None or kept.job.state is not JobState.RUNNING:
+            return Stepped(0, 0)
+        self._retention.check_room(is_send=False)
+        at, letters = self._look(kept, min(max(sent_max, STEP_LETTERS_MIN), STEP_LETTERS_MAX))
+        sent = [each for each in letters if each.outcome is RedriveOutcome.SENT]
+        if len(sent) > sent_max:
+            at = At(kept.at.part, sent[sent_max].queue_offset)
+            letters = [each for each in letters if each.queue_offset < at.queue_offset]
+            sent = sent[:sent_max]
+        step = self._step(kept, at, letters)
+        done = Stepped(step.kept.job.looked_at - kept.job.looked_at, len(sent))
+        if letters or step.kept.job.is_over:
+            self._put(step, self._records(sent, kept.job.spec.delay_level))
+            self.sent += len(sent)
+        else:
+            # Found again after a crash: letters that are not wanted need no record.
+            self.jobs.move(step.kept)
+        return done
+
+    # ---- inside
+
+    def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
+        """The letters that there are to look at.  Raises as start()."""
+        check_group(spec.group)
+        check_filter(spec.filter)
+        for name in ("topic", "tag", "key", "reason", "message_id"):
+            length = len(getattr(spec.filter, name))
+            if length > FILTER_CHARS_MAX:
+                raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
+        if spec.to_topic:
+            if is_own(spec.to_topic):
+                rule = "no retry or dead-letter topic: only a failure brings messages there"
+                raise InvalidValue("to_topic", spec.to_topic, rule)
+            self._judge.check_topic(spec.to_topic)
+        most = self._store.levels.current.max_level
+        if not 0 <= spec.delay_level <= most:
+            rule = f"0, which is now, or a level of the table in force, 1 to {most}"
+            raise InvalidValue("delay_level", spec.delay_level, rule)
+        _check_rate(spec.max_per_second)
+        queues = dead_letter_queues(self._store).get(spec.group)
+        if queues is None:
+            self._groups.existing(spec.group)
+            return ()
+        parts = [
+            QueuePart(queue_id, self._markers.begin(spec.group, queue_id), queue.max_offset)
+            for queue_id, queue in sorted(queues.items())
+        ]
+        return tuple([part for part in parts if part.begin < part.end])
+
+    def _look(
+        self, kept: JobProgress, count_max: int = STEP_LETTERS_MAX
+    ) -> tuple[At, list[Judged]]:
+        """The next letters: how far that goes, and what becomes of those that fit."""
+        number, begin = kept.at
+        part = kept.parts[number]
+        queue = self._store.queue(kept.topic, part.queue_id)
+        begin = max(begin, self._markers.begin(kept.job.spec.group, part.queue_id))
+        letters: list[Judged] = []
+        end = part.end
+        if queue is not None:
+            upto = min(part.end, begin + count_max)
+            slice_ = next(whole_slices(self._store, queue, begin, upto), [])
+            letters = self._judge.judged(kept, part.queue_id, slice_)
+            end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)
+        if end < part.end:
+            return At(number, end), letters
+        number += 1
+        return At(number, kept.parts[number].begin if number < len(kept.parts) else 0), letters
+
+    def _step(self, kept: JobProgress, at: At, letters: list[Judged]) -> Step:
+        """The job behind some letters."""
+        runs = _runs(letters)
+        counts = counted(runs)
+        job, now_ms = kept.job, self._clock.now_ms()
+        changes: dict[str, Any] = {"changed_at_ms": now_ms}
+        if at.part == len(kept.parts):
+            changes |= {"state": JobState.DONE, "ended_at_ms": now_ms}
+        if counts[RedriveOutcome.REFUSED] and len(job.samples) < SAMPLES_MAX:
+            queue_id = kept.parts[kept.at.part].queue_id
+            refused = [
+                RedrivenLetter(queue_id, each.queue_offset, each.outcome, why=each.why)
+                for each in letters
+                if each.outcome is RedriveOutcome.REFUSED
+            ]
+            changes["samples"] = (*job.samples, *refused)[:SAMPLES_MAX]
+        moved = kept.moved(
+            at,
+            sent=job.sent + counts[RedriveOutcome.SENT],
+            already=job.already + counts[RedriveOutcome.ALREADY],
+            refused=job.refused + counts[RedriveOutcome.REFUSED],
+            **changes,
+        )
+        return Step(kept.at, moved, runs)
+
+    def _records(self, sent: list[Judged], delay_level: int) -> list[NewRecord]:
+        """What is sent, to the queues of each topic by turns; topics are made on demand."""
+        now_ms = self._clock.now_ms()
+        level = self._store.levels.current.clamp(delay_level)
+        topics = {each.topic: self._topics.wanted(each.topic) for each in sent}
+        self._topics.make(topics.values())
+        queues = {name: max(1, info.write_queues) for name, info in topics.items()}
+        records = []
+        for each in sent:
+            self._turn += 1
+            queue_id = self._turn % queues[each.topic]
+            records.append(
+                self._judge.record(each, queue_id, level, now_ms=now_ms, host=self._host)
+            )
+        return records
+
+    def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
+        """Append a step, and count it when that is done."""
+        self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
+        # Before its messages: then a crash that tears the append leaves it, and it knows.
+        record = step.record(step.kept.job.changed_at_ms)
+        written = self._appending.append([record, *(messages or ())])
+        self.jobs.keep(step, written[0].queue_offset)
+        if not messages:
+            self.on_change()
+        job = step.kept.job
+        if job.is_over:
+            log.info(
+                "redrive over job=%s state=%s sent=%d already=%d refused=%d",
+                *(job.job_id, job.state.name, job.sent, job.already, job.refused),
+            )
+
+    def _told(self, kept: JobProgress) -> RedriveJob:
+        return replace(kept.job, note=self._notes.get(kept.job.job_id, ""))
+
+    def _new_id(self, now_ms: int) -> str:
+        """Short, readable, and not used before."""
+        digits = "".join(each for each in local_text(now_ms) if each.isdigit())
+        while True:
+            job_id = f"r-{digits[:8]}-{digits[8:14]}-{uuid.uuid4().hex[:4]}"
+            if self.jobs.find(job_id) is None:
+                return job_id
+
+
+def _begun(
+    job_id: str, spec: RedriveSpec, parts: tuple[QueuePart, ...], now_ms: int
+) -> JobProgress:
+    """A job that has not looked at any letter; without letters it is done."""
+    job = RedriveJob(
+        job_id,
+        spec,
+        JobState.RUNNING if parts else JobState.DONE,
+        letters=sum(part.end - part.begin for part in parts),
+        created_at_ms=now_ms,
+        changed_at_ms=now_ms,
+        ended_at_ms=0 if parts else now_ms,
+    )
+    return JobProgress(job, parts, At(0, parts[0].begin if parts else 0))
+
+
+def _runs(letters: list[Judged]) -> tuple[OutcomeRun, ...]:
+    """Neighbours with the same outcome as one."""
+    runs: list[OutcomeRun] = []
+    for each in letters:
+        last = runs[-1] if runs else None
+        is_next = last and each.queue_offset == last.queue_offset + last.letters
+        if last and is_next and (each.outcome, each.topic, each.why) == last[2:]:
+            runs[-1] = last._replace(letters=last.letters + 1)
+        else:
+            runs.append(OutcomeRun(each.queue_offset, 1, each.outcome, each.topic, each.why))
+    return tuple(runs)
+
+
+def _check_rate(max_per_second: int) -> None:
+    if not 0 <= max_per_second <= RATE_MAX:
+        rule = f"letters per second, 1 to {RATE_MAX}, or 0 for no limit"
+        raise InvalidValue("max_per_second", max_per_second, rule)

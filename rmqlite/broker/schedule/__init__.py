@@ -1,0 +1,1 @@
+"""What waits for its time: delivery, listing, counting, and changes."""

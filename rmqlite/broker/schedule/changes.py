@@ -1,0 +1,272 @@
+"""Cancel, fire, reschedule: another end for the wait of pending messages.
+
+Each change is one record that completes the scheduled one (see store/completion.py), so it
+is as atomic and as safe from a crash as a delivery, and of a change and a delivery that race
+one comes first.  Changes are made in slices; whoever asks goes on at the cursor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rmqlite.broker.finding.outcome import how_it_ended
+from rmqlite.broker.listener import Listener
+from rmqlite.broker.schedule.pending import Found, Pending
+from rmqlite.broker.schedule.schedule import Ready, Schedule, restored
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
+from rmqlite.limits import MESSAGE_ID_BYTES_MAX, check_length
+from rmqlite.message import (
+    CLUSTER,
+    DELAY,
+    FIRED,
+    REAL_QID,
+    REAL_TOPIC,
+    RESCHEDULED_FROM,
+    UNIQ_KEY,
+    WAIT,
+    edit_properties,
+    exact_properties,
+)
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.requests.schedule import (
+    CHANGES_DEFAULT,
+    CHANGES_MAX,
+    IDS_MAX,
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    ChangedPage,
+    ChangeOutcome,
+    ScheduleAction,
+)
+from rmqlite.store.completion import Completion, topic_ahead
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, NewRecord, body_crc
+
+SLICE_MAX: Final = 100
+"""How many messages are changed at once, before others get their turn."""
+SLICE_BYTES_MAX: Final = 4 << 20
+"""How long the records of a slice are together, or one record."""
+SLICE_IDS_MAX: Final = 20
+CALL_SLICES_MAX: Final = 100
+"""After so many slices a call is answered, though more may fit: who asks sees progress."""
+_OUTCOMES: Final = {
+    Completion.DELIVERED: ChangeOutcome.ALREADY_DELIVERED,
+    Completion.FIRED: ChangeOutcome.ALREADY_DELIVERED,
+    Completion.CANCELLED: ChangeOutcome.ALREADY_CANCELLED,
+    Completion.UNDELIVERABLE: ChangeOutcome.UNDELIVERABLE,
+    # The record that it became was the newest, and is not there any more.
+    Completion.RESCHEDULED: ChangeOutcome.NOT_FOUND,
+}
+_KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
+"""What a cancellation tells of the message."""
+
+
+class Changes:
+    """Changes pending messages; an answer is true when the log is durable up to its end."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        schedule: Schedule,
+        topics: TopicTable,
+        pending: Pending,
+        listener: Listener,
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._topics = topics
+        self._pending = pending
+        self._listener = listener
+        self.counts = dict.fromkeys(ScheduleAction, 0)
+        """Messages changed since the start, by what was done."""
+
+    def by_ids(self, request: ChangeByIds) -> Steps[tuple[ChangedId, ...]]:
+        """What became of each id, in the order of the request.
+
+        Raises InvalidValue, and StoreUnavailable or MessageTooLarge: then the changes of
+        earlier steps stay.
+        """
+        self._check_action(request.action, request.delay_level)
+        if not 1 <= len(request.message_ids) <= IDS_MAX:
+            rule = f"1 to {IDS_MAX} in one call"
+            raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
+        for message_id in request.message_ids:
+            check_length("message_ids", message_id, MESSAGE_ID_BYTES_MAX)
+        if "" in request.message_ids:
+            raise InvalidValue("message_ids", "", "the id of a message, as send answers it")
+        changed: dict[str, ChangedId] = {}
+        for number, message_id in enumerate(dict.fromkeys(request.message_ids), 1):
+            changed[message_id] = yield from self._by_id(message_id, request)
+            if number % SLICE_IDS_MAX == 0:
+                yield
+        return tuple(changed[message_id] for message_id in request.message_ids)
+
+    def by_filter(self, request: ChangeByFilter) -> Steps[ChangedPage]:
+        """Change the next messages that fit.  Raises as by_ids()."""
+        self._check_action(request.action, request.delay_level)
+        limit = request.max_messages or CHANGES_DEFAULT
+        if not 1 <= limit <= CHANGES_MAX:
+            rule = f"0 for the default, {CHANGES_DEFAULT}, or 1 to {CHANGES_MAX}"
+            raise InvalidValue("max_messages", request.max_messages, rule)
+        changed, cursor = 0, request.cursor
+        for _ in range(CALL_SLICES_MAX):
+            count_max = min(SLICE_MAX, limit - changed)
+            found, cursor = self._pending.slice(request.filter, cursor, count_max)
+            yield
+            for part in _by_size(found):
+                changed += self._change(request, part)[0]
+                if part is not found:
+                    yield
+            if not cursor or changed >= limit:
+                break
+            yield
+        return ChangedPage(changed, cursor)
+
+    # ---- inside
+
+    def _check_action(self, action: ScheduleAction, delay_level: int) -> None:
+        most = self._store.levels.current.max_level
+        if action is ScheduleAction.RESCHEDULE:
+            if not 1 <= delay_level <= most:
+                rule = f"a level of the table in force, 1 to {most}"
+                raise InvalidValue("delay_level", delay_level, rule)
+        elif delay_level:
+            raise InvalidValue("delay_level", delay_level, f"0, for {action.name} has no level")
+
+    def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
+        waiting, newest = yield from self._pending.with_id(message_id, request.topic)
+        if waiting:
+            count = due_ms = 0
+            for begin in range(0, len(waiting), SLICE_MAX):
+                if begin:
+                    yield
+                changed, at_ms = self._change(request, waiting[begin : begin + SLICE_MAX])
+                count, due_ms = count + changed, max(due_ms, at_ms)
+            if not count:
+                return ChangedId(message_id, ChangeOutcome.UNDELIVERABLE)
+            return ChangedId(message_id, ChangeOutcome.DONE, count, due_ms)
+        return ChangedId(message_id, self._outcome(newest, message_id))
+
+    def _outcome(self, scheduled: Head | None, message_id: str) -> ChangeOutcome:
+        """How the wait of a scheduled record ended that is not pending."""
+        if scheduled is None:
+            return ChangeOutcome.NOT_FOUND
+        end = scheduled.physical_offset + scheduled.size
+        topic = topic_ahead(scheduled.properties)
+        return _OUTCOMES[how_it_ended(self._store, end, message_id, topic)]
+
+    def _change(
+        self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
+    ) -> tuple[int, int]:
+        """Change those that still wait; how many, and when they are due now, 0 for never.
+
+        Who would be fired and cannot be delivered is left as it is, and not counted.
+        """
+        # Once each: an index of RocketMQ's may name a record again.
+        found = [each for each in dict.fromkeys(found) if self._pending.is_open(each.place)]
+        if request.action is ScheduleAction.FIRE:
+            # In a topic that is gone it would be lost.
+            found = [each for each in found if not self._schedule.why_not(each.head)]
+        if request.dry_run or not found:
+            return len(found), 0
+        if request.action is ScheduleAction.CANCEL:
+            self._topics.ensure(CANCELLED_TOPIC, 1)
+            records = [_cancellation(each) for each in found]
+        else:
+            records = self._with_bodies(request, found)
+        ready = [
+            Ready(each.place, each.topic, record, "")
+            for each, record in zip(found, records, strict=True)
+        ]
+        written = self._schedule.complete(ready, self._listener.appended)
+        self.counts[request.action] += len(ready)
+        if request.action is not ScheduleAction.RESCHEDULE:
+            return len(ready), 0
+        due_ms = 0
+        for at in written:
+            due_ms = self._store.levels.deliver_at_ms(request.delay_level, at.store_timestamp_ms)
+            if self._schedule.notice(request.delay_level, at.queue_offset, due_ms):
+                self._listener.due_sooner()
+        return len(ready), due_ms
+
+    def _with_bodies(
+        self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
+    ) -> list[NewRecord]:
+        entries = [each.place.entry for each in found]
+        records = []
+        for each, walked in zip(
+            found, self._store.read_records(entries, check_bodies=False), strict=True
+        ):
+            if walked is None:
+                raise MessageNotFound(each.place.entry.physical_offset)
+            if request.action is ScheduleAction.FIRE:
+                record = restored(walked, each.topic, each.queue_id)
+                added = {FIRED: str(each.place.due_ms)}
+            else:
+                record = restored(walked, SCHEDULE_TOPIC, request.delay_level - 1)
+                added = {
+                    DELAY: str(request.delay_level),
+                    RESCHEDULED_FROM: str(each.place.level),
+                }
+            size_max = self._schedule.room.for_properties(each.head, each.topic)
+            records.append(record._replace(properties=_with(each.head, added, size_max)))
+        return records
+
+
+def _cancellation(found: Found) -> NewRecord:
+    """What completes a cancelled message: a record without a body."""
+    head, place = found.head, found.place
+    own = exact_properties(head.properties)
+    kept = {name: own[name] for name in _KEPT if name in own}
+    return NewRecord(
+        CANCELLED_TOPIC,
+        0,
+        edit_properties(b"", {**kept, DELAY: str(place.level)}),
+        b"",
+        body_crc(b""),
+        head.flag,
+        0,
+        head.born_timestamp_ms,
+        head.born_host,
+        head.store_host,
+        head.reconsume_times,
+        place.entry.physical_offset + place.entry.size,
+        0,
+    )
+
+
+def _with(head: Head, added: dict[str, str], size_max: int) -> bytes:
+    """A record's property string with some pairs set.  Raises MessageTooLarge."""
+    encoded = edit_properties(head.properties, added)
+    for spared in (CLUSTER, WAIT):
+        if len(encoded) > size_max:
+            # The broker itself has put it there, and nobody needs it to deliver or consume.
+            encoded = edit_properties(encoded, {}, (spared,))
+    if len(encoded) > size_max:
+        rule = (
+            f"at most {size_max} bytes; those of the message at physical offset"
+            f" {head.physical_offset} leave no room for {', '.join(added)}"
+        )
+        raise MessageTooLarge("properties", len(encoded), rule)
+    return encoded
+
+
+def _by_size(found: list[Found]) -> Iterator[list[Found]]:
+    """The same in parts that are small enough to be changed at once."""
+    size = sum(each.place.entry.size for each in found)
+    if size <= SLICE_BYTES_MAX:
+        yield found
+        return
+    part: list[Found] = []
+    size = 0
+    for each in found:
+        size += each.place.entry.size
+        if part and size > SLICE_BYTES_MAX:
+            yield part
+            part, size = [], each.place.entry.size
+        part.append(each)
+    yield part

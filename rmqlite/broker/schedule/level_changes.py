@@ -1,0 +1,94 @@
+"""Another table of delay levels while the broker runs: first what it would mean, then it holds.
+
+What waits is not touched: each message keeps the time that it was promised, whatever
+becomes of its level.  So a change is one small table written, and is in force from the next
+append on.  Which of two sources counts, the store decides (see store/tables/levels_table.py).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rmqlite.broker.schedule.schedule import Schedule
+from rmqlite.levels import LevelTable, parse_levels
+from rmqlite.requests.levels import (
+    DatedTable,
+    LevelChange,
+    LevelsChange,
+    LevelsChanged,
+    LevelsInForce,
+)
+from rmqlite.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class LevelChanges:
+    """The table of levels of one broker, seen and changed."""
+
+    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+
+    def in_force(self) -> LevelsInForce:
+        """The table in force, broker.conf's, and every table so far."""
+        history = self._store.levels
+        return LevelsInForce(
+            history.current.text,
+            history.configured.text,
+            tuple(DatedTable(since_ms, table.text) for since_ms, table in history.entries),
+        )
+
+    def change(self, wanted: LevelsChange) -> LevelsChanged:
+        """Put a table in force, durably and from the next send on; what that means.
+
+        after is before, and nothing is done, when every level is as long as it was.  Raises
+        InvalidValue; StoreUnavailable, and nothing has changed; FlushFailed.
+        """
+        table = parse_levels(wanted.message_delay_level)
+        changed = self._meaning_of(table)
+        if not wanted.dry_run:
+            self._apply(table, changed, is_configured=False)
+        return changed
+
+    def configure(self, table: LevelTable) -> LevelsChanged:
+        """broker.conf was read and says this; as change(), if it said something else before."""
+        if table.delays_ms == self._store.levels.configured.delays_ms:
+            return self._meaning_of(self._store.levels.current)
+        changed = self._meaning_of(table)
+        self._apply(table, changed, is_configured=True)
+        return changed
+
+    def _apply(self, table: LevelTable, changed: LevelsChanged, *, is_configured: bool) -> None:
+        self._store.change_levels(table, is_configured=is_configured)
+        if changed.before != changed.after:
+            log.info(
+                "delay levels changed by=%s before=%r after=%r",
+                "broker.conf" if is_configured else "administrator",
+                changed.before,
+                changed.after,
+            )
+
+    def _meaning_of(self, table: LevelTable) -> LevelsChanged:
+        before = self._store.levels.current
+        # 60s for 1m is no change: the table in force stays as it is spelled.
+        after = before if table.delays_ms == before.delays_ms else table
+        waiting = {status.level: status for status in self._schedule.status()}
+        rows = []
+        for level in sorted({*waiting, *range(1, max(before.max_level, after.max_level) + 1)}):
+            status = waiting.get(level)
+            pending = status.pending if status else 0
+            row = LevelChange(
+                level,
+                _delay(before, level),
+                _delay(after, level),
+                pending,
+                status.next_due_ms if status else 0,
+            )
+            if row.delay_before or row.delay_after or pending:
+                rows.append(row)
+        return LevelsChanged(before.text, after.text, tuple(rows))
+
+
+def _delay(table: LevelTable, level: int) -> str:
+    return table.name(level) if level <= table.max_level else ""

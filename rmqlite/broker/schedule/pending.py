@@ -1,0 +1,344 @@
+"""What waits: found by time, level, destination, key or id, counted, and drawn up by time.
+
+The runs of all levels are merged in due order, and a cursor names a place in that order: so
+a page costs what it shows, not what waits, and nothing is kept between two pages.  Of a
+record only head and properties are read.  What has a key or an id is found by the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Final, NamedTuple
+
+from rmqlite.broker.finding.letter_reading import read_heads
+from rmqlite.broker.finding.matching import check_wanted, has_all, has_unique_key
+from rmqlite.broker.finding.outcome import outlines
+from rmqlite.broker.schedule.level_queue import LevelQueue, PendingPlace, Run
+from rmqlite.broker.schedule.schedule import Schedule
+from rmqlite.broker.steps import Steps
+from rmqlite.errors import InvalidValue
+from rmqlite.limits import check_length
+from rmqlite.message import (
+    KEYS,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+    unpack_host,
+)
+from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX
+from rmqlite.requests.schedule import (
+    BOUNDS_MAX,
+    PAGE_DEFAULT,
+    PAGE_MAX,
+    LevelTimeline,
+    PendingCount,
+    PendingFilter,
+    PendingMessage,
+    PendingPage,
+    PendingQuery,
+    TimelineRequest,
+)
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head, destination
+
+SMALL_AT_ONCE: Final = 100
+SCAN_MAX: Final = 500
+"""How many pending messages one slice looks at, 5 ms."""
+PAGE_SLICES_MAX: Final = 40
+"""After so many slices a page is answered, full or not."""
+CANDIDATES_MAX: Final = 250
+"""How many records one look at the key index takes, 8 ms: other keys may have the same hash."""
+ID_RECORDS_MAX: Final = 1_000
+"""How many scheduled records of one message id are looked at."""
+
+
+class Found(NamedTuple):
+    """A pending message, and its record without the body."""
+
+    place: PendingPlace
+    head: Head
+    topic: str
+    queue_id: int
+
+
+class Cursor(NamedTuple):
+    """Where a page ends: after a place, of messages whose records lie before log_end."""
+
+    due_ms: int
+    level: int
+    queue_offset: int
+    log_end: int
+
+    def text(self) -> str:
+        return ".".join(map(str, self))
+
+    @classmethod
+    def read(cls, text: str, log_end: int) -> Cursor:
+        """The inverse of text(); of an empty text the beginning.  Raises InvalidValue."""
+        if not text:
+            return cls(-1, 0, 0, log_end)
+        parts = text.split(".")
+        if len(parts) != len(cls._fields) or not all(
+            part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20 for part in parts
+        ):
+            raise InvalidValue("cursor", text, "what the page before said, or empty")
+        return cls(*map(int, parts))
+
+
+class Pending:
+    """Asks the schedule; changes nothing."""
+
+    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+        self._store = store
+        self._schedule = schedule
+
+    def pages(self, query: PendingQuery) -> Steps[PendingPage]:
+        """The next page, in steps: at every yield others may get their turn.
+
+        Raises InvalidValue, StoreUnavailable.
+        """
+        limit = query.max_messages or PAGE_DEFAULT
+        if not 1 <= limit <= PAGE_MAX:
+            rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PAGE_MAX}"
+            raise InvalidValue("max_messages", query.max_messages, rule)
+        messages: list[PendingMessage] = []
+        cursor = query.cursor
+        for _ in range(PAGE_SLICES_MAX):
+            found, cursor = self.slice(query.filter, cursor, limit - len(messages))
+            messages += [_described(each) for each in found]
+            if not cursor or len(messages) >= limit:
+                break
+            yield
+        return PendingPage(tuple(messages), cursor)
+
+    def slice(self, wanted: PendingFilter, cursor: str, count_max: int) -> tuple[list[Found], str]:
+        """The next messages that fit, at most count_max, and the cursor behind them.
+
+        In due order, after looking at SCAN_MAX; an empty cursor: there are no more.  Of very
+        many with one key or id, each CANDIDATES_MAX records are in due order, the newest of
+        them first.  Raises InvalidValue, StoreUnavailable.
+        """
+        check_filter(wanted)
+        at = Cursor.read(cursor, self._store.end)
+        if wanted.key or wanted.message_id:
+            return self._indexed(wanted, at, count_max)
+        places = self._places(wanted, at)
+        found: list[Found] = []
+        for place, head in self._with_heads(islice(places, SCAN_MAX)):
+            each = _fitting(place, head, wanted, at.log_end)
+            if each:
+                found.append(each)
+                if len(found) == count_max:
+                    break
+        else:
+            if next(places, None) is None:
+                return found, ""
+        return found, Cursor(*place[:3], at.log_end).text()
+
+    def counts(self) -> Steps[tuple[PendingCount, ...]]:
+        """How many wait, by level and topic, in steps."""
+        pending = self._store.progress.pending
+        counts: list[PendingCount] = []
+        for level in sorted(pending):
+            topics = sorted(pending[level].items())
+            counts += [PendingCount(level, topic, count) for topic, count in topics if count]
+            yield
+        return tuple(counts)
+
+    def timeline(self, request: TimelineRequest) -> Steps[tuple[LevelTimeline, ...]]:
+        """How many come due when, level by level, in steps.  Raises InvalidValue."""
+        bounds = request.bounds_ms
+        if not 1 <= len(bounds) <= BOUNDS_MAX:
+            raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
+        if list(bounds) != sorted(set(bounds)):
+            raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
+        lines = []
+        for known in self._levels(request.levels):
+            sums = [0] * (len(bounds) + 1)
+            for run in tuple(known.runs):
+                _add_run(known, run, bounds, sums)
+                yield
+            lines.append(LevelTimeline(known.level, tuple(sums)))
+        return tuple(lines)
+
+    def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
+        """What waits with this message id, and the newest scheduled record that has it at all.
+
+        In steps.
+
+        topic: only what goes there; empty is anywhere.
+        """
+        waiting: list[Found] = []
+        newest: Head | None = None
+        wanted = PendingFilter(topic=topic, message_id=message_id)
+        heads = islice(outlines(self._store, SCHEDULE_TOPIC, message_id), ID_RECORDS_MAX)
+        for number, head in enumerate(heads, 1):
+            if number % CANDIDATES_MAX == 0:
+                yield
+            if not _fits(head, wanted):
+                continue
+            newest = newest or head
+            place = self._place_of(head)
+            if place is not None:
+                waiting.append(Found(place, head, *_target(head)))
+        return waiting, newest
+
+    def is_open(self, place: PendingPlace) -> bool:
+        """Does it still wait?"""
+        completed = self._store.progress.level(place.level)
+        return completed.next_open(place.queue_offset) == place.queue_offset
+
+    # ---- inside
+
+    def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
+        """All places behind a cursor that a filter's times and levels take, in due order."""
+        begin = max(at[:3], (wanted.due_from_ms, 0, -1))
+        places = [
+            known.places(run, known.first_after(run, *begin))
+            for known in self._levels(wanted.levels)
+            for run in known.runs
+        ]
+        until_ms = wanted.due_until_ms
+        for place in merge(*places):
+            if until_ms is not None and place.due_ms >= until_ms:
+                return
+            yield place
+
+    def _levels(self, levels: Sequence[int]) -> list[LevelQueue]:
+        return [known for known in self._schedule.queues() if not levels or known.level in levels]
+
+    def _with_heads(
+        self, places: Iterator[PendingPlace]
+    ) -> Iterator[tuple[PendingPlace, Head | None]]:
+        """Each with its record, neighbours read at once where they are small.
+
+        No more than SMALL_AT_ONCE beyond the last one that is asked for.
+        """
+        while several := list(islice(places, SMALL_AT_ONCE)):
+            heads = read_heads(self._store, [place.entry for place in several])
+            yield from zip(several, heads, strict=True)
+
+    def _indexed(
+        self, wanted: PendingFilter, at: Cursor, count_max: int
+    ) -> tuple[list[Found], str]:
+        """A slice of what the key index knows, of as many of its records below log_end."""
+        key = wanted.message_id or wanted.key
+        candidates = outlines(self._store, SCHEDULE_TOPIC, key, at.log_end)
+        heads = list(islice(candidates, CANDIDATES_MAX))
+        # Once each: an index of RocketMQ's may name a record again.
+        found = sorted(set(self._found_behind(at, heads, wanted)))
+        if len(found) > count_max:
+            found = found[:count_max]
+            return found, Cursor(*found[-1].place[:3], at.log_end).text()
+        if len(heads) < CANDIDATES_MAX:
+            return found, ""
+        return found, Cursor.read("", heads[-1].physical_offset).text()
+
+    def _found_behind(
+        self, at: Cursor, heads: Sequence[Head], wanted: PendingFilter
+    ) -> Iterator[Found]:
+        """Those of some scheduled records that wait behind a cursor, and fit."""
+        for head in heads:
+            place = self._place_of(head)
+            if place is not None and place[:3] > at[:3] and _is_due_between(place.due_ms, wanted):
+                each = _fitting(place, head, wanted, at.log_end)
+                if each is not None:
+                    yield each
+
+    def _place_of(self, head: Head) -> PendingPlace | None:
+        """Where a scheduled record waits; None when it does not wait any more."""
+        queue = self._store.queue(SCHEDULE_TOPIC, head.queue_id)
+        entry = queue.entry(head.queue_offset) if queue else None
+        if entry is None or entry.physical_offset != head.physical_offset:
+            return None
+        place = PendingPlace(entry.tags_code, head.queue_id + 1, head.queue_offset, entry)
+        return place if self.is_open(place) else None
+
+
+def check_filter(wanted: PendingFilter) -> None:
+    """Raises InvalidValue for what no message can fit."""
+    for level in wanted.levels:
+        if level < 1:
+            raise InvalidValue("levels", level, "1 or more")
+    check_wanted(
+        topic=wanted.topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        message_id=wanted.message_id,
+        reason=wanted.reason,
+    )
+    check_length("origin_topic", wanted.origin_topic, TOPIC_BYTES_MAX)
+    until_ms = wanted.due_until_ms
+    if until_ms is not None and until_ms <= wanted.due_from_ms:
+        raise InvalidValue("due_until_ms", until_ms, f"later than due_from_ms={wanted.due_from_ms}")
+
+
+def _fitting(
+    place: PendingPlace, head: Head | None, wanted: PendingFilter, log_end: int
+) -> Found | None:
+    if head is None or head.physical_offset >= log_end or not _fits(head, wanted):
+        return None
+    return Found(place, head, *_target(head))
+
+
+def _fits(head: Head, wanted: PendingFilter) -> bool:
+    """Has a scheduled record all that is asked for but the time?"""
+    if wanted.levels and head.queue_id + 1 not in wanted.levels:
+        return False
+    if wanted.topic and _target(head)[0] != wanted.topic:
+        return False
+    if wanted.message_id and not has_unique_key(head, wanted.message_id):
+        return False
+    return has_all(
+        head,
+        origin_topic=wanted.origin_topic,
+        tag=wanted.tag,
+        key=wanted.key,
+        reason=wanted.reason,
+    )
+
+
+def _target(head: Head) -> tuple[str, int]:
+    """Where a scheduled record goes; no topic and queue -1 if it does not say."""
+    return destination(head.properties) or ("", -1)
+
+
+def _add_run(known: LevelQueue, run: Run, bounds_ms: Sequence[int], sums: list[int]) -> None:
+    """Count what waits in a run: before the first bound, between each two, behind the last."""
+    before = 0
+    for at, bound_ms in enumerate(bounds_ms):
+        # The last place before the bound is of any level, at any queue offset.
+        upto = known.pending_before(run, known.first_after(run, bound_ms, 0, -1))
+        sums[at] += upto - before
+        before = upto
+    sums[-1] += known.pending_before(run, run.end) - before
+
+
+def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
+    until_ms = wanted.due_until_ms
+    return due_ms >= wanted.due_from_ms and (until_ms is None or due_ms < until_ms)
+
+
+def _described(found: Found) -> PendingMessage:
+    """What people are shown of a pending message."""
+    place, head, topic, queue_id = found
+    properties = decode_properties(head.properties)
+    return PendingMessage(
+        place.level,
+        place.queue_offset,
+        place.due_ms,
+        topic,
+        queue_id,
+        properties.get(UNIQ_KEY, ""),
+        properties.get(TAGS, ""),
+        tuple(properties.get(KEYS, "").split()),
+        head.born_timestamp_ms,
+        head.store_timestamp_ms,
+        head.physical_offset,
+        head.size,
+        head.body_end - head.body_position,
+        head.reconsume_times,
+        unpack_host(head.store_host),
+    )

@@ -1,0 +1,192 @@
+"""The settings of consumer groups: RocketMQ's config/subscriptionGroup.json.
+
+A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
+the table.  Every change is on disk before it is answered; a call that needs several new groups
+makes them in one write.  Who is a member of a group is not known here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
+from rmqlite.names import check_group, retry_topic
+from rmqlite.requests.groups import GroupChange, GroupInfo
+from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import tables
+from rmqlite.table_shapes import GroupRow, GroupsTable
+
+log = logging.getLogger(__name__)
+
+_TABLE: Final = "subscriptionGroup.json"
+_ROW_DEPTH: Final = 2
+INT_MAX: Final = 2**31 - 1
+Row = dict[str, Any]
+_NOT_OURS: Final[Row] = {
+    "brokerId": 0,
+    "consumeBroadcastEnable": True,
+    "consumeFromMinEnable": True,
+    "notifyConsumerIdsChangedEnable": True,
+    "whichBrokerWhenConsumeSlowly": 1,
+}
+"""What RocketMQ keeps beside our settings, with its defaults."""
+
+
+class GroupTable:
+    """Settings of consumer groups, by name; changes are on disk before they are answered."""
+
+    def __init__(self, store: MessageStore, config: BrokerConfig, topics: TopicTable) -> None:
+        """Raises StoreDamaged, which names the group."""
+        self._store = store
+        self._config = config
+        self._topics = topics
+        self._rows: dict[str, Row] = {}
+        self._texts: dict[str, str] = {}
+        """Each row as it stands in the file."""
+        self._infos: dict[str, GroupInfo] = {}
+        self._policies: dict[str, RetryPolicy] = {}
+        self._version = 0
+        table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
+        self._version = table.data_version.counter
+        for row in table.subscription_group_table.values():
+            info = _info(row)
+            self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
+            self._rows[info.group] = row.row()
+            self._texts[info.group] = tables.encode_row(info.group, row.row(), _ROW_DEPTH)
+            self._infos[info.group] = info
+
+    def all(self) -> tuple[GroupInfo, ...]:
+        return tuple(self._infos[name] for name in sorted(self._infos))
+
+    def existing(self, group: str) -> GroupInfo:
+        """Raises GroupUnknown."""
+        info = self._infos.get(group)
+        if info is None:
+            raise GroupUnknown(group)
+        return info
+
+    def for_use(self, group: str) -> GroupInfo:
+        """The group, created on demand.
+
+        Raises InvalidName, GroupUnknown, Overloaded, StoreUnavailable.
+        """
+        info = self._infos.get(group)
+        if info is None:
+            info = self.wanted(group)
+            self.make([info])
+        return info
+
+    def wanted(self, group: str) -> GroupInfo:
+        """The group, or as make() would make it on demand.  Raises InvalidName, GroupUnknown."""
+        info = self._infos.get(group)
+        if info is not None:
+            return info
+        check_group(group)
+        if not self._config.auto_create_group:
+            raise GroupUnknown(group)
+        return GroupInfo(group)
+
+    def make(self, infos: Iterable[GroupInfo]) -> None:
+        """Make those of these groups that are missing, all of them in one write, or none.
+
+        Raises Overloaded, StoreUnavailable.
+        """
+        missing = {info: ROCKETMQS for info in infos if info.group not in self._infos}
+        if missing:
+            self._save(missing)
+
+    def retry_level(self, group: str, failed_before: int) -> int:
+        """Where the group's policy and the levels in force now put the next retry."""
+        return self._policies[group].level(failed_before, self._store.levels.current)
+
+    def change(self, change: GroupChange) -> GroupInfo:
+        """Change settings, or make the group; in force for the next failure.
+
+        What waits keeps its time.  More retry queues widen the retry topic, fewer leave it as
+        it is.  Raises InvalidName, InvalidValue; Overloaded, StoreUnavailable, and nothing has
+        changed.
+        """
+        check_group(change.group)
+        _check_limit("max_reconsume_times", change.max_reconsume_times, 0, INT_MAX)
+        _check_limit("retry_queues", change.retry_queues, 1, self._config.topic_queues_max)
+        info = self._infos.get(change.group) or GroupInfo(change.group)
+        policy = self._policies.get(change.group, ROCKETMQS)
+        if change.retry_policy is not None:
+            policy = RetryPolicy.parse(change.retry_policy)
+        wanted = {
+            name: value
+            for name in ("max_reconsume_times", "retry_queues", "can_consume")
+            if (value := getattr(change, name)) is not None
+        }
+        info = replace(info, **wanted, retry_policy=policy.text)
+        self._check_room([info])
+        # First: with the group's number alone, nobody would read the queues that it counts.
+        self._topics.widen(retry_topic(info.group), info.retry_queues)
+        if info != self._infos.get(info.group):
+            self._save({info: policy})
+            log.info(
+                "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
+                " can_consume=%s",
+                *(info.group, info.max_reconsume_times, info.retry_policy, info.retry_queues),
+                info.can_consume,
+            )
+        return info
+
+    def _save(self, policies: Mapping[GroupInfo, RetryPolicy]) -> None:
+        """Put these groups into the table; on an error nothing has changed."""
+        self._check_room(policies)
+        rows = {info.group: self._row(info) for info in policies}
+        texts = {group: tables.encode_row(group, row, _ROW_DEPTH) for group, row in rows.items()}
+        tree = {
+            "dataVersion": {
+                "counter": self._version + 1,
+                "timestamp": self._store.newest_timestamp_ms,
+            },
+            "subscriptionGroupTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
+        }
+        self._store.save_table(_TABLE, tree)
+        self._version += 1
+        self._rows |= rows
+        self._texts |= texts
+        self._infos |= {info.group: info for info in policies}
+        self._policies |= {info.group: policy for info, policy in policies.items()}
+
+    def _check_room(self, infos: Iterable[GroupInfo]) -> None:
+        added = sum(info.group not in self._infos for info in infos)
+        if added and len(self._infos) + added > self._config.groups_max:
+            raise Overloaded("maxGroups", self._config.groups_max)
+
+    def _row(self, info: GroupInfo) -> Row:
+        row = {
+            **(self._rows.get(info.group) or _NOT_OURS),
+            "consumeEnable": info.can_consume,
+            "groupName": info.group,
+            "retryMaxTimes": info.max_reconsume_times,
+            "retryQueueNums": info.retry_queues,
+            TABLE_KEY: info.retry_policy,
+        }
+        if not info.retry_policy:
+            del row[TABLE_KEY]
+        return row
+
+
+def _check_limit(field: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise InvalidValue(field, value, f"{least} to {most}")
+
+
+def _info(row: GroupRow) -> GroupInfo:
+    return GroupInfo(
+        row.group_name,
+        row.retry_max_times,
+        # RocketMQ allows none, and then drops every failed message (reference §7.1).
+        max(1, row.retry_queue_nums),
+        row.consume_enable,
+        row.rmqlite_retry_policy,
+    )

@@ -1,0 +1,337 @@
+"""Who reads which queue: the members of consumer groups, and the queues of each member.
+
+Members live in memory: they say so by heartbeats and are gone when these stop.  Queues are
+shared by RocketMQ's average allocation (reference §9.7), worked out here once for all members,
+so that no two of them can disagree.
+
+An assignment is in force until the next one is whole.  A small group has its next one at once.
+A large one has it after a pause, for all changes of that time together: each change moves the
+queues of all members, and a thousand that join one by one would be told a thousand times each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqlite.broker.steps import Steps
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.limits import (
+    CLIENT_ID_BYTES_MAX,
+    EXPRESSION_BYTES_MAX,
+    SUBSCRIPTIONS_MAX,
+    check_length,
+)
+from rmqlite.names import check_topic, retry_topic
+from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Subscription
+from rmqlite.requests.topics import Queue
+
+BETWEEN_POLLS_MS_MAX: Final = 15_000
+"""How long a member that polls may take from one heartbeat's answer to the next heartbeat."""
+SMALL_MEMBERS_MAX: Final = 32
+SMALL_QUEUES_MAX: Final = 2_000
+"""A group with no more of both has its next assignment at once, in 2 ms at most."""
+PAUSE_MS: Final = 2
+"""Between two assignments of a large group, for each member: to tell all of them takes a third
+of a millisecond each."""
+SUBSCRIPTION_BYTES: Final = 200
+"""What a subscription takes beside its texts."""
+_STEP: Final = 2_000
+"""How much of an assignment is worked out at once, in subscriptions and queues: 2 ms."""
+_AT_ONCE_MAX: Final = 8
+"""How many groups have their assignments at once when one topic changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """An assignment of a whole group; names: of its members, sorted."""
+
+    epoch: int
+    names: tuple[str, ...]
+    queues: Mapping[str, tuple[Queue, ...]]
+
+
+_NOBODYS: Final = Shares(0, (), {})
+
+
+@dataclass(slots=True)
+class _Member:
+    given: tuple[Subscription, ...]
+    """As the member said it, and mostly says it again."""
+    subscriptions: tuple[Subscription, ...]
+    last_seen_ms: int = 0
+    silent_ms_max: int = 0
+    """It is gone when it was not seen for longer."""
+
+
+@dataclass(slots=True)
+class _Group:
+    members: dict[str, _Member] = field(default_factory=dict)
+    topics: Counter[str] = field(default_factory=Counter)
+    """How many members subscribe to each."""
+    in_force: Shares = _NOBODYS
+    assigned_at_ms: int = 0
+
+
+class Membership:
+    """The members of every group and the queues they read.
+
+    queues_of: the number of read queues of a topic, 0 for an unknown one.  An epoch numbers
+    the assignments; it rises with every one and never repeats, not even after a restart.
+    """
+
+    def __init__(self, config: BrokerConfig, clock: Clock, queues_of: Callable[[str], int]) -> None:
+        self._config = config
+        self._clock = clock
+        self._queues_of = queues_of
+        self._groups: dict[str, _Group] = {}
+        self._groups_of: dict[str, set[str]] = {}
+        """The groups whose members subscribe to a topic."""
+        self._stale: dict[str, int] = {}
+        """Groups that wait for their next assignment, and when that is due."""
+        self._count = 0
+        self._bytes = 0
+        self._epoch = 0
+        self.on_change: Callable[[str], None] = lambda _group: None
+        """Told of each group that has another assignment in force."""
+        self.on_stale: Callable[[], None] = lambda: None
+        """Told when rebalance() will have something to do, see due_ms()."""
+
+    # ---- members
+
+    def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+        """The member lives.  Raises InvalidValue, InvalidName, Overloaded."""
+        group = self._groups.get(request.group)
+        member = group.members.get(request.client_id) if group else None
+        if member is None or member.given != request.subscriptions:
+            member = self._joined(request, member)
+        member.last_seen_ms = self._clock.now_ms()
+        member.silent_ms_max = self._config.client_expiry_ms
+        if request.wait_ms:
+            # It has a call here nearly always, and was killed if the next one does not come.
+            waits_ms = request.wait_ms if request.known_epoch == self.epoch(request.group) else 0
+            member.silent_ms_max = min(waits_ms + BETWEEN_POLLS_MS_MAX, member.silent_ms_max)
+        return self.assignment(request.group, request.client_id)
+
+    def leave(self, group: str, client_id: str) -> None:
+        """The member is gone; the others take over.  Unknown ones are ignored."""
+        known = self._groups.get(group)
+        if known is not None and client_id in known.members:
+            self._remove(group, client_id)
+            self._changed([group])
+
+    def expire(self) -> None:
+        """Members are gone that were silent for longer than channelExpiredTimeout.
+
+        Sooner those that poll: their next heartbeat follows the answer to the last one.
+        """
+        now_ms = self._clock.now_ms()
+        gone = [
+            (name, client_id)
+            for name, group in self._groups.items()
+            for client_id, member in group.members.items()
+            if now_ms - member.last_seen_ms > member.silent_ms_max
+        ]
+        for name, client_id in gone:
+            self._remove(name, client_id)
+        self._changed({name for name, _ in gone})
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic was made or has another number of queues."""
+        self._changed(self._groups_of.get(topic, ()))
+
+    # ---- assignments
+
+    def assignment(self, group: str, client_id: str) -> Assignment:
+        """What is in force for a member; one that has just joined may have to wait for queues."""
+        known = self._groups.get(group)
+        shares = known.in_force if known else _NOBODYS
+        return Assignment(shares.epoch, shares.queues.get(client_id, ()), shares.names)
+
+    def epoch(self, group: str) -> int:
+        known = self._groups.get(group)
+        return known.in_force.epoch if known else 0
+
+    def members(self, group: str) -> tuple[MemberInfo, ...]:
+        known = self._groups.get(group) or _Group()
+        return tuple(
+            MemberInfo(client_id, member.subscriptions, member.last_seen_ms)
+            for client_id, member in sorted(known.members.items())
+        )
+
+    def readers(self, group: str) -> dict[Queue, str]:
+        """Who reads each queue now."""
+        known = self._groups.get(group) or _Group()
+        shares = known.in_force.queues
+        return {queue: client for client, queues in shares.items() for queue in queues}
+
+    def due_ms(self) -> int | None:
+        """When rebalance() has something to do; None while it has nothing."""
+        return min(self._stale.values(), default=None)
+
+    def rebalance(self) -> Steps[None]:
+        """Work out the assignments that are due; at every yield others may get their turn."""
+        now_ms = self._clock.now_ms()
+        for name in [name for name, due_ms in self._stale.items() if due_ms <= now_ms]:
+            group = self._groups.get(name)
+            if self._stale.pop(name, None) is not None and group is not None:
+                yield from self._assigned(name, group)
+                yield
+
+    # ---- inside
+
+    def _joined(self, request: HeartbeatRequest, member: _Member | None) -> _Member:
+        """A member that is new, or subscribes to something else than before."""
+        name, client_id = request.group, request.client_id
+        group = self._groups.get(name) or _Group()
+        like = next(iter(group.members.values()), None)
+        if like is not None and like.given == request.subscriptions:
+            # Nearly all members of a group say the same; what they say is kept once.
+            given, subscriptions = like.given, like.subscriptions
+            check_client_id(client_id)
+        else:
+            _check_member(request)
+            given, subscriptions = request.subscriptions, _with_retries(request)
+        if member is not None and member.subscriptions == subscriptions:
+            member.given = given
+            return member
+        self._check_room(group, member, subscriptions)
+        if member is not None:
+            self._remove(name, client_id)
+        self._groups[name] = group
+        group.members[client_id] = joined = _Member(given, subscriptions)
+        self._count += 1
+        self._bytes += _size_bytes(subscriptions)
+        for subscription in subscriptions:
+            group.topics[subscription.topic] += 1
+            self._groups_of.setdefault(subscription.topic, set()).add(name)
+        self._changed([name])
+        return joined
+
+    def _check_room(
+        self, group: _Group, member: _Member | None, subscriptions: tuple[Subscription, ...]
+    ) -> None:
+        config = self._config
+        if member is None and len(group.members) >= config.group_members_max:
+            raise Overloaded("maxGroupMembers", config.group_members_max)
+        if member is None and self._count >= config.members_max:
+            raise Overloaded("maxMembers", config.members_max)
+        added = _size_bytes(subscriptions)
+        added -= _size_bytes(member.subscriptions) if member else 0
+        if added > 0 and self._bytes + added > config.subscription_bytes_max:
+            raise Overloaded("maxSubscriptionBytes", config.subscription_bytes_max)
+
+    def _remove(self, name: str, client_id: str) -> None:
+        """Without a new assignment yet."""
+        group = self._groups[name]
+        subscriptions = group.members.pop(client_id).subscriptions
+        self._count -= 1
+        self._bytes -= _size_bytes(subscriptions)
+        for topic in [each.topic for each in subscriptions]:
+            group.topics[topic] -= 1
+            if not group.topics[topic]:
+                del group.topics[topic]
+                self._groups_of[topic].discard(name)
+                if not self._groups_of[topic]:
+                    del self._groups_of[topic]
+
+    def _changed(self, names: Collection[str]) -> None:
+        """These groups need another assignment."""
+        is_one_of_many = len(names) > _AT_ONCE_MAX
+        for name in tuple(names):
+            group = self._groups[name]
+            if not group.members:
+                del self._groups[name]
+                self._stale.pop(name, None)
+                self.on_change(name)
+            elif not is_one_of_many and self._is_small(group):
+                self._stale.pop(name, None)
+                for _ in self._assigned(name, group):
+                    pass
+            elif name not in self._stale:
+                self._stale[name] = group.assigned_at_ms + PAUSE_MS * len(group.members)
+                self.on_stale()
+
+    def _is_small(self, group: _Group) -> bool:
+        if len(group.members) > SMALL_MEMBERS_MAX:
+            return False
+        return sum(map(self._queues_of, group.topics)) <= SMALL_QUEUES_MAX
+
+    def _assigned(self, name: str, group: _Group) -> Steps[None]:
+        """Work out an assignment of the members that there are now, and put it in force."""
+        before, done = group.in_force, 0
+        members = [(each, member.subscriptions) for each, member in sorted(group.members.items())]
+        readers: dict[str, list[str]] = {}
+        for client_id, subscriptions in members:
+            for subscription in subscriptions:
+                readers.setdefault(subscription.topic, []).append(client_id)
+            done += len(subscriptions)
+            if done > _STEP:
+                yield
+                done = 0
+        queues: dict[str, list[Queue]] = {client_id: [] for client_id, _ in members}
+        for topic in sorted(readers):
+            every = [Queue(topic, queue_id) for queue_id in range(self._queues_of(topic))]
+            shares = allocate(every, len(readers[topic]))
+            for client_id, share in zip(readers[topic], shares, strict=True):
+                queues[client_id] += share
+            done += len(every) + len(readers[topic])
+            if done > _STEP:
+                yield
+                done = 0
+        if group.in_force is not before:
+            # A newer one, of a group that is small by now.
+            return
+        self._epoch = max(self._epoch + 1, self._clock.now_ms())
+        group.assigned_at_ms = self._clock.now_ms()
+        group.in_force = Shares(
+            self._epoch,
+            tuple(queues),
+            {client_id: tuple(each) for client_id, each in queues.items()},
+        )
+        self.on_change(name)
+
+
+def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:
+    """RocketMQ's average allocation: consecutive shares, the first ones larger by one."""
+    size, larger = divmod(len(queues), readers)
+    start = 0
+    for index in range(readers):
+        end = start + size + (1 if index < larger else 0)
+        yield queues[start:end]
+        start = end
+
+
+def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:
+    retries = Subscription(retry_topic(request.group))
+    return tuple(sorted({*request.subscriptions, retries}, key=lambda each: each.topic))
+
+
+def _size_bytes(subscriptions: tuple[Subscription, ...]) -> int:
+    texts = sum([len(topic) + len(expression) for topic, expression in subscriptions])
+    return texts + SUBSCRIPTION_BYTES * len(subscriptions)
+
+
+def _check_member(request: HeartbeatRequest) -> None:
+    check_client_id(request.client_id)
+    count = len(request.subscriptions)
+    if count > SUBSCRIPTIONS_MAX:
+        raise InvalidValue("subscriptions", count, f"at most {SUBSCRIPTIONS_MAX} topics")
+    topics = set()
+    for topic, expression in request.subscriptions:
+        check_topic(topic)
+        check_length("expression", expression, EXPRESSION_BYTES_MAX)
+        if topic in topics:
+            raise InvalidValue("subscriptions", topic, "each topic once")
+        topics.add(topic)
+
+
+def check_client_id(client_id: str) -> None:
+    """Raises InvalidValue unless a member may be called this."""
+    if not client_id:
+        raise InvalidValue("client_id", client_id, f"1 to {CLIENT_ID_BYTES_MAX} bytes")
+    check_length("client_id", client_id, CLIENT_ID_BYTES_MAX)

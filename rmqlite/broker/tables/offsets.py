@@ -1,0 +1,111 @@
+"""How far each group is in each queue: RocketMQ's config/consumerOffset.json."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from rmqlite.broker.pulling import STEP_QUEUES, queue_range
+from rmqlite.broker.steps import Steps
+from rmqlite.config import KEYS, BrokerConfig
+from rmqlite.errors import InvalidValue, Overloaded
+from rmqlite.requests.groups import QueueProgress
+from rmqlite.requests.topics import Queue
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables.tables import Snapshot, Tree
+from rmqlite.table_shapes import ConsumerOffsetsTable
+
+TABLE: Final = "consumerOffset.json"
+
+
+class ConsumerOffsets:
+    """The next queue offset to read, by group and queue."""
+
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+        self._store = store
+        self._config = config
+        self._offsets: dict[str, dict[Queue, int]] = {}
+        table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
+        for name, offsets in table.offset_table.items():
+            topic, _, group = name.partition("@")
+            for queue_id, offset in offsets.items():
+                queue = Queue(topic, queue_id)
+                # A crash may have taken unsynced messages that were already consumed.
+                known = max(0, min(offset, self._max_offset(queue)))
+                self._offsets.setdefault(group, {})[queue] = known
+        self._count = sum(map(len, self._offsets.values()))
+
+    def groups(self) -> Iterable[str]:
+        return self._offsets.keys()
+
+    def of(self, group: str) -> Mapping[Queue, int]:
+        """Every commit of a group."""
+        return self._offsets.get(group, {})
+
+    def committed(self, queue: Queue) -> dict[str, int]:
+        """What every group has committed in a queue."""
+        return {group: known[queue] for group, known in self._offsets.items() if queue in known}
+
+    def check(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Raises InvalidValue, and Overloaded for a pair of group and queue too many."""
+        for queue, offset in offsets.items():
+            highest = self._max_offset(queue)
+            if not 0 <= offset <= highest:
+                rule = f"0 to {highest}, the end of {queue.topic} queue {queue.queue_id}"
+                raise InvalidValue("queue_offset", offset, rule)
+        added = len(offsets.keys() - self.of(group).keys())
+        most = self._config.consumer_offsets_max
+        if added and self._count + added > most:
+            raise Overloaded(KEYS["consumer_offsets_max"], most)
+
+    def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
+        """Remember offsets that check() let pass.
+
+        They are on disk after the next persist; until then a crash makes the group read
+        again what it has read.
+        """
+        known = self._offsets.setdefault(group, {})
+        self._count -= len(known)
+        known.update(offsets)
+        self._count += len(known)
+
+    def progress(
+        self, group: str, readers: Mapping[Queue, str]
+    ) -> Steps[tuple[QueueProgress, ...]]:
+        """How far a group is in every queue that it reads or has read, in steps.
+
+        readers: who reads it now.
+        """
+        committed = self.of(group)
+        progress = []
+        for number, queue in enumerate(sorted({*committed, *readers}), 1):
+            if number % STEP_QUEUES == 0:
+                yield
+            known = queue_range(self._store, queue)
+            progress.append(
+                QueueProgress(
+                    queue,
+                    known.min_offset,
+                    known.max_offset,
+                    committed.get(queue),
+                    readers.get(queue, ""),
+                )
+            )
+        return tuple(progress)
+
+    def snapshot(self) -> Snapshot:
+        """What is committed now, in RocketMQ's shape: "topic@group" -> queue id -> offset."""
+        now = [(group, offsets.copy()) for group, offsets in self._offsets.items()]
+
+        def tree() -> Tree:
+            table: dict[str, dict[int, int]] = {}
+            for group, offsets in now:
+                for queue, offset in sorted(offsets.items()):
+                    table.setdefault(f"{queue.topic}@{group}", {})[queue.queue_id] = offset
+            return {"offsetTable": table}
+
+        return tree
+
+    def _max_offset(self, queue: Queue) -> int:
+        stored = self._store.queue(queue.topic, queue.queue_id)
+        return stored.max_offset if stored else 0

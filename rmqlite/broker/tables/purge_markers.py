@@ -1,0 +1,79 @@
+"""Up to where a group's dead letters were put out of sight: config/deadLetterMarkers.json.
+
+A purge moves a marker, a queue offset, and writes it down before it is answered.  The log is
+never rewritten: the letters stay until retention takes them, a consumer of the %DLQ% topic
+still gets them, and a restore shows them again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from rmqlite.names import dlq_topic, group_of, is_dlq
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables.tables import Tree
+from rmqlite.table_shapes import PurgeMarkersTable
+
+TABLE: Final = "deadLetterMarkers.json"
+
+log = logging.getLogger(__name__)
+
+
+class PurgeMarkers:
+    """By group and queue id: where those of its dead letters begin that are shown."""
+
+    def __init__(self, store: MessageStore) -> None:
+        """Raises StoreDamaged for a table that cannot be read."""
+        self._store = store
+        self._markers: dict[str, dict[int, int]] = {}
+        table = store.load_table(TABLE, PurgeMarkersTable) or PurgeMarkersTable()
+        for topic, by_queue in table.offset_table.items():
+            for queue_id, marker in by_queue.items():
+                self._load(topic, queue_id, marker)
+
+    def begin(self, group: str, queue_id: int) -> int:
+        """The queue offset of the first letter that is shown, or that will be."""
+        marker = self._markers.get(dlq_topic(group), {}).get(queue_id, 0)
+        queue = self._store.queue(dlq_topic(group), queue_id)
+        return max(marker, queue.min_offset) if queue else marker
+
+    def move(self, group: str, markers: Mapping[int, int]) -> None:
+        """Put a group's markers there, by queue id; on disk when it returns.
+
+        Raises StoreUnavailable: then they are where they were; FlushFailed: then a restart
+        may find either.
+        """
+        topic = dlq_topic(group)
+        moved = {**self._markers, topic: {**self._markers.get(topic, {}), **markers}}
+        self._store.save_table(TABLE, _tree(moved))
+        self._markers = moved
+
+    def _load(self, topic: str, queue_id: int, marker: int) -> None:
+        queue = self._store.queue(topic, queue_id)
+        end = queue.max_offset if queue else 0
+        if marker > end:
+            # Of a log that was longer: what comes now nobody has purged.
+            log.warning(
+                "purge marker beyond its queue topic=%s queue=%d marker=%d end=%d",
+                *(topic, queue_id, marker, end),
+            )
+        self._markers.setdefault(topic, {})[queue_id] = max(0, min(marker, end))
+
+
+def dead_letter_queues(store: MessageStore) -> dict[str, dict[int, ConsumeQueue]]:
+    """Every group's queues of dead letters by their ids; groups sorted by name."""
+    found: dict[str, dict[int, ConsumeQueue]] = {}
+    for topic, queue_id in sorted(store.queue_keys()):
+        group = group_of(topic) if is_dlq(topic) else ""
+        queue = store.queue(topic, queue_id)
+        if group and queue is not None:
+            found.setdefault(group, {})[queue_id] = queue
+    return found
+
+
+def _tree(markers: Mapping[str, Mapping[int, int]]) -> Tree:
+    """The shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
+    return {"offsetTable": {topic: dict(each) for topic, each in sorted(markers.items())}}

@@ -1,0 +1,202 @@
+"""Which topics exist, with how many queues: RocketMQ's config/topics.json.
+
+Rows that RocketMQ wrote keep the fields that mean nothing here.  Every change is on disk
+before it is answered; a call that needs several new topics makes them in one write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import (
+    InvalidValue,
+    Overloaded,
+    PermissionMissing,
+    QueueUnknown,
+    TopicExists,
+    TopicUnknown,
+)
+from rmqlite.names import (
+    AUTO_CREATE_TOPIC,
+    SCHEDULE_TOPIC,
+    check_topic,
+    is_dlq,
+    is_retry,
+    is_system,
+)
+from rmqlite.requests.topics import TopicInfo
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables import tables
+from rmqlite.table_shapes import TopicsTable
+
+READ: Final = 4
+WRITE: Final = 2
+INHERIT: Final = 1
+_TABLE: Final = "topics.json"
+_SCHEDULE_QUEUES: Final = 18
+_ROW_DEPTH: Final = 2
+Row = dict[str, Any]
+_NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
+"""What RocketMQ keeps beside our settings, with its defaults."""
+
+
+class TopicTable:
+    """Topics by name."""
+
+    def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
+        self._store = store
+        self._config = config
+        self._rows: dict[str, Row] = {}
+        self._texts: dict[str, str] = {}
+        """Each row as it stands in the file."""
+        self._infos: dict[str, TopicInfo] = {}
+        self._version = 0
+        self.on_change: Callable[[str], None] = lambda _topic: None
+        for info in self._built_in():
+            self._put(info, self._row(info))
+        table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
+        self._version = table.data_version.counter
+        for row in table.topic_config_table.values():
+            info = TopicInfo(row.topic_name, row.read_queue_nums, row.write_queue_nums, row.perm)
+            self._put(info, row.row())
+
+    def all(self) -> tuple[TopicInfo, ...]:
+        """Sorted by name, the system's included."""
+        return tuple(self._infos[name] for name in sorted(self._infos))
+
+    def get(self, topic: str) -> TopicInfo | None:
+        return self._infos.get(topic)
+
+    def existing(self, topic: str) -> TopicInfo:
+        """Raises TopicUnknown."""
+        info = self._infos.get(topic)
+        if info is None:
+            raise TopicUnknown(topic)
+        return info
+
+    def wanted(self, topic: str) -> TopicInfo:
+        """The topic for a send, or as make() would make it on demand (reference §8.3).
+
+        A retry topic is not made on demand but with its group.  Raises TopicUnknown,
+        PermissionMissing.
+        """
+        info = self._infos.get(topic)
+        if info is None:
+            if not self._config.auto_create_topic or is_retry(topic) or is_dlq(topic):
+                raise TopicUnknown(topic)
+            queues = self._config.default_topic_queues
+            return TopicInfo(topic, queues, queues)
+        if not info.perm & WRITE:
+            raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
+        return info
+
+    def make(self, infos: Iterable[TopicInfo]) -> None:
+        """Make those of these topics that are missing, all of them in one write, or none.
+
+        Raises Overloaded, which retry topics do not: their number is that of the groups.
+        Raises StoreUnavailable.
+        """
+        missing = [info for info in infos if info.topic not in self._infos]
+        added = sum(not is_retry(info.topic) for info in missing)
+        if added and len(self._infos) + added > self._config.topics_max:
+            raise Overloaded("maxTopics", self._config.topics_max)
+        if missing:
+            self._save(missing)
+
+    def create(self, info: TopicInfo) -> TopicInfo:
+        """Create a topic; the same again is no error.
+
+        Raises InvalidName, InvalidValue, PermissionMissing, TopicExists, Overloaded.
+        """
+        check_topic(info.topic)
+        if is_system(info.topic):
+            raise PermissionMissing(info.topic, "creating", "the name is a system topic's")
+        for field, queues in (
+            ("read_queues", info.read_queues),
+            ("write_queues", info.write_queues),
+        ):
+            if not 1 <= queues <= self._config.topic_queues_max:
+                raise InvalidValue(field, queues, f"1 to {self._config.topic_queues_max}")
+        if not 0 < info.perm <= READ + WRITE + INHERIT:
+            raise InvalidValue("perm", info.perm, "1 to 7: 4 read, 2 write, 1 inherit, added up")
+        existing = self._infos.get(info.topic)
+        if existing is not None and existing != info:
+            raise TopicExists(info.topic)
+        self.make([info])
+        return info
+
+    def ensure(self, topic: str, queues: int) -> TopicInfo:
+        """A topic of the broker's own, created when missing, however many topics there are."""
+        info = self._infos.get(topic)
+        if info is None:
+            info = TopicInfo(topic, queues, queues)
+            self._save([info])
+        return info
+
+    def widen(self, topic: str, queues: int) -> None:
+        """Give a topic at least so many queues, if it exists; no queue is ever taken away.
+
+        RocketMQ leaves that to updateTopic, and until then puts retries where nobody reads
+        (reference §7.4).
+        """
+        info = self._infos.get(topic)
+        if info is None:
+            return
+        wider = replace(
+            info,
+            read_queues=max(info.read_queues, queues),
+            write_queues=max(info.write_queues, queues),
+        )
+        if wider != info:
+            self._save([wider])
+
+    def _save(self, infos: Sequence[TopicInfo]) -> None:
+        """Put these topics into the table; on StoreUnavailable nothing has changed."""
+        rows = {info.topic: self._row(info) for info in infos}
+        texts = {topic: tables.encode_row(topic, row, _ROW_DEPTH) for topic, row in rows.items()}
+        tree = {
+            "dataVersion": {
+                "counter": self._version + 1,
+                "timestamp": self._store.newest_timestamp_ms,
+            },
+            "topicConfigTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
+        }
+        self._store.save_table(_TABLE, tree)
+        self._version += 1
+        self._rows |= rows
+        self._texts |= texts
+        self._infos |= {info.topic: info for info in infos}
+        for info in infos:
+            self.on_change(info.topic)
+
+    def _row(self, info: TopicInfo) -> Row:
+        row = {
+            **(self._rows.get(info.topic) or _NOT_OURS),
+            "perm": info.perm,
+            "readQueueNums": info.read_queues,
+            "topicName": info.topic,
+            "writeQueueNums": info.write_queues,
+        }
+        # In the order in which RocketMQ writes them.
+        return dict(sorted(row.items()))
+
+    def _put(self, info: TopicInfo, row: Row) -> None:
+        self._infos[info.topic] = info
+        self._rows[info.topic] = row
+        self._texts[info.topic] = tables.encode_row(info.topic, row, _ROW_DEPTH)
+
+    def _built_in(self) -> list[TopicInfo]:
+        queues = self._config.default_topic_queues
+        topics = [TopicInfo(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES)]
+        if self._config.auto_create_topic:
+            topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
+        return topics
+
+
+def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:
+    """Raises QueueUnknown."""
+    if not 0 <= queue_id < queues:
+        raise QueueUnknown(topic.topic, queue_id, queues)

@@ -1,0 +1,198 @@
+"""Which pending messages a command is about: the options, and what they mean to this broker.
+
+A time may be relative to the broker's clock, a level may be named by its delay: what the
+broker has to be asked for that is asked once, and only after the command line made sense.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from rmqlite.cli import completion
+from rmqlite.cli.broker_view import BrokerView, level_or_delay, number_in_force
+from rmqlite.cli.options import moment_ms, refuse
+from rmqlite.cli.terminal import time_text
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import parse_delay
+from rmqlite.names import group_of, is_retry, retry_topic
+from rmqlite.requests.schedule import PendingFilter
+
+DUE_OPTIONS: Final = ("--from", "--until")
+
+Levels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--level",
+        "-l",
+        metavar="LEVEL",
+        help="Of this delay level, or of the one that is now so long, such as 10m; "
+        "can be repeated.",
+        autocompletion=completion.delays,
+    ),
+]
+Topic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="NAME",
+        help="To be delivered to this topic.",
+        autocompletion=completion.topics,
+    ),
+]
+Group = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        "-g",
+        metavar="NAME",
+        help="The retries of this consumer group.",
+        autocompletion=completion.groups,
+    ),
+]
+DueFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="TIME",
+        help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+    ),
+]
+DueUntil = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Due before then.")]
+Key = Annotated[
+    str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+]
+Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tag.")]
+OriginTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--origin-topic",
+        metavar="NAME",
+        help="Of retries: sent to this topic first.",
+        autocompletion=completion.users_topics,
+    ),
+]
+Reason = Annotated[
+    str | None,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Of retries: why it failed last has this in it, any case."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingOptions:
+    """The options as they were typed."""
+
+    levels: Sequence[str] = ()
+    topic: str | None = None
+    group: str | None = None
+    due_from: str | None = None
+    due_until: str | None = None
+    key: str | None = None
+    message_id: str | None = None
+    tag: str | None = None
+    origin_topic: str | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        # --topic "$TOPIC" of a script that does not know its topic is not every topic.
+        if "" in dataclasses.astuple(self)[1:]:
+            raise typer.BadParameter("an option of a filter is empty")
+        if self.topic and self.group:
+            raise typer.BadParameter("--topic and --group: give one of them")
+
+    @property
+    def destination(self) -> str:
+        """Where the messages will be delivered; empty is anywhere."""
+        return retry_topic(self.group) if self.group else self.topic or ""
+
+    @property
+    def is_only_a_place(self) -> bool:
+        """Is there nothing but a topic or a group?"""
+        return self == PendingOptions(topic=self.topic, group=self.group)
+
+    @property
+    def is_only_a_key(self) -> bool:
+        """Is there nothing but a key, and perhaps a topic or a group?"""
+        return bool(self.key) and self == PendingOptions(
+            topic=self.topic, group=self.group, key=self.key
+        )
+
+    def filter(
+        self, broker: BrokerView, due_options: tuple[str, str] = DUE_OPTIONS
+    ) -> PendingFilter:
+        """What the options mean; one that cannot be ends the command."""
+        # Every option is looked at before any makes a call.
+        levels = [level_or_delay("--level", each) for each in self.levels]
+        due_from = _due(due_options[0], self.due_from)
+        due_until = _due(due_options[1], self.due_until)
+        from_ms = _instant_ms(due_from, broker) or 0
+        until_ms = _instant_ms(due_until, broker)
+        if until_ms is not None and until_ms <= from_ms:
+            rule = f"later than {due_options[0]} {self.due_from or 0!r}"
+            refuse(due_options[1], self.due_until, rule)
+        return PendingFilter(
+            tuple(sorted({number_in_force(each, broker) for each in levels})),
+            self.destination,
+            from_ms,
+            until_ms,
+            self.key or "",
+            self.message_id or "",
+            origin_topic=self.origin_topic or "",
+            tag=self.tag or "",
+            reason=self.reason or "",
+        )
+
+
+def filter_text(wanted: PendingFilter) -> str:
+    """What a filter takes, for a person: "topic orders, level 5, due before …"."""
+    return ", ".join(_filter_parts(wanted)) or "everything that waits"
+
+
+def _filter_parts(wanted: PendingFilter) -> Iterator[str]:
+    if wanted.topic:
+        is_group = is_retry(wanted.topic)
+        yield f"retries of group {group_of(wanted.topic)}" if is_group else f"topic {wanted.topic}"
+    if wanted.levels:
+        numbers = " and ".join([str(each) for each in wanted.levels])
+        yield f"level{'s' * (len(wanted.levels) > 1)} {numbers}"
+    if wanted.key:
+        yield f"key {wanted.key}"
+    if wanted.tag:
+        yield f"tag {wanted.tag}"
+    if wanted.origin_topic:
+        yield f"sent to topic {wanted.origin_topic}"
+    if wanted.reason:
+        yield f"failed with {wanted.reason!r}"
+    if wanted.due_from_ms:
+        yield f"due from {time_text(wanted.due_from_ms)} on"
+    if wanted.due_until_ms is not None:
+        yield f"due before {time_text(wanted.due_until_ms)}"
+
+
+@dataclass(frozen=True, slots=True)
+class _FromNow:
+    ms: int
+
+
+def _due(option: str, text: str | None) -> int | _FromNow | None:
+    if text is None:
+        return None
+    if text == "now":
+        return _FromNow(0)
+    if text.startswith("+"):
+        try:
+            return _FromNow(parse_delay(text[1:]))
+        except InvalidValue as error:
+            refuse(option, text, f"after the + {error.rule}")
+    return moment_ms(option, text)
+
+
+def _instant_ms(moment: int | _FromNow | None, broker: BrokerView) -> int | None:
+    return broker.now_ms + moment.ms if isinstance(moment, _FromNow) else moment

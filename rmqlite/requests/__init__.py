@@ -1,0 +1,1 @@
+"""What is asked of the broker and what it answers, as plain values, by noun."""

@@ -1,0 +1,117 @@
+"""Send, pull, send back: what is asked and what is answered, as plain values.
+
+Every face converts to and from these values; the broker knows no other form.  Times are
+milliseconds since 1970, sizes are bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from rmqlite.message import Message, StoredMessage, offset_message_id
+
+
+@dataclass(frozen=True, slots=True)
+class SendRequest:
+    """Store these messages, all or none.
+
+    queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the
+    producer's clock; 0 means the broker's.
+    """
+
+    messages: tuple[Message, ...]
+    producer_group: str = ""
+    queue_id: int = -1
+    born_at_ms: int = 0
+
+
+class SendResult(NamedTuple):
+    """Where a message went; a tuple because there are many of them.
+
+    message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
+    queue_id is the queue it will be delivered to, while queue_offset, physical_offset and
+    offset_message_id are those of the scheduled record, as RocketMQ answers; deliver_at_ms
+    is 0 for a message that is not delayed.  store_host: the broker, "ip:port".
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_id: str
+    physical_offset: int
+    deliver_at_ms: int
+    store_host: str
+
+    @property
+    def offset_message_id(self) -> str:
+        """RocketMQ's offset id of this record (reference §5.1)."""
+        return offset_message_id(self.store_host, self.physical_offset)
+
+
+class PullStatus(enum.IntEnum):
+    """RocketMQ's response codes of a pull (reference §9.2)."""
+
+    FOUND = 0
+    NO_NEW_MESSAGE = 19
+    NO_MATCHED_MESSAGE = 20
+    OFFSET_MOVED = 21
+
+
+@dataclass(frozen=True, slots=True)
+class PullRequest:
+    """Ask for messages of one queue from queue_offset on.
+
+    expression: "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    expression: str = "*"
+    max_messages: int = 32
+    max_bytes: int = 256 * 1024
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """next_offset is where to go on, also when messages is empty."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[StoredMessage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackRequest:
+    """A consumer of group failed the message at physical_offset.
+
+    delay_level: 0 lets the group's retry policy choose, more is that level, less is a dead
+    letter at once.  max_reconsume_times: None means the group's; a limit that the message's
+    sender set goes before both.
+    """
+
+    group: str
+    physical_offset: int
+    delay_level: int = 0
+    reason: str = ""
+    max_reconsume_times: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendBackResult:
+    """What became of a failed message: a retry due at deliver_at_ms, or a dead letter (0)."""
+
+    topic: str
+    reconsume_times: int
+    delay_level: int
+    deliver_at_ms: int
+
+    @property
+    def is_dead(self) -> bool:
+        return self.deliver_at_ms == 0

@@ -1,0 +1,57 @@
+"""The state of the broker and of its delay levels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LevelStatus:
+    """One delay level: what waits in it, and how late it delivered since the broker started.
+
+    delay: as the table spells it, empty for a level that only older tables had.
+    next_due_ms: deliver time of its earliest message, 0 when none waits.
+    """
+
+    level: int
+    delay: str
+    pending: int
+    next_due_ms: int
+    delivered: int
+    lateness_p50_ms: int
+    lateness_p99_ms: int
+    lateness_max_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """Counts are since the broker started; offsets are physical offsets of the log.
+
+    disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
+    now.  pinned_*: the undelivered message that keeps whole log files older than
+    fileReservedTime, and how many bytes of them; all 0 while there is none.  undeliverable:
+    scheduled messages that became dead letters of the schedule itself.
+    """
+
+    version: str
+    broker_name: str
+    now_ms: int
+    started_at_ms: int
+    log_min_offset: int
+    log_max_offset: int
+    sent: int
+    delivered: int
+    retried: int
+    dead: int
+    parked_polls: int
+    levels: tuple[LevelStatus, ...]
+    disk_used_ratio: float = 0.0
+    is_disk_full: bool = False
+    pinned_by_level: int = 0
+    pinned_deliver_at_ms: int = 0
+    pinned_physical_offset: int = 0
+    pinned_bytes: int = 0
+    cancelled: int = 0
+    fired: int = 0
+    rescheduled: int = 0
+    undeliverable: int = 0

@@ -1,0 +1,301 @@
+"""Key -> physical offsets: RocketMQ's index folder, made while the log is written.
+
+A record is entered under its UNIQ_KEY and each of its KEYS, joined to its topic.  Entries
+follow the log, so that the same records make the same bytes: after a crash the files are
+taken back to what state() last told, and the records behind that are added again.  When
+that fails the index is made anew; it never knows anything that the log does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from rmqlite.clock import local_text
+from rmqlite.errors import StoreDamaged
+from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
+from rmqlite.store.files import Files
+from rmqlite.store.index.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
+from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
+from rmqlite.store.regular_file import REGULAR
+
+KEY_SEPARATOR: Final = " "
+"""Between the tokens of KEYS; no other blank is one to RocketMQ."""
+_NAME_DIGITS: Final = 17
+_PREFIXES_MAX: Final = 4096
+_SEPARATOR: Final = KEY_SEPARATOR.encode()
+_KEYS: Final = property_marker(KEYS)
+_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexJob:
+    """Run in any thread, when the log is on disk: makes the index of a moment durable."""
+
+    files: Files
+    parts: tuple[Part, ...]
+
+    def run(self) -> None:
+        """Raises FlushFailed, StoreUnavailable: then the next job does this one's work too."""
+        for part in self.parts:
+            part.write_entries(self.files)
+        for part in self.parts:
+            self.files.sync(part.path)
+        for part in self.parts:
+            part.write_slots(self.files)
+        for part in self.parts:
+            self.files.sync(part.path)
+
+
+class KeyIndex:
+    """The index files of a store.  Used by one thread; only jobs run elsewhere."""
+
+    def __init__(self, files: Files, folder: Path, *, slots: int, entries: int) -> None:
+        """Touches no file.  slots, entries: maxHashSlotNum and maxIndexNum."""
+        self._files = files
+        self._folder = folder
+        self._shape = Shape(slots, entries)
+        self._all: dict[Path, IndexFile] = {}  # the oldest first
+        self._newest: IndexFile | None = None
+        self._end_offset = -1
+        self._prefixes: dict[str, int] = {}
+
+    @classmethod
+    def reading(cls, files: Files, folder: Path, *, slots: int, entries: int) -> Self:
+        """The files as they are now, for find(), headers() and entries() only.
+
+        A broker or RocketMQ may go on writing them.  Raises StoreDamaged for a file whose
+        length or count does not fit slots and entries.
+        """
+        index = cls(files, folder, slots=slots, entries=entries)
+        for path in index._paths_there():
+            size = files.size(path)
+            if size == 0:
+                # Made a moment ago, or before a crash: nothing is in it.
+                continue
+            wanted = index._shape.file_bytes
+            if size != wanted:
+                raise StoreDamaged(str(path), size, f"{wanted} bytes", f"{size} bytes")
+            header = read_header(files, path)
+            if not 1 <= header.next_number <= entries:
+                rule = f"a number of the next entry from 1 to {entries}"
+                raise StoreDamaged(str(path), 36, rule, str(header.next_number))
+            index._adopt(path, header)
+        return index
+
+    # ---- opening
+
+    def load(self, state: Mapping[str, Any] | None, *, min_offset: int = 0) -> bool:
+        """Take the files as of an earlier state(); the records behind it are added again.
+
+        False when that is not what the folder holds: then call clear() and add every record
+        of the log.  min_offset: the log's; files that held only what lies before may be
+        gone.  Raises StoreUnavailable, FlushFailed.
+        """
+        self._forget()
+        headers = self._headers_in(state)
+        if headers is None:
+            return False
+        there = self._paths_there()
+        while headers and (oldest := min(headers)) not in there:
+            if headers[oldest].end_offset >= min_offset:
+                return False
+            del headers[oldest]
+        found = self._found(headers)
+        if found is None:
+            return False
+        for path in there:
+            if path not in headers:
+                # Begun behind the state, or none of ours.
+                self._files.remove(path)
+        for path, header in headers.items():
+            self._adopt(path, header)
+        if self._newest is not None and self._newest.next_number < self._shape.entries:
+            self._newest.load_slots()
+            if found[self._newest.path] != self._newest.header:
+                self._newest.take_back()
+        return True
+
+    def clear(self) -> None:
+        """Remove all index files; the index is empty."""
+        self._forget()
+        for path in self._paths_there():
+            self._files.remove(path)
+
+    # ---- writing
+
+    def add(
+        self, topic: str, properties: bytes, physical_offset: int, store_timestamp_ms: int
+    ) -> None:
+        """Enter a record under its UNIQ_KEY, then each of its KEYS; in memory, never fails.
+
+        Records come in the order of the log; one that is in already is not entered again.
+        """
+        if physical_offset <= self._end_offset:
+            return
+        keys = find_property(properties, _KEYS)
+        tokens = keys.split(_SEPARATOR) if keys else []
+        unique = find_property(properties, _UNIQ_KEY)
+        if unique:
+            tokens.insert(0, unique)
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            prefix = self._prefix(topic)
+        for token in tokens:
+            if token:
+                file = self._newest
+                if file is None or file.next_number >= self._shape[1]:
+                    file = self._begin_file(physical_offset, store_timestamp_ms)
+                hashed = positive(token_hash(prefix, token))
+                file.enter(hashed, physical_offset, store_timestamp_ms)
+                self._end_offset = physical_offset
+
+    def begin_flush(self) -> IndexJob:
+        """What is to be written now.  add() may go on while the job runs.
+
+        The job before has run or will not run any more; unless flushed() was called, this
+        one covers it.
+        """
+        parts = (file.begin_flush() for file in self._all.values())
+        return IndexJob(self._files, tuple(part for part in parts if part is not None))
+
+    def flushed(self, job: IndexJob) -> None:
+        """The last job has run: the next one begins where it ended."""
+        for part in job.parts:
+            self._all[part.path].flushed(part)
+
+    def state(self) -> dict[str, Any]:
+        """What load() takes: true as soon as the job of the same moment has run."""
+        return {
+            "entries": self._shape.entries,
+            "files": [[file.path.name, *file.header] for file in self._all.values()],
+            "slots": self._shape.slots,
+        }
+
+    def drop_before(self, physical_offset: int) -> list[Path]:
+        """Remove files all of whose records lie before there; the newest always stays."""
+        gone = []
+        for path, file in list(self._all.items())[:-1]:
+            if file.end_offset >= physical_offset or not file.is_flushed:
+                break
+            self._files.remove(path)
+            del self._all[path]
+            gone.append(path)
+        return gone
+
+    # ---- reading
+
+    def find(
+        self, topic: str, key: str, *, begin_ms: int = 0, end_ms: int = 2**63 - 1
+    ) -> Iterator[int]:
+        """Physical offsets of records that may have this key and this time, newest first.
+
+        Other keys have the same hash, and times are known to the second: what is asked for
+        is among them, the caller compares.  Raises StoreUnavailable.
+        """
+        wanted = positive(token_hash(self._prefix(topic), key.encode("utf-8", "replace")))
+        last = -1
+        for file in reversed(list(self._all.values())):
+            times = (file.begin_ms, file.end_ms)
+            if min(times) <= end_ms and max(times) >= begin_ms:
+                for physical_offset in file.find(wanted, begin_ms, end_ms):
+                    # A key given twice, or what RocketMQ entered again after a crash.
+                    if physical_offset != last:
+                        last = physical_offset
+                        yield physical_offset
+            if file.begin_ms < begin_ms:
+                return
+
+    def find_any(
+        self, topic: str, keys: Sequence[Suffix], begin_ms: int, min_offset: int = 0
+    ) -> Iterator[tuple[int, int]]:
+        """Which of some keys may be in since then, as (ordinal, physical offset).
+
+        As find() for each of them, in any order.  Raises StoreUnavailable.
+        """
+        prefix = self._prefix(topic)
+        hashes = [positive(key.behind(prefix)) for key in keys]
+        for file in reversed(list(self._all.values())):
+            if max(file.begin_ms, file.end_ms) >= begin_ms:
+                yield from file.find_any(hashes, begin_ms, min_offset)
+            if file.begin_ms < begin_ms or file.begin_offset < min_offset:
+                return
+
+    def headers(self) -> dict[Path, Header]:
+        """What each file says of itself, the oldest first."""
+        return {path: file.header for path, file in self._all.items()}
+
+    def entries(self) -> Iterator[IndexEntry]:
+        """Every entry on disk, in the order of the log.  Raises StoreUnavailable."""
+        for file in self._all.values():
+            yield from file.entries()
+
+    # ---- files
+
+    def _prefix(self, topic: str) -> int:
+        """The hash of what stands before each key of a topic."""
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            if len(self._prefixes) >= _PREFIXES_MAX:
+                self._prefixes.clear()
+            prefix = self._prefixes[topic] = text_hash(f"{topic}#")
+        return prefix
+
+    def _begin_file(self, physical_offset: int, timestamp_ms: int) -> IndexFile:
+        digits = "".join(each for each in local_text(timestamp_ms) if each.isdigit())
+        # Local time goes back once a year, and a file may be full within a millisecond.
+        after = int(self._newest.path.name) + 1 if self._newest is not None else 0
+        path = self._folder / f"{max(int(digits), after):0{_NAME_DIGITS}d}"
+        header = Header(timestamp_ms, timestamp_ms, physical_offset, physical_offset, 0, 1)
+        file = IndexFile(self._files, path, self._shape, header, is_made=False)
+        self._all[path] = self._newest = file
+        return file
+
+    def _adopt(self, path: Path, header: Header) -> None:
+        self._all[path] = self._newest = IndexFile(self._files, path, self._shape, header)
+        self._end_offset = max(self._end_offset, header.end_offset)
+
+    def _forget(self) -> None:
+        self._all = {}
+        self._newest = None
+        self._end_offset = -1
+
+    def _headers_in(self, state: Mapping[str, Any] | None) -> dict[Path, Header] | None:
+        """What a state tells of each file; None when it is none of an index of this shape."""
+        try:
+            if state is None or Shape(state["slots"], state["entries"]) != self._shape:
+                return None
+            headers = {
+                self._folder / str(name): Header(*map(int, numbers))
+                for name, *numbers in state["files"]
+            }
+        except (KeyError, TypeError, ValueError):
+            return None
+        is_sound = list(headers) == sorted(headers) and all(
+            1 < header.next_number <= self._shape.entries for header in headers.values()
+        )
+        return headers if is_sound else None
+
+    def _found(self, headers: Mapping[Path, Header]) -> dict[Path, Header] | None:
+        """What the files themselves say; None when they cannot have grown from these."""
+        found = {}
+        newest = max(headers, default=None)
+        there = self._paths_there()
+        for path, header in headers.items():
+            # A link or a pipe in its place is no reason to stop: clear() takes it away.
+            is_file = path in there and self._files.kind(path) == REGULAR
+            if not is_file or self._files.size(path) != self._shape.file_bytes:
+                return None
+            found[path] = read_header(self._files, path)
+            if found[path] != header and (path != newest or not header.can_become(found[path])):
+                return None
+        return found
+
+    def _paths_there(self) -> list[Path]:
+        return [
+            self._folder / name
+            for name in self._files.names(self._folder)
+            if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+        ]

@@ -1,0 +1,197 @@
+"""Where the log truly ends: what a crash leaves behind is not damage, and damage is no end.
+
+Below the synced mark everything must be sound.  Beyond it nothing was promised: the log ends
+where nothing sound follows, or where a power cut has left a hole between what did reach the
+disk.  Without a mark, as in a store of RocketMQ's, holes are damage.  A tail that somebody
+cut off, mark and all, is an end, too; who opens the log tells it loudly.  All else is
+damage: it is reported with file and position, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.store import record
+from rmqlite.store.log.checksums import MARK_BYTES, SECTOR_BYTES, Mark, decode_mark, mark_position
+from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.segments import Segments, is_zeros
+
+SCAN_BYTES: Final = 1 << 20
+"""How much is read at a time where nothing is known to begin."""
+
+
+class LogEnd:
+    """Looks at a log's files behind, and without, any end that is known."""
+
+    def __init__(self, segments: Segments) -> None:
+        self._segments = segments
+        self._segment_bytes = segments.segment_bytes
+        self._mark_position = mark_position(segments.segment_bytes)
+
+    def mark_of(self, start: int) -> Mark | None:
+        """The mark in the file that begins there."""
+        return decode_mark(self._segments.read(start + self._mark_position, MARK_BYTES))
+
+    def mark_over(self, position: int) -> Mark | None:
+        """The newest mark, if it is in the file of a position or in a later one."""
+        for start in reversed(self._segments.starts):
+            if start + self._segment_bytes <= position:
+                return None
+            mark = self.mark_of(start)
+            if mark is not None:
+                return mark
+        return None
+
+    def check(self, position: int, newest_timestamp_ms: int, persisted_end: int) -> None:
+        """No sound record begins there: does the log end?  Raises StoreDamaged if it does not.
+
+        newest_timestamp_ms: of the records before.  persisted_end: an end that was on disk
+        once, 0 when none is known.
+        """
+        mark = self.mark_over(position)
+        if mark is not None and position < mark.synced_end:
+            expected = f"a record, as the log was on disk up to {mark.synced_end}"
+            raise damage_at(self._segments, position, expected)
+        follows = self.next_sound(position, newest_timestamp_ms)
+        if follows is not None and not (mark is not None and self._has_hole(position, follows)):
+            raise damage_at(self._segments, position, f"a record, as there is one at {follows}")
+        if mark is None and position < persisted_end and not self._is_cut(position):
+            raise damage_at(self._segments, position, "a record")
+
+    def next_sound(self, position: int, newest_timestamp_ms: int) -> int | None:
+        """Where the first valid record behind a position begins; None if there is none.
+
+        A record older than those before it is none: it is what RocketMQ leaves in place
+        when it cuts a tail.
+        """
+        carried, carried_at = b"", position
+        for start, data in self._data_from(position):
+            if carried and carried_at + len(carried) == start:
+                start, data = carried_at, carried + data
+            at = data.find(record.MAGIC_BYTES)
+            while at >= 0:
+                offset = start + at - 4
+                if offset > position and self._has_record(offset, newest_timestamp_ms):
+                    return offset
+                at = data.find(record.MAGIC_BYTES, at + 1)
+            carried, carried_at = data[-3:], start + len(data) - 3
+        return None
+
+    def goes_on_at(self, position: int) -> bool:
+        """Is there a sound record, or the blank that fills the file?"""
+        room = self._segment_bytes - position % self._segment_bytes
+        is_blank = self._segments.read(position, BLANK_BYTES) == record.encode_blank(room)
+        return is_blank or self._has_record(position, 0)
+
+    def has_bytes_from(self, position: int) -> bool:
+        """Is anything but zeros and a mark there or behind?"""
+        place = position - position % self._segment_bytes + self._mark_position
+        if place < position < place + MARK_BYTES:
+            # RocketMQ has filled the file up to there: what is left is the mark's end.
+            position = place + MARK_BYTES
+        return any(not is_zeros(data) for _, data in self._data_from(position))
+
+    def is_torn(self, head: Head) -> bool:
+        """Was a record's property string, which no CRC covers, written only in part?"""
+        if b"\0" not in head.properties:
+            return False
+        mark = self.mark_over(head.physical_offset)
+        if mark is not None:
+            return head.physical_offset >= mark.synced_end
+        return head.properties.endswith(b"\0") and not self.has_bytes_from(
+            head.physical_offset + head.size
+        )
+
+    def _has_hole(self, begin: int, end: int) -> bool:
+        """Is there a sector, or the rest of one, that was never written?
+
+        Or nothing where a record should begin: what a disk leaves that fails while the log
+        takes a failed append back.  Or a file's end without a blank, before another file: the
+        write was torn, and the later file synced before it.
+        """
+        if not any(self._segments.read(begin, BLANK_BYTES)):
+            return True
+        is_behind = begin // self._segment_bytes < end // self._segment_bytes
+        if is_behind and not self._ends_in_blank(begin):
+            return True
+        while begin < end:
+            size = SECTOR_BYTES - begin % self._segment_bytes % SECTOR_BYTES
+            data = self._segments.read(begin, min(size, end - begin))
+            if not any(self._without_mark(begin, data)):
+                return True
+            begin += max(1, len(data))
+        return False
+
+    def _ends_in_blank(self, position: int) -> bool:
+        """Is the last thing in the file of a position the blank that fills it?"""
+        file_end = position - position % self._segment_bytes + self._segment_bytes
+        last = position
+        for start, data in self._data_from(position):
+            if start >= file_end:
+                break
+            if any(data[: file_end - start]):
+                last = start + len(data[: file_end - start].rstrip(b"\0"))
+        begin = last - BLANK_BYTES
+        blank = record.encode_blank(file_end - begin)
+        return self._segments.read(begin, BLANK_BYTES) == blank
+
+    def _is_cut(self, position: int) -> bool:
+        """Is there at most the beginning of a record or a blank, and then only zeros?"""
+        last = position - 1
+        for start, data in self._data_from(position):
+            if not is_zeros(data):
+                last = start + len(data.rstrip(b"\0")) - 1
+        begun = self._segments.read(position, min(BLANK_BYTES, last - position + 1))
+        blank = record.encode_blank(self._segment_bytes - position % self._segment_bytes)
+        if blank.startswith(begun):
+            return True
+        if not record.MAGIC_BYTES.startswith(begun[4:]):
+            return False
+        if len(begun) < BLANK_BYTES:
+            return True
+        size = int.from_bytes(begun[:4], "big")
+        if position + size <= last + 1 or size > self._segment_bytes:
+            return False
+        data = self._segments.read(position, size)
+        head = record.read_head(data)
+        # All its lengths add up: what is cut off are zeros at most, yet the body is wrong.
+        return head is None or record.has_sound_body(head, data)
+
+    def _has_record(self, physical_offset: int, newest_timestamp_ms: int) -> bool:
+        start = self._segments.read(physical_offset, BLANK_BYTES)
+        size = int.from_bytes(start[:4], "big")
+        if not record.RECORD_BYTES_MIN <= size <= self._segment_bytes:
+            return False
+        data = self._segments.read(physical_offset, size)
+        head = record.read_head(data)
+        return (
+            head is not None
+            and head.physical_offset == physical_offset
+            and head.store_timestamp_ms >= newest_timestamp_ms
+            and record.has_sound_body(head, data)
+        )
+
+    def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """What is in the files from a position on, marks blotted out."""
+        for start, data in self._segments.data_ranges(position, SCAN_BYTES):
+            yield start, self._without_mark(start, data)
+
+    def _without_mark(self, start: int, data: bytes) -> bytes:
+        at = start - start % self._segment_bytes + self._mark_position
+        begin, end = max(0, at - start), min(len(data), at + MARK_BYTES - start)
+        if begin < end and self.mark_of(at - self._mark_position):
+            return data[:begin] + bytes(end - begin) + data[end:]
+        return data
+
+
+def damage_at(segments: Segments, position: int, expected: str) -> StoreDamaged:
+    """The error for bytes that are not what they should be, with what they are."""
+    found = segments.read(position, 16).hex(" ", 4) or "nothing"
+    return StoreDamaged(
+        str(segments.path_at(position)),
+        position % segments.segment_bytes,
+        expected,
+        f"the bytes {found}",
+    )

@@ -1,0 +1,101 @@
+"""The records behind queue entries as the bytes that they are.
+
+Neighbours in the log are read at once, and those that touch each other are given in one
+piece; of a record only what says where it belongs is looked at.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from rmqlite.errors import StoreDamaged
+from rmqlite.message import StoredMessage
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.log.repaired_place import is_repaired
+from rmqlite.store.record import (
+    MAGIC,
+    ROLLBACK,
+    TRANSACTION_TYPE,
+    has_sound_body,
+    read_head,
+    to_message,
+)
+
+READ_BYTES_MAX: Final = 4 << 20
+"""How much of the log one read takes at most, unless one record is larger."""
+READ_GAP_BYTES_MAX: Final = 16 << 10
+"""Records at most this far apart are read at once, with what lies between."""
+_PLACE: Final = struct.Struct(">ii20xqi")
+"""Total size, magic, physical offset, sys flag (see record.py)."""
+
+
+def end_of_neighbours(entries: Sequence[Entry], index: int) -> int:
+    """Where the records end that one read takes, beginning with entries[index]."""
+    first = entries[index].physical_offset
+    end = first + entries[index].size
+    for offset, size, _ in entries[index + 1 :]:
+        if not end <= offset <= end + READ_GAP_BYTES_MAX or offset + size - first > READ_BYTES_MAX:
+            break
+        end = offset + size
+    return end
+
+
+def raw_records(
+    entries: Sequence[Entry],
+    read: Callable[[int, int], bytes],
+    damage: Callable[[int, str], Exception],
+) -> Iterator[bytes]:
+    """The records in pieces of one or several; of a repaired place nothing.
+
+    read: bytes of the log at a physical offset, so many.  Raises what `damage` gives for a
+    place where no such record lies; bodies are not looked at.
+    """
+    index = 0
+    while index < len(entries):
+        base, upto = entries[index].physical_offset, end_of_neighbours(entries, index)
+        data = read(base, upto - base)
+        begin = end = 0
+        for offset, size, _ in entries[index:]:
+            at = offset - base
+            if at < 0 or offset + size > upto:
+                break
+            index += 1
+            if len(data) - at < max(size, _PLACE.size) or (
+                _PLACE.unpack_from(data, at)[:3] != (size, MAGIC, offset)
+            ):
+                raise damage(offset, f"a record of {size} bytes")
+            is_lost = _is_repaired_place(data, at)
+            if at != end or is_lost:
+                if begin < end:
+                    yield data[begin:end]
+                begin = at + size if is_lost else at
+            end = at + size
+        if begin < end:
+            yield data[begin:end]
+
+
+def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
+    """What raw_records() gave, as messages; source: where it is from, for an error.
+
+    Raises StoreDamaged; bodies are checked, too.
+    """
+    at = 0
+    while at < len(records):
+        head = read_head(records, at)
+        if head is None:
+            raise StoreDamaged(source, at, "a record", "something else")
+        # The positions of a head are those of the data it was read from.
+        if not has_sound_body(head, records):
+            place = head.physical_offset
+            raise StoreDamaged(source, place, "a body that fits its CRC", "another one")
+        yield to_message(head, records)
+        at += head.size
+
+
+def _is_repaired_place(data: bytes, at: int) -> bool:
+    if _PLACE.unpack_from(data, at)[3] & TRANSACTION_TYPE != ROLLBACK:
+        return False
+    head = read_head(data, at)
+    return head is not None and is_repaired(head)

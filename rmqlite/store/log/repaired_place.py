@@ -1,0 +1,110 @@
+"""A repaired place: what stands in the log where a record was lost.
+
+It is a record that says so: transaction type rolled back, to which RocketMQ gives no queue
+entry, reconsume times -1, and the property REPAIRED where there is room.  A named place
+keeps the queue and the queue offset of the lost record, and has its entry, so that no queue
+offset changes; nobody is given it.  An anonymous one has queue offset -1: which records it
+stands for is not known, and entries that are missing from there on point at it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store import record
+from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head, NewRecord
+
+REPAIRED: Final = "REPAIRED"
+"""The property's name."""
+PLACE_BYTES_MIN: Final = OVERHEAD_BYTES + 1
+_RECONSUME_TIMES: Final = -1
+_NO_OFFSET: Final = -1
+_NO_TOPIC: Final = "?"
+_NO_HOST: Final = bytes(8)
+_PLAIN: Final = encode_properties({REPAIRED: "1"})
+# RocketMQ passes over a scheduled record that names this destination; one without any would
+# hold up its level for ever (reference §6.3).
+_SCHEDULED: Final = encode_properties(
+    {REPAIRED: "1", REAL_TOPIC: "RMQ_SYS_TRANS_HALF_TOPIC", REAL_QID: "0"}
+)
+
+
+class RepairedPlace(NamedTuple):
+    """The queue entry of a place, but for the tags code; store_timestamp_ms: of its record."""
+
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+
+
+def is_repaired(found: Head) -> bool:
+    """Is the record a repaired place?"""
+    return (
+        found.reconsume_times == _RECONSUME_TIMES
+        and found.sys_flag & record.TRANSACTION_TYPE == record.ROLLBACK
+    )
+
+
+def is_anonymous(head: Head) -> bool:
+    """Is it one that stands for records nobody knows?"""
+    return head.queue_offset == _NO_OFFSET and is_repaired(head)
+
+
+def explains_gap(
+    place: RepairedPlace | None, *, last_offset: int, head: Head, missing: int
+) -> bool:
+    """May so many records before head, of its queue, have been where the place is now?
+
+    last_offset: physical offset of the queue's record before the gap, -1 when unknown.
+    """
+    room = (head.physical_offset - max(0, last_offset)) // RECORD_BYTES_MIN
+    return place is not None and place.physical_offset > last_offset and 0 < missing <= room
+
+
+def encode_named(
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    *,
+    physical_offset: int,
+    size: int,
+    store_timestamp_ms: int,
+) -> bytes:
+    """A place for the record with that queue offset; anonymous if its topic has no room."""
+    if size < OVERHEAD_BYTES + len(topic.encode()):
+        return encode_anonymous(physical_offset, size, store_timestamp_ms)
+    room = size - OVERHEAD_BYTES - len(topic.encode())
+    fitting = [_SCHEDULED] if topic == SCHEDULE_TOPIC else []
+    properties = next((each for each in (*fitting, _PLAIN) if len(each) <= room), b"")
+    body = bytes(room - len(properties))
+    lost = NewRecord(
+        *(topic, queue_id, properties, body, _crc_of_zeros(len(body)), 0, record.ROLLBACK, 0),
+        *(_NO_HOST, _NO_HOST, _RECONSUME_TIMES, 0, 0),
+    )
+    _, *parts = record.encode(
+        lost,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        store_timestamp_ms=store_timestamp_ms,
+    )
+    return b"".join(parts)
+
+
+def encode_anonymous(physical_offset: int, size: int, store_timestamp_ms: int) -> bytes:
+    """A place for nobody knows what; size: PLACE_BYTES_MIN or more."""
+    assert size >= PLACE_BYTES_MIN
+    return encode_named(
+        *(_NO_TOPIC, 0, _NO_OFFSET),
+        physical_offset=physical_offset,
+        size=size,
+        store_timestamp_ms=store_timestamp_ms,
+    )
+
+
+@lru_cache(maxsize=1024)
+def _crc_of_zeros(size: int) -> int:
+    return zlib.crc32(bytes(size)) & 0x7FFFFFFF if size else 0

@@ -1,0 +1,1 @@
+"""The small JSON files under config/."""

@@ -1,0 +1,120 @@
+"""Which clock a store goes on with: config/clock.json.
+
+While something waits to be delivered and the machine has not been booted since, it is the
+clock of the process before: a step of the wall clock in between neither hastens nor delays
+anything.  Otherwise it is the wall clock's time, but never before what the store has seen.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rmqlite.clock import Basis, Clock
+from rmqlite.errors import StoreDamaged, StoreUnavailable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.dispatch import Dispatch
+from rmqlite.store.files import Files
+from rmqlite.store.tables import tables
+from rmqlite.table_shapes import ClockTable
+
+CLOCK_TABLE: Final = "clock.json"
+AHEAD_MS_MIN: Final = 1_000
+"""A clock this much before what the store has seen did not merely stand still."""
+
+log = logging.getLogger(__name__)
+
+
+class Origin(enum.StrEnum):
+    """Where the time of a clock came from when it began."""
+
+    WALL_CLOCK = "wall-clock"
+    STORE = "store"
+    """The store has seen later times than the wall clock showed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedClock:
+    """What config/clock.json says."""
+
+    basis: Basis
+    origin: Origin
+    reached_ms: int
+
+
+def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, bytes]]:
+    """Path and content of config/clock.json as of now; none where no boot is recognised."""
+    basis = clock.basis()
+    if basis is None:
+        return []
+    reached_ms = clock.now_ms()
+    tree = {
+        "bootId": basis.boot_id,
+        "offsetNanos": basis.offset_ns,
+        "origin": origin.value,
+        "reachedTimestamp": reached_ms,
+        "uptimeMillis": ClockTable.uptime(reached_ms, basis.offset_ns),
+    }
+    return [(root / "config" / CLOCK_TABLE, tables.encode(tree))]
+
+
+def open_clock(
+    files: Files, root: Path, clock: Clock, newest_ms: int, dispatch: Dispatch
+) -> Origin:
+    """Set the clock for a store whose newest record is of newest_ms; where its time came from.
+
+    A table that cannot be read costs nothing but the promise that it kept.
+    """
+    saved = _load(files, root)
+    origin, goes_on = Origin.WALL_CLOCK, False
+    least_ms = max(newest_ms + 1, dispatch.levels.in_force_from_ms)
+    # With nothing to be delivered nobody can be early: a corrected wall clock is welcome.
+    if saved is not None and _is_any_pending(dispatch):
+        least_ms = max(least_ms, saved.reached_ms)
+        goes_on = clock.go_on_from(saved.basis, saved.reached_ms)
+        if goes_on:
+            origin = saved.origin
+    if least_ms - clock.now_ms() >= AHEAD_MS_MIN:
+        origin = Origin.STORE
+    clock.not_before(least_ms)
+    if not goes_on:
+        _save(files, clock_table(root, clock, origin))
+    return origin
+
+
+def _is_any_pending(dispatch: Dispatch) -> bool:
+    return any(
+        topic == SCHEDULE_TOPIC and dispatch.progress.level(queue_id + 1).below < queue.max_offset
+        for (topic, queue_id), queue in dispatch.queues.items()
+        if queue.max_offset > queue.min_offset
+    )
+
+
+def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
+    for path, data in table:
+        try:
+            files.replace(path, data)
+        except StoreUnavailable as error:
+            # What is there tells of another clock; without it the wall clock is taken.
+            files.remove(path)
+            log.warning("which clock is used cannot be written down error=%s", error)
+
+
+def _load(files: Files, root: Path) -> SavedClock | None:
+    path = root / "config" / CLOCK_TABLE
+    try:
+        table = tables.load_as(files, path, ClockTable)
+    except (StoreDamaged, StoreUnavailable) as error:
+        log.warning(
+            "the last run's clock is not known, the wall clock is taken file=%s error=%r",
+            path,
+            error,
+        )
+        return None
+    if table is None:
+        return None
+    basis = Basis(table.boot_id, table.offset_nanos)
+    return SavedClock(basis, Origin(table.origin), table.reached_timestamp)
