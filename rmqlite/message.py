@@ -229,7 +229,10 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """The pairs of a property string; pairs without key or value are dropped, as RocketMQ does."""
+    """The pairs of a property string, as RocketMQ reads them.
+
+    Pairs without key or value are dropped.  If a key is there several times, its last pair counts.
+    """
     return _pairs(encoded.decode("utf-8", "replace"))
 
 
@@ -255,8 +258,9 @@ def edit_properties(
 ) -> bytes:
     """A property string with some pairs set and others left out; all other bytes stay.
 
-    The pairs that are set come last, and every older pair of their names is left out.  What
-    RocketMQ cannot read as a pair stays, too.
+    Every pair of a name that is set or left out goes, also if there are several; the pairs that
+    are set come last.  Several pairs of another name stay, and so does what RocketMQ cannot
+    read as a pair.
     """
     gone = frozenset(without).union(changes)
     parts = [
@@ -277,19 +281,24 @@ def property_marker(name: str) -> bytes:
 
 
 def find_property(encoded: bytes, marker: bytes) -> bytes | None:
-    """One value out of a property string, without decoding the others.
+    """The value that decode_properties has for one name, without decoding the others.
 
     A tenth of the cost of decode_properties, for what runs once per record.
     """
-    start = encoded.find(marker)
-    if start >= 0:
-        start += len(marker)
+    begin = encoded.rfind(marker)
+    if begin >= 0:
+        start = begin + len(marker)
     elif encoded.startswith(marker[1:]):
         start = len(marker) - 1
     else:
         return None
     end = encoded.find(b"\x02", start)
-    return encoded[start:] if end < 0 else encoded[start:end]
+    value = encoded[start:] if end < 0 else encoded[start:end]
+    if value:
+        return value
+    # Rare: the last pair has no value, and one before it counts.
+    text = exact_properties(encoded).get(marker[1:-1].decode())
+    return None if text is None else text.encode("utf-8", "surrogateescape")
 
 
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:

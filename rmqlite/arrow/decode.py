@@ -251,7 +251,7 @@ class _Batch:
         words = np.full(self._count, None, object)
         words[rows] = "delivered"
         fired = np.zeros(self._count, bool)
-        fired[self.pairs.named(FIRED)[1]] = True
+        fired[self.pairs.last(FIRED)[1]] = True
         words[rows[fired[rows]]] = "fired"
         for topic, word in (
             (UNDELIVERABLE_TOPIC, "undeliverable"),
@@ -272,7 +272,7 @@ class _Batch:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         levels = np.zeros(self._count, np.int64)
         for name, where in ((DELAY, ~self.is_scheduled), (RESCHEDULED_FROM, self.is_scheduled)):
-            pairs, rows = self.pairs.first(name)
+            pairs, rows = self.pairs.last(name)
             numbers, good = self.pairs.numbers(pairs)
             taken = good & where[rows]
             levels[rows[taken]] = numbers[taken]

@@ -141,24 +141,12 @@ class Pairs:
         return pairs, rows
 
     def last(self, name: str) -> tuple[Longs, Longs]:
-        """Of each row that has it the pair that decode_properties gives; and these rows."""
+        """Of each row that has it the pair that a reader of one string gives; and these rows."""
         pairs, rows = self.named(name)
         has_value = self.value_ends[pairs] > self.key_ends[pairs] + 1
         pairs, rows = pairs[has_value], rows[has_value]
         if len(rows) > 1 and (is_last := np.append(rows[1:] != rows[:-1], True)).sum() < len(rows):
             pairs, rows = pairs[is_last], rows[is_last]
-        return pairs, rows
-
-    def first(self, name: str) -> tuple[Longs, Longs]:
-        """Of each row that has it the pair that find_property gives; and these rows."""
-        pairs, rows = self.named(name)
-        if len(rows) > 1 and bool((rows[1:] == rows[:-1]).any()):
-            # It comes to the one that begins the string only when there is no other.
-            begins = self.key_begins[pairs] == self.begins[rows] + 1
-            is_only = np.append(rows[1:] != rows[:-1], True)
-            pairs, rows = pairs[~begins | is_only], rows[~begins | is_only]
-            is_first = np.append(True, rows[1:] != rows[:-1])
-            pairs, rows = pairs[is_first], rows[is_first]
         return pairs, rows
 
     def texts(self, pairs: Longs, rows: Longs) -> pa.Array:

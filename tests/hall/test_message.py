@@ -84,6 +84,38 @@ def test_no_bytes_make_the_property_reader_fail(encoded: bytes) -> None:
     decode_properties(encoded)
 
 
+PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)
+PAIRS = st.sampled_from(
+    [b"a\x011", b"a\x01", b"a\x01\xff\x012", b"a", b"\x01a", b"b\x01a\x013", b""]
+)
+
+
+@given(st.one_of(PARTS, st.lists(PAIRS, max_size=8)).map(b"\x02".join))
+def test_one_property_is_found_as_all_are_decoded(encoded: bytes) -> None:
+    """Of several pairs of a name the last one with a value counts, as in RocketMQ's map."""
+    for name in ("a", "b"):
+        found = find_property(encoded, property_marker(name))
+        wanted = exact_properties(encoded).get(name)
+        assert found == (None if wanted is None else wanted.encode("utf-8", "surrogateescape"))
+
+
+@pytest.mark.parametrize(
+    ("encoded", "found"),
+    [
+        (b"a\x011\x02a\x012", b"2"),
+        (b"a\x011\x02b\x01x\x02a\x012\x02", b"2"),
+        (b"a\x011\x02a\x01\x02a\x01", b"1"),
+        (b"b\x01x\x02a\x011\x02a\x01", b"1"),
+        (b"a\x01", None),
+        (b"b\x01x\x02a\x01\x02a\x01", None),
+        (b"a\x01\x02" * 10_000, None),
+    ],
+)
+def test_the_last_pair_with_a_value_counts(encoded: bytes, found: bytes | None) -> None:
+    """A reader that took another would deliver elsewhere than RocketMQ."""
+    assert find_property(encoded, property_marker("a")) == found
+
+
 @pytest.mark.parametrize(
     ("encoded", "changes", "without", "wanted"),
     [
@@ -95,6 +127,7 @@ def test_no_bytes_make_the_property_reader_fail(encoded: bytes) -> None:
         (b"a\x011", {}, "a", b""),
         (b"a\x011\x02b\x012\x02a\x013", {"a": "4"}, "", b"b\x012\x02a\x014"),
         (b"a\x011\x02b\x012\x02a\x013", {}, "a", b"b\x012"),
+        (b"a\x011\x02b\x012\x02a\x013", {"b": "4"}, "", b"a\x011\x02a\x013\x02b\x014"),
         (b"a\x011\x02", {}, "", b"a\x011\x02"),
         (b"a\x011\x02", {"b": "2"}, "", b"a\x011\x02b\x012"),
         (b"a\x01\x02b\x012", {"a": "1"}, "", b"b\x012\x02a\x011"),
@@ -107,9 +140,6 @@ def test_an_edit_changes_what_it_names_and_no_other_byte(
 ) -> None:
     """A value that is no UTF-8, a key that is there twice, a part that is no pair: all stay."""
     assert edit_properties(encoded, changes, tuple(without)) == wanted
-
-
-PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)
 
 
 @given(PARTS, st.dictionaries(st.sampled_from("abc"), TEXT), st.sets(st.sampled_from("bcd")))

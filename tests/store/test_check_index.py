@@ -433,7 +433,8 @@ PROPERTIES = {
     b"KEYS\x01 a  a ": [b"a", b"a"],
     b"XKEYS\x01a\x02XUNIQ_KEY\x01u": [],
     b"UNIQ_KEY\x01\x02KEYS\x01": [],
-    b"UNIQ_KEY\x01u\x02UNIQ_KEY\x01v\x02KEYS\x01a\x02KEYS\x01b": [b"v", b"a"],
+    b"UNIQ_KEY\x01u\x02UNIQ_KEY\x01v\x02KEYS\x01a\x02KEYS\x01b": [b"v", b"b"],
+    b"UNIQ_KEY\x01u\x02KEYS\x01a\x02KEYS\x01\x02UNIQ_KEY\x01": [b"u", b"a"],
     b"UNIQ_KEY\x01u\0v": [b"u\0v"],
     b"": [],
 }

@@ -356,6 +356,15 @@ def test_a_key_given_twice_is_found_once(tmp_path: Path) -> None:
     assert list(index.find(TOPIC, "a")) == [100]
 
 
+def test_a_record_is_entered_under_the_last_of_several_pairs(tmp_path: Path) -> None:
+    """As RocketMQ reads them, which finds it by its own index after a change of brokers."""
+    index = new_index(tmp_path)
+    several = properties("first", "a") + b"\x02" + properties("last", "b")
+    index.add(TOPIC, several, 100, BEGIN_MS)
+    found = {key: list(index.find(TOPIC, key)) for key in ("first", "a", "last", "b")}
+    assert found == {"first": [], "a": [], "last": [100], "b": [100]}
+
+
 @pytest.mark.parametrize("begin_ms", range(0, 4001, 250))
 @pytest.mark.parametrize("length_ms", [0, 1, 999, 1000, 2500])
 def test_a_time_window_loses_nothing(tmp_path: Path, begin_ms: int, length_ms: int) -> None:

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rmqlite.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
+from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
+from rmqlite.store.completion import completion_of, level_of, topic_ahead
 from rmqlite.store.record import NewRecord
 from tests.support.stores import new_record
 
@@ -196,3 +198,20 @@ def test_an_empty_body_has_crc_zero() -> None:
 def test_property_strings_of_older_brokers_are_read(encoded: bytes, pairs: dict[str, str]) -> None:
     """With a separator at the end; pairs without key or value are dropped (reference §1.4)."""
     assert decode_properties(encoded) == pairs
+
+
+def test_every_reader_takes_the_last_of_several_pairs() -> None:
+    """RocketMQ puts them into a map: else both would deliver the same record elsewhere."""
+    first = encode_properties(
+        {"TAGS": "a", "DELAY": "1", "REAL_TOPIC": "t", "REAL_QID": "1", "RESCHEDULED_FROM": "7"}
+    )
+    last = encode_properties(
+        {"TAGS": "b", "DELAY": "2", "REAL_TOPIC": "u", "REAL_QID": "2", "RESCHEDULED_FROM": "8"}
+    )
+    for properties in (last, first + b"\x02" + last, first + b"\x02" + last + b"\x02FIRED\x01"):
+        assert record.tags_code(properties) == record.tags_hash("b")
+        assert record.delay_level(properties) == level_of("orders", properties) == 2
+        assert record.destination(properties) == ("u", 2)
+        assert topic_ahead(properties) == "u"
+        assert level_of(SCHEDULE_TOPIC, properties) == 8
+        assert completion_of("orders", properties).value == "delivered"
