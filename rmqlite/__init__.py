@@ -4,11 +4,11 @@ The map, from the ground up; each room imports only rooms above it in this list:
 
     hall      words that every room uses: errors, limits, message, names, levels, config,
               refused_keys, clock, retry_policy, retry_ladder, visible, json_tree, table_shapes;
-              and what is asked of the broker and answered: requests/
-    store/    bytes on disk: commit log, consume queues, key index, recovery; and without a
-              broker: reader (reading/), check (checking/), repair (repairing/)
-    broker/   decisions: where a message is stored, when it is due, how what waits is changed,
-              and what a failed message becomes
+              and the broker's requests and answers as plain values: requests/
+    store/    bytes on disk: commit log, consume queues, key index, recovery; and, for use
+              without a broker, reader (reading/), check (checking/), repair (repairing/)
+    broker/   decisions: where a message is stored, when it is due, how a waiting message is
+              changed, and what a failed message becomes
     wire/     values <-> protobuf
     server/   joins broker and wire; the only room that waits; web/ is its web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
@@ -17,7 +17,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
     arrow/    records as Arrow batches and Parquet files; needs no Spark
     spark/    the store and the broker as Spark sources and sinks, and the jobs over them
 
-README.md beside this file shows the way of a message through these rooms.
+README.md beside this file follows a message through these rooms.
 Importing this package imports nothing else.
 """
 

@@ -1,9 +1,9 @@
 """The one module that knows the time.
 
-Milliseconds that never go back: the wall clock when the broker starts, never before the
-newest record of its log, then elapsed boot time.  A step of the wall clock afterwards
-neither hastens nor delays anything; a suspended machine's sleep counts.  The basis of a
-clock lets the next process on the same boot of the machine go on with the same clock.
+Its milliseconds never go back.  A broker's clock starts at the wall clock's time, or at the
+time of the log's newest record if that is later, and then adds the time that passes since the
+machine's boot, suspended or not.  A later step of the wall clock changes nothing.  With the
+basis of a clock the next process on the same boot of the machine continues the same clock.
 """
 
 from __future__ import annotations
@@ -17,65 +17,65 @@ _LOCAL_FORMATS = ("%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%d %H:%M:%S")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _BOOT_TIME_SHIFTS: Final = Path("/proc/self/timens_offsets")
 WAKE_MS_MAX = 1_000
-"""The longest sleep between two looks at the clock, so that a resumed machine is noticed."""
+"""The longest sleep between two looks at the clock: a resumed machine is noticed after this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Where a clock begins; it means something until the machine is booted again."""
+    """Where a clock begins; valid until the machine is booted again."""
 
     boot_id: str
     offset_ns: int
-    """The clock's time, nanoseconds since 1970, less the time since the machine's boot."""
+    """The clock's time, nanoseconds since 1970, minus the time since the machine's boot."""
 
 
 class Clock(Protocol):
     """What the rest of the house may ask about time."""
 
     def now_ms(self) -> int:
-        """Milliseconds since 1970, never less than at the call before."""
+        """Milliseconds since 1970, never less than the previous call returned."""
         ...
 
     def not_before(self, timestamp_ms: int) -> None:
-        """From now on, now_ms() is at least this."""
+        """From now on, now_ms() returns at least this."""
         ...
 
     def basis(self) -> Basis | None:
-        """What go_on_from() of a later process takes; None where a boot is not recognised."""
+        """The argument for a later process's go_on_from(); None if a boot has no id here."""
         ...
 
     def go_on_from(self, basis: Basis, reached_ms: int) -> bool:
-        """Be the clock that a process before had, and that had reached this time.
+        """Continue the clock of an earlier process, which had reached reached_ms.
 
-        False, and nothing is changed, when the machine was booted since.  Only for the
-        opening of a store: it is the one call that may turn now_ms() back.
+        Returns False and changes nothing if the machine was booted since.  Only for opening a
+        store: no other call may turn now_ms() back.
         """
         ...
 
 
 class Machine(Protocol):
-    """The clocks of the machine, as they are."""
+    """The clocks of the machine itself."""
 
     @property
     def boot_id(self) -> str | None:
-        """Another one after every boot; None where there is none."""
+        """The id of this boot, a new one after every boot; None if the system has none."""
         ...
 
     def wall_ns(self) -> int:
-        """Since 1970; it may step."""
+        """Nanoseconds since 1970; it may step."""
         ...
 
     def boot_ns(self) -> int:
-        """Since the machine's boot, suspended or not."""
+        """Nanoseconds since the machine's boot, suspended or not."""
         ...
 
     def awake_ns(self) -> int:
-        """Since an arbitrary start; stands still while the machine is suspended."""
+        """Nanoseconds since an arbitrary start; stands still while the machine is suspended."""
         ...
 
 
 class SystemMachine:
-    """The real ones."""
+    """The real clocks of this machine."""
 
     def __init__(self) -> None:
         self.boot_id = _boot_id()
@@ -91,7 +91,7 @@ class SystemMachine:
 
 
 class SystemClock:
-    """Real time, or that of the machine that is given."""
+    """The clock of the real machine, or of the machine given."""
 
     def __init__(self, machine: Machine | None = None) -> None:
         self.machine: Machine = machine or SystemMachine()
@@ -112,7 +112,7 @@ class SystemClock:
 
     def go_on_from(self, basis: Basis, reached_ms: int) -> bool:
         now_ms = (basis.offset_ns + self._boot_ns()) // 1_000_000
-        # A boot's time does not go back: that is another boot, whatever its id says.
+        # A boot's time does not go back: an earlier time means another boot, despite its id.
         if basis.boot_id != self.machine.boot_id or now_ms < reached_ms:
             return False
         self._offset_ns = basis.offset_ns
@@ -141,7 +141,7 @@ def local_text(timestamp_ms: int) -> str:
 
 
 def local_ms(text: str) -> int | None:
-    """The inverse: a date, and as much of a time of day as one cares to write; None if it is not.
+    """The inverse: a date, with or without a time of day; None if the text is neither.
 
     "2026-11-20", "2026-11-20 10:00", "2026-11-20T10:00:30", "2026-11-20 10:00:30.250".
     """
@@ -173,7 +173,7 @@ def _boot_id() -> str | None:
         boot_id = _BOOT_ID.read_text("ascii").strip()
     except (OSError, ValueError):
         return None
-    # A container may have a boot time of its own: another one is like another boot.
+    # A container may shift the boot time: another shift counts as another boot.
     try:
         shifts = _BOOT_TIME_SHIFTS.read_text("ascii").splitlines()
     except (OSError, ValueError):

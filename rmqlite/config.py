@@ -1,10 +1,10 @@
 """The broker's configuration: every key, its unit, its default, its relation to others.
 
 Keys are RocketMQ's own names where RocketMQ has the key (reference appendix A), so that an
-operator's broker.conf reads as before; limits of our own follow the same spelling.  A file
-is Java properties.  Nothing is guessed and nothing is ignored: a key that is unknown, given
-twice or meaningless here, a value with a unit, or two keys that cannot both hold, is an
-error that names the line.
+operator's broker.conf reads as before; our own keys follow the same spelling.  A file is Java
+properties.  Nothing is guessed and nothing is ignored: a key that is unknown, given twice or
+meaningless here, a value with a unit, and two values that contradict each other are errors
+that name the line.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
-"""What a segment needs beside a body: header, topic and properties, then the end mark."""
+"""The bytes of a segment beside the body: header, topic and properties, then the end mark."""
 
 QUEUES_MAX: Final = 65_536
-"""A topic with more queues is refused, in a request as in a table: some work is done for each."""
+"""A request or a table with more queues in one topic is refused: each queue costs some work."""
 _INT_MAX: Final = 2**31 - 1
 _ENTRY_BYTES: Final = 20
 
@@ -52,7 +52,7 @@ def _number(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeVali
             if re.fullmatch(r"[-+]?[0-9.]+\s*[A-Za-z]+", value, re.ASCII):
                 in_unit = f"a plain number, the key is in {unit}" if unit else rule
                 raise ValueError(in_unit)
-            # A number of more digits than any limit has is not worth converting.
+            # No limit has more digits.
             if not re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
                 raise ValueError(rule)
             value = int(value)
@@ -104,7 +104,7 @@ def _folder(value: object) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
-        raise ValueError("the home folder of ~ is not known: write a full path") from error
+        raise ValueError("there is no home folder for ~: write a full path") from error
 
 
 def _ip_address(value: object) -> str:
@@ -151,22 +151,22 @@ def _key(key: str, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where values come from, so that an error can name the place; no difference of values."""
+    """Where values come from, for errors; two equal configurations may have two origins."""
 
     source: str = field(default="BrokerConfig", compare=False)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
 
 
 class BrokerConfig(BaseModel):
-    """What the broker runs by; see conf/broker.conf for every key's meaning.
+    """The configuration of a broker; conf/broker.conf explains every key.
 
-    Built from a file by load_config(), or in code by attribute name.  Both raise
+    load_config() builds it from a file; code builds it by attribute names.  Both raise
     ConfigInvalid.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    # Who it is and where it listens.
+    # The broker's name and addresses.
     bind_address: Host = _key("bindAddress", "127.0.0.1")
     listen_port: Annotated[int, _number("", 0, 65_535)] = _key("listenPort", 10911)
     metrics_port: Annotated[int, _number("", 0, 65_535)] = _key("metricsPort", 0)
@@ -186,7 +186,7 @@ class BrokerConfig(BaseModel):
         _key("brokerRole", "ASYNC_MASTER")
     )
 
-    # What it keeps on disk.
+    # The store on disk.
     store_path: Annotated[Path, BeforeValidator(_folder)] = _key("storePathRootDir", "~/store")
     mapped_file_size_commit_log: Bytes = _key("mappedFileSizeCommitLog", 1_073_741_824)
     mapped_file_size_consume_queue: EntriesBytes = _key("mappedFileSizeConsumeQueue", 6_000_000)
@@ -205,7 +205,7 @@ class BrokerConfig(BaseModel):
     flush_consumer_offset_interval_ms: Milliseconds = _key("flushConsumerOffsetInterval", 5_000)
     flush_delay_offset_interval_ms: Milliseconds = _key("flushDelayOffsetInterval", 10_000)
 
-    # How long it keeps it.
+    # Retention.
     file_reserved_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("fileReservedTime", 72)
     delete_when: Hours = _key("deleteWhen", "04")
     disk_max_used_ratio: Annotated[int, _number("percent", 10, 95)] = _key(
@@ -232,7 +232,7 @@ class BrokerConfig(BaseModel):
     groups_max: Annotated[int, _number("groups")] = _key("maxGroups", 5_000)
     consumer_offsets_max: Annotated[int, _number("offsets")] = _key("maxConsumerOffsets", 100_000)
 
-    # Limits of one call, of what waits, and of who is connected.
+    # Limits of calls, of waiting polls, and of members and connections.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
     send_messages_max: Messages = _key("maxSendMessages", 500)
     send_bytes_max: Bytes = _key("maxSendBytes", 4_194_304)
@@ -257,7 +257,7 @@ class BrokerConfig(BaseModel):
 
     @cached_property
     def levels(self) -> LevelTable:
-        """messageDelayLevel, read."""
+        """messageDelayLevel as a table."""
         return parse_levels(self.message_delay_level)
 
     @property
@@ -281,19 +281,19 @@ class BrokerConfig(BaseModel):
         return config
 
     def with_values(self, values: Mapping[str, object]) -> Self:
-        """With some values replaced, by attribute name.  Raises ConfigInvalid."""
+        """A copy with some values replaced, by attribute name.  Raises ConfigInvalid."""
         given = self.model_dump(exclude_unset=True) | dict(values)
         return self.model_validate(given, context=self._origin)
 
     def check_new_store(self) -> None:
         """Raises ConfigInvalid if a log file would have no room for the largest message.
 
-        A store keeps the length of its log files, so this is asked only of one that has none.
+        An existing store keeps the length of its log files, so only a new one needs this check.
         """
         self._check(_ROOM_IN_LOG)
 
     def refusal(self, name: str, rule: str) -> ConfigInvalid:
-        """The error for an attribute's value that cannot be, with the place that it is from."""
+        """The error for an attribute's value that breaks a rule, with the value's origin."""
         origin, key = self._origin, KEYS[name]
         return ConfigInvalid(
             origin.source, origin.lines.get(key, 0), key, getattr(self, name), rule
@@ -309,7 +309,7 @@ class BrokerConfig(BaseModel):
         def given(name: str) -> tuple[bool, int]:
             return name in self.model_fields_set, self._origin.lines.get(KEYS[name], 0)
 
-        # Blame what was said last: a default is never the mistake.
+        # Blame the key that stands later in the file: a default is never the mistake.
         if given(large) >= given(small) or large_value <= room:
             raise self.refusal(large, f"at least {KEYS[small]}{plus}, that is {small_value + room}")
         raise self.refusal(small, f"at most {KEYS[large]}{minus}, that is {large_value - room}")
@@ -329,7 +329,7 @@ _AT_LEAST: Final = (
     ("disk_warning_ratio", "disk_clean_forcibly_ratio", 0),
     ("disk_warning_ratio", "disk_max_used_ratio", 0),
 )
-"""The first must be at least the second plus this, or the largest allowed value cannot be."""
+"""The first must be at least the second plus this, so that a value at its limit fits."""
 
 
 def load_config(path: Path | str) -> BrokerConfig:
@@ -383,7 +383,7 @@ def _why_not(key: str) -> str:
 
 
 def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
-    # In the order of the lines, so that a file is mended from top to bottom.
+    # The first in the order of lines, so that an operator mends a file from top to bottom.
     found = min(
         error.errors(include_url=False),
         key=lambda each: origin.lines.get(str(each["loc"][0]) if each["loc"] else "", 0),

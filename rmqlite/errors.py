@@ -15,7 +15,7 @@ from rmqlite.visible import shortened
 
 
 class RmqliteError(Exception):
-    """The root.  `field`, `value` and `rule` are empty where an error is about no single field."""
+    """The root.  `field`, `value` and `rule` are empty if no single field is wrong."""
 
     code: ClassVar[str] = "error"
     response_code: ClassVar[int] = 1
@@ -67,16 +67,16 @@ class InvalidName(InvalidValue):
 
 
 class MessageTooLarge(InvalidValue):
-    """A body, a property string or a call is over its limit; value is a size, or a number.
+    """A body, a property string or a call is over its limit; value is a size or a count.
 
-    A call with several messages may work in two parts.
+    A call with several messages may work if it is split into smaller calls.
     """
 
     code = "message-too-large"
 
 
 class DelayUnknown(InvalidValue):
-    """No delay level is exactly as long as the delay asked for."""
+    """No delay level is exactly as long as the requested delay."""
 
     code = "delay-unknown"
 
@@ -85,7 +85,7 @@ class DelayUnknown(InvalidValue):
 
 
 class ConfigInvalid(Refused):
-    """A configuration file, key or value that cannot be used; line is 0 where none applies."""
+    """A configuration file, key or value cannot be used; line is 0 if no line is to blame."""
 
     code = "config-invalid"
 
@@ -99,13 +99,13 @@ class ConfigInvalid(Refused):
 
 
 class RepairRefused(Refused):
-    """A repair would take away what no damage explains; nothing was changed."""
+    """A repair would remove bytes that no damage explains; it has changed nothing."""
 
     code = "repair-refused"
 
 
 class TopicUnknown(Refused):
-    """No such topic, and it was not created on demand."""
+    """There is no such topic, and it was not created on demand."""
 
     code = "topic-unknown"
     response_code = 17
@@ -152,7 +152,7 @@ class QueueUnknown(Refused):
 
 
 class GroupUnknown(Refused):
-    """No such consumer group, and it was not created on demand."""
+    """There is no such consumer group, and it was not created on demand."""
 
     code = "group-unknown"
     response_code = 26
@@ -167,7 +167,7 @@ class GroupUnknown(Refused):
 
 
 class MessageNotFound(Refused):
-    """No message begins at that physical offset: never written, or deleted by retention."""
+    """No message begins at that physical offset: none was written there, or retention took it."""
 
     code = "message-not-found"
 
@@ -181,7 +181,7 @@ class MessageNotFound(Refused):
 
 
 class OffsetGone(Refused):
-    """The log, or a queue, no longer begins as early: retention took what was asked for."""
+    """Retention has deleted the requested offset of the log or of a queue."""
 
     code = "offset-gone"
 
@@ -195,7 +195,7 @@ class OffsetGone(Refused):
 
 
 class JobUnknown(Refused):
-    """No such job, or it was forgotten because it is old."""
+    """There is no such job, or the broker has forgotten it because it is old."""
 
     code = "job-unknown"
 
@@ -204,12 +204,12 @@ class JobUnknown(Refused):
             f"no job named {shortened(job_id)!r}",
             field="job_id",
             value=job_id,
-            rule="a job that the broker knows; rmqlite job list names them",
+            rule="one of the jobs that rmqlite job list shows",
         )
 
 
 class JobExists(Refused):
-    """A job of that id is there and does something else."""
+    """A job with that id exists and does something else."""
 
     code = "job-exists"
 
@@ -223,7 +223,7 @@ class JobExists(Refused):
 
 
 class JobOver(Refused):
-    """The job has ended; state: how."""
+    """The job has ended; state tells how."""
 
     code = "job-over"
 
@@ -237,7 +237,7 @@ class JobOver(Refused):
 
 
 class ExtraMissing(Refused):
-    """A package, or a program, that only a part of rmqlite needs is not there."""
+    """A package or a program that a part of rmqlite needs is not installed."""
 
     code = "extra-missing"
 
@@ -248,14 +248,14 @@ class ExtraMissing(Refused):
 
 
 class NotSupported(Refused):
-    """The broker knows the request but does not do it."""
+    """The broker understands the request but does not support it."""
 
     code = "not-supported"
     response_code = 3
 
 
 class StoreDamaged(Refused):
-    """Bytes on disk are not what was written; nothing is skipped, the store does not open."""
+    """Bytes on disk are not those that were written: nothing is skipped, the store stays shut."""
 
     code = "store-damaged"
 
@@ -286,7 +286,7 @@ class StoreLocked(Refused):
 
 
 class StoreUnavailable(Unavailable):
-    """The disk did not take the bytes (full, or an I/O error); nothing of this request was kept."""
+    """The disk did not take the bytes (full, or an I/O error); nothing of the request is stored."""
 
     code = "store-unavailable"
     _is_full = False
@@ -299,7 +299,7 @@ class StoreUnavailable(Unavailable):
 
     @property
     def is_full(self) -> bool:
-        """Was it for lack of space, or of quota?  Not known on the other side of the wire."""
+        """Was space or quota missing?  A client cannot see this: the wire does not carry it."""
         cause = self.__cause__
         return self._is_full or (
             isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT)
@@ -307,9 +307,9 @@ class StoreUnavailable(Unavailable):
 
 
 class DiskFull(Unavailable):
-    """The disk is so full that sends are refused, to leave room for what was accepted.
+    """The disk is so full that sends are refused, to leave room for accepted messages.
 
-    used_ratio: 0 to 1.  refused_at and taken_below: percent, the values of the two keys.
+    used_ratio: 0 to 1.  refused_at, taken_below: the values of the two keys, in percent.
     """
 
     code = "disk-full"
@@ -325,10 +325,10 @@ class DiskFull(Unavailable):
 
 
 class FlushFailed(Unavailable):
-    """A sync failed or took too long; what was asked for may or may not last.
+    """A sync failed or took too long; the request may or may not survive a crash.
 
-    is_final: the disk has failed, and the broker ends.  Else it is only slow.  Not known on
-    the other side of the wire.
+    is_final: True if the disk has failed, and the broker ends; False if it is only slow.  The
+    wire does not carry it.
     """
 
     code = "flush-failed"
@@ -387,6 +387,6 @@ def restore(code: str, sentence: str, *, field: str, value: str, rule: str) -> R
     cls = by_code().get(code, RmqliteError)
     error = cls.__new__(cls)
     RmqliteError.__init__(error, sentence, field=field, rule=rule)
-    # Shortened already, where it was raised.
+    # The process that raised it has shortened the value already.
     error.value = value
     return error

@@ -1,8 +1,9 @@
-"""JSON that somebody else may have written: read without trusting it.
+"""Reads JSON that somebody else may have written, without trusting it.
 
-Python's reader takes what breaks a broker later: numbers without a bound, infinity, half a
-character, and nesting that ends in a RecursionError where the tree is used.  Here such a text
-is a WrongValue, with the path to the value, and position_of() finds that in the text.
+Python's reader accepts values that break a broker later: numbers without a bound, infinity,
+half a character, and nesting so deep that code which walks the tree ends in a RecursionError.
+Here such a text is a WrongValue with the path to the value; position_of() finds that path in
+the text.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 DEPTH_MAX: Final = 64
-"""No table of ours or of RocketMQ's is nested more than 8 deep."""
+"""The tables of rmqlite and of RocketMQ are nested at most 8 deep."""
 NESTED_VALUES_MAX: Final = 2_000_000
-"""An empty list has 2 bytes in a text and 300 in memory until it was looked at.  A store with
-100,000 topics of 8 queues each has half as many."""
+"""An empty list takes 2 bytes in a text, and 300 in memory while it is checked.  A store with
+100,000 topics of 8 queues each has half as many values as this."""
 INTEGER_MIN: Final = -(2**63)
 INTEGER_MAX: Final = 2**63 - 1
 _DEPTH_RULE: Final = f"values nested at most {DEPTH_MAX} deep"
@@ -32,8 +33,8 @@ Path = tuple[str, ...]
 class WrongValue(ValueError):
     """A value of a tree breaks a rule.
 
-    rule: with the value's path in front, unless that is longer than any of a table's.  found:
-    the value in words.
+    rule: begins with the value's path, unless that is longer than every path of a table.
+    found: the value in words.
     """
 
     def __init__(self, path: Path, rule: str, found: str) -> None:
@@ -44,7 +45,7 @@ class WrongValue(ValueError):
 
 
 def read_json(text: str) -> Any:
-    """A tree.  Raises WrongValue, json.JSONDecodeError, and ValueError for a number too long."""
+    """The tree.  Raises WrongValue, json.JSONDecodeError; ValueError for too long a number."""
     count = text.count("[") + text.count("{")
     if count > NESTED_VALUES_MAX:
         raise WrongValue((), f"at most {NESTED_VALUES_MAX} objects and lists", str(count))
@@ -57,7 +58,7 @@ def read_json(text: str) -> Any:
 
 
 def shown(value: object) -> str:
-    """A value in words, of a limited length."""
+    """A value in words, at most 60 characters."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     text = ascii(value[:_FOUND_CHARS_MAX] if isinstance(value, str) else value)
@@ -65,7 +66,7 @@ def shown(value: object) -> str:
 
 
 def _check(tree: Any) -> None:
-    """Raises WrongValue for what no tree of ours holds."""
+    """Raises WrongValue for the first value that breaks a rule of this module."""
     level: list[tuple[Path, Any]] = [((), [tree])]
     for _ in range(DEPTH_MAX + 1):
         below: list[tuple[Path, Any]] = []
@@ -89,7 +90,7 @@ def _check(tree: Any) -> None:
 
 
 def position_of(text: str, path: Path) -> int:
-    """The character at which the value with this path begins, or the nearest one around it."""
+    """Where the value with this path begins, or the innermost value around it: a character."""
     position, depth = 0, -1
     for at, here in _values(text):
         if len(here) > depth and here == path[: len(here)]:
@@ -125,7 +126,7 @@ def _values(text: str) -> Iterator[tuple[int, Path]]:
 
 
 def _is_text(value: Any) -> bool:
-    """Is it no text, or one that has a UTF-8 form?"""
+    """True unless the value is a text without a UTF-8 form."""
     if not isinstance(value, str) or value.isascii():
         return True
     try:

@@ -1,9 +1,9 @@
-"""messageDelayLevel: what a level string says, and which table was in force when.
+"""messageDelayLevel: the delays in a level string, and the history of level tables.
 
 A level is a position in the table, counted from 1; its queue in SCHEDULE_TOPIC_XXXX is
 level - 1.  A record does not carry its deliver time: it is the record's store timestamp
-plus the delay that its level had at that moment.  So tables are never forgotten, and a
-queue rebuilt from the log after an edit equals the original.
+plus the delay that its level had at that moment.  So every table stays in the history, and
+a queue rebuilt from the log after an edit equals the original.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEVELS_MAX: Final = 64
 DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
 """Ten years; RocketMQ lets a product of number and unit wrap around instead."""
 FIRST_RETRY_LEVEL: Final = 3
-"""The level of a first retry; the n-th failure goes to this + n - 1 (reference §7.1)."""
+"""The level of the first retry; the n-th failure takes level 3 + n - 1 (reference §7.1)."""
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOKEN = re.compile(r"([0-9]+)([smhd])", re.ASCII)
@@ -42,7 +42,7 @@ class LevelTable:
         return min(level, len(self.delays_ms))
 
     def delay_ms(self, level: int) -> int:
-        """The delay of a level of 1 or more; above the last one, the last one's."""
+        """The delay of a level, counted from 1; a level above the last one means the last one."""
         return self.delays_ms[min(level, len(self.delays_ms)) - 1]
 
     def name(self, level: int) -> str:
@@ -60,8 +60,8 @@ class LevelTable:
 def parse_levels(text: str) -> LevelTable:
     """Read a level string: 1 to 64 delays such as 10m, one blank between two.
 
-    The grammar is RocketMQ's (reference §6.7); what makes RocketMQ crash, wrap or deliver
-    at once (two blanks, 1S, 0s, -5s, an overflow) is refused.  Raises InvalidValue.
+    The grammar is RocketMQ's (reference §6.7), but strings that make RocketMQ crash, wrap or
+    deliver at once (two blanks, 1S, 0s, -5s, an overflow) are refused.  Raises InvalidValue.
     """
     tokens = text.rstrip(" ").split(" ")
     if len(tokens) > LEVELS_MAX:
@@ -98,8 +98,8 @@ def parse_delay(token: str) -> int:
 class LevelHistory:
     """Every table with the time from which it was in force, oldest first; never empty.
 
-    configured: what broker.conf said when it was read last; another table than the current
-    one was set since.
+    configured: the table of broker.conf at its last reading; if the current table is another
+    one, somebody has set it since.
     """
 
     entries: tuple[tuple[int, LevelTable], ...]
@@ -107,12 +107,12 @@ class LevelHistory:
 
     @classmethod
     def starting_with(cls, table: LevelTable, in_force_from_ms: int = 0) -> LevelHistory:
-        """A store without a history: as far as is known, this table was always in force."""
+        """The history of a store that has none: this table counts as the only one so far."""
         return cls(((in_force_from_ms, table),), table)
 
     @property
     def begins_at_ms(self) -> int:
-        """Before this moment another table than the first one may have been in force."""
+        """The start of the first table; before it another table may have been in force."""
         return self.entries[0][0]
 
     @property
@@ -121,31 +121,32 @@ class LevelHistory:
 
     @property
     def in_force_from_ms(self) -> int:
-        """Since when the current table is in force; a broker's clock must not be before it."""
+        """The start of the current table; a broker's clock must not be before it."""
         return self.entries[-1][0]
 
     def changed_to(self, table: LevelTable, in_force_from_ms: int) -> LevelHistory:
-        """The history after an edit; unchanged when the delays are what they were.
+        """The history after an edit; unchanged if the delays are the same as before.
 
-        in_force_from_ms: later than every record stored so far, or those change with it.
+        in_force_from_ms must be later than every record stored so far: a record stored from
+        then on takes its delay from the new table.
         """
         if table.delays_ms == self.current.delays_ms:
             return self
-        # Kept in order, or the list as read back would end with another table.
+        # Reading sorts the list: an earlier time would make another table the last one.
         since_ms = max(in_force_from_ms, self.in_force_from_ms)
         return replace(self, entries=(*self.entries, (since_ms, table)))
 
     def configured_as(self, table: LevelTable, in_force_from_ms: int) -> LevelHistory:
-        """The history after broker.conf was read; unchanged when it says what it said before.
+        """The history after broker.conf was read; unchanged if its delays are the same as before.
 
-        So a table that was set since stays in force until broker.conf is edited, too.
+        So a table that was set since stays in force until somebody edits broker.conf.
         """
         if table.delays_ms == self.configured.delays_ms:
             return self
         return replace(self.changed_to(table, in_force_from_ms), configured=table)
 
     def deliver_at_ms(self, level: int, store_timestamp_ms: int) -> int:
-        """When a record stored then at this level is due."""
+        """When a record of this level and store timestamp is due."""
         for since_ms, table in reversed(self.entries):
             if since_ms <= store_timestamp_ms:
                 return store_timestamp_ms + table.delay_ms(level)

@@ -1,8 +1,8 @@
-"""How long the texts and lists of one request may be, whichever face it comes by.
+"""How long the texts and lists of one request may be, on the wire, on the web page and in code.
 
-Numbers that belong to one noun stand with it (names.py, schedule_requests.py ...), and what an
-operator may change stands in config.py.  These are the rest: every caller could make them as
-large as a call may be, and the broker looks at each character of most of them.
+A limit that belongs to one noun stands with it (names.py, requests/schedule.py ...); a limit
+that an operator may change stands in config.py.  The others stand here: without them a caller
+could fill a whole call with one text, and the broker looks at each character of most of them.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from typing import Final
 from rmqlite.errors import InvalidValue
 
 KEY_BYTES_MAX: Final = 1_024
-"""Of one key of a message."""
+"""The length of one key of a message."""
 TAGS_BYTES_MAX: Final = 1_024
 MESSAGE_ID_BYTES_MAX: Final = 255
-"""Of a producer's own id; one that the client makes has 32."""
+"""The length of a producer's own message id; an id made by the client has 32 bytes."""
 KEYS_MAX: Final = 1_000
-"""Of all messages of one call: each costs the broker as much as a tenth of a message."""
+"""The keys of all messages of one call: a key costs the broker a tenth of a message's work."""
 KEYS_BYTES_MAX: Final = 64 << 10
-"""Of the keys of all messages of one call: each byte goes into a hash."""
+"""The length of all keys of one call together: each byte goes into a hash."""
 PROPERTIES_BYTES_MAX: Final = 32_767
-"""Of one message's property string: RocketMQ keeps its length in 16 bits, with a sign."""
+"""The length of one property string: RocketMQ stores it as a signed 16-bit number."""
 PROPERTIES_MAX: Final = 4_000
-"""Of all messages of one call."""
+"""The properties of all messages of one call."""
 TEXTS_BYTES_MAX: Final = 2 << 20
-"""How much longer than its bodies a call may be: properties, keys, names, framing."""
+"""How much longer than its bodies a call may be: properties, keys, names and framing."""
 NEW_QUEUES_MAX: Final = 32
-"""Of queues that hold nothing yet one call may send to so many: each makes folders and a file."""
+"""How many still empty queues one call may send to: each one makes folders and a file."""
 EXPRESSION_BYTES_MAX: Final = 4_096
-"""Of the tags that a consumer wants."""
+"""The length of a consumer's tag expression."""
 REASON_BYTES_MAX: Final = 65_536
-"""Of a failure's reason as it is sent; the broker keeps the beginning."""
+"""The length of a failure's reason in a request; the broker stores only its beginning."""
 REASON_PART_CHARS_MAX: Final = 1_024
-"""Of the part of a reason that is looked for; no reason that the broker keeps is longer."""
+"""The length of a search text for reasons; the broker stores no longer reason."""
 CURSOR_BYTES_MAX: Final = 65_536
-"""A cursor of a redrive names each queue that it looks at."""
+"""The length of a cursor: one of a redrive names each queue that the redrive reads."""
 CLIENT_ID_BYTES_MAX: Final = 255
 SUBSCRIPTIONS_MAX: Final = 256
-"""Of one member of a group."""
+"""How many subscriptions one member of a group may have."""
 QUEUES_MAX: Final = 2_048
 """How many queues one call may ask about, or commit."""
 LEVELS_TEXT_BYTES_MAX: Final = 1_024
-"""Of a messageDelayLevel; 64 levels take half of it."""
+"""The length of a messageDelayLevel; 64 levels take half of it."""
 DELAY_BYTES_MAX: Final = 64
-"""Of a delay such as 10m."""
+"""The length of a delay such as 10m."""
 
 
 def check_length(field: str, text: str, bytes_max: int) -> None:
-    """Raises InvalidValue, with the length, for a text of more bytes than that."""
+    """Raises InvalidValue, with the length, if the text has more than bytes_max bytes."""
     if len(text) > bytes_max or (4 * len(text) > bytes_max and len(text.encode()) > bytes_max):
         length = len(text.encode("utf-8", "replace"))
         raise InvalidValue(field, f"{length} bytes", f"at most {bytes_max} bytes")

@@ -1,9 +1,9 @@
-"""A message as it is sent, as it is kept, and the property string between the two.
+"""A message as it is sent, a message as it is stored, and the property string between the two.
 
 Properties are RocketMQ's: text pairs, key 0x01 value 0x02 key 0x01 value …, without a
 separator at the end.  TAGS, KEYS, DELAY and UNIQ_KEY are ordinary properties on disk and
-fields of their own here.  What a property means to routing or retry is decided there;
-this module only knows the names.
+fields of their own here.  Routing and retry decide what their properties mean; this module
+only has the names.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ RETRY_TOPIC: Final = "RETRY_TOPIC"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
-# Names of RocketMQ 5 for what a dead letter tells about its origin.
+# Names of RocketMQ 5 for the origin of a dead letter.
 DLQ_ORIGIN_TOPIC: Final = "DLQ_ORIGIN_TOPIC"
 DLQ_ORIGIN_MESSAGE_ID: Final = "DLQ_ORIGIN_MESSAGE_ID"
-# Our own, kept from the first failure on.
+# Our own, on every record of a message from its first failure on.
 ORIGIN_QUEUE_ID: Final = "ORIGIN_QUEUE_ID"
 ORIGIN_QUEUE_OFFSET: Final = "ORIGIN_QUEUE_OFFSET"
 FIRST_FAILURE_TIMESTAMP: Final = "FIRST_FAILURE_TIMESTAMP"
 LAST_FAILURE_TIMESTAMP: Final = "LAST_FAILURE_TIMESTAMP"
 FAILURE_REASON: Final = "FAILURE_REASON"
 DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
-# Our own, of a message whose time was changed: the level that it waited at before, and of
-# one that was delivered at once the deliver time that it had, milliseconds.
+# Our own, on a message whose time was changed: its level before, if it was rescheduled, and
+# its deliver time before, in milliseconds, if it was delivered at once.
 RESCHEDULED_FROM: Final = "RESCHEDULED_FROM"
 FIRED: Final = "FIRED"
-# Our own, of a dead letter that was sent again as a new message: the letter that it was
-# (topic:queue id:queue offset), the message id it had before, the first time if there were
-# several, how often it was redriven, this time included, and the broker's job that did it.
+# Our own, on a new message that was made of a dead letter: the place of the letter
+# (topic:queue id:queue offset), its message id (the first one, after several redrives), how
+# often it was redriven, this time included, and the broker's job that did it.
 REDRIVEN_FROM: Final = "REDRIVEN_FROM"
 REDRIVEN_MESSAGE_ID: Final = "REDRIVEN_MESSAGE_ID"
 REDRIVEN_TIMES: Final = "REDRIVEN_TIMES"
@@ -61,9 +61,9 @@ FIRST_ID_PROPERTIES: Final = (
     DLQ_ORIGIN_MESSAGE_ID,
     ORIGIN_MESSAGE_ID,
 )
-"""Where a dead letter has the id that its producer knows: the first of these that it has."""
+"""The first of these that a dead letter has is the message id that its producer knows."""
 REDRIVE_ID_PREFIX: Final = "redrive:"
-"""A redriven letter's message id: this and the place it was redriven from."""
+"""A redriven letter's message id is this and the place of the dead letter."""
 
 RESERVED_PROPERTIES: Final = frozenset(
     """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
@@ -94,11 +94,12 @@ class Message:
 
     body: at least one byte.  keys: tokens to find the message by; a string is split at blanks,
     as RocketMQ does.  delay_level: 0 is now; 1 is the first level of the broker's
-    messageDelayLevel; a level above the last one means the last one.  delay: the same as a
-    length ("10m"), the level that is exactly that long when the broker stores the message.
-    message_id: RocketMQ's UNIQ_KEY, chosen by the producer when empty.  max_reconsume_times:
-    how often consumers may fail it and get it again, in every group; with 0 the first failure
-    makes it a dead letter, None is what the consumer or its group says.  Raises InvalidValue.
+    messageDelayLevel; a level above the last one means the last one.  delay: instead of a level
+    its length ("10m"); the broker takes the level that is exactly that long when it stores the
+    message.  message_id: RocketMQ's UNIQ_KEY; if empty, the producer chooses one.
+    max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
+    the first failure makes it a dead letter, with None the limit of the consumer or its group
+    holds.  Raises InvalidValue.
     """
 
     topic: str
@@ -122,7 +123,7 @@ class Message:
             object.__setattr__(self, "keys", tuple(tokens))
         if self.properties:
             _check_properties(self.properties)
-        # One look at what is nearly always plain; only then which field is not.
+        # Nearly all texts are plain: one check of all of them, and only then field by field.
         text = f"{self.tags}{''.join(self.keys)}{self.message_id}"
         is_plain = text.isascii() and text.isprintable() and " " not in text
         if not is_plain or "" in self.keys or len(text) > MESSAGE_ID_BYTES_MAX:
@@ -138,7 +139,7 @@ class Message:
             raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
 
     def named(self, message_id: str) -> Message:
-        """The same message with an id that needs no check; a third of a constructor's cost."""
+        """A copy with an id that needs no check; it costs a third of a constructor."""
         copied = object.__new__(Message)
         copy_field = object.__setattr__
         copy_field(copied, "topic", self.topic)
@@ -154,7 +155,7 @@ class Message:
         return copied
 
     def at_level(self, delay_level: int) -> Message:
-        """The same message with the level that its delay means by the table known here."""
+        """A copy with this level, which the caller has worked out from the delay."""
         copied = self.named(self.message_id)
         object.__setattr__(copied, "delay_level", delay_level)
         return copied
@@ -162,7 +163,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """A message as the broker keeps it, and as a consumer receives it.
+    """A message as the broker stores it, and as a consumer receives it.
 
     queue_offset: ordinal in its queue.  physical_offset and store_size: where its record
     lies in the commit log, in bytes.  properties: all of them, the reserved ones included.
@@ -196,7 +197,7 @@ class StoredMessage:
 
     @property
     def delay_level(self) -> int:
-        """The level this message was last delayed at; 0 when never."""
+        """The level of this message's last delay; 0 if it was never delayed."""
         try:
             return int(self.properties.get(DELAY, "0"))
         except ValueError:
@@ -204,7 +205,7 @@ class StoredMessage:
 
     @property
     def max_reconsume_times(self) -> int | None:
-        """The sender's own limit of retries; None when it set none, or none that is one."""
+        """The sender's own limit of retries; None if it set none, or an invalid one."""
         return senders_limit(self.properties)
 
     @property
@@ -219,12 +220,12 @@ class StoredMessage:
 
     @property
     def origin_topic(self) -> str:
-        """The topic it was sent to, also while it is in a retry topic."""
+        """The topic that it was sent to, even if it is in a retry topic now."""
         return self.properties.get(RETRY_TOPIC, self.topic)
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The property string (reference §1.4), UTF-8; shape: k 01 v 02 k 01 v."""
+    """The property string (reference §1.4) in UTF-8: k 01 v 02 k 01 v."""
     return PAIR_END.join([k + KEY_END + v for k, v in properties.items()]).encode()
 
 
@@ -246,9 +247,9 @@ def _pairs(text: str) -> dict[str, str]:
 
 
 def exact_properties(encoded: bytes) -> dict[str, str]:
-    """The same pairs for edit_properties, which gives back every byte of their values.
+    """The same pairs for edit_properties, which restores every byte of their values.
 
-    A byte that is no UTF-8 is a lone surrogate here: text that no protocol and no file takes.
+    A byte that is no UTF-8 becomes a lone surrogate: such a text cannot be sent or written.
     """
     return _pairs(encoded.decode("utf-8", "surrogateescape"))
 
@@ -258,8 +259,8 @@ def edit_properties(
 ) -> bytes:
     """A property string with some pairs set and others left out; all other bytes stay.
 
-    Every pair of a name that is set or left out goes, also if there are several; the pairs that
-    are set come last.  Several pairs of another name stay, and so does what RocketMQ cannot
+    Every pair of a name in changes or without is left out, even if there are several; the new
+    pairs come last.  Several pairs of another name stay, and so do bytes that RocketMQ cannot
     read as a pair.
     """
     gone = frozenset(without).union(changes)
@@ -269,21 +270,21 @@ def edit_properties(
         if part.partition(KEY_END)[0] not in gone or KEY_END not in part
     ]
     if changes and parts and not parts[-1]:
-        # RocketMQ's older string ends with a separator.
+        # A string of an older RocketMQ ends with a separator.
         parts.pop()
     parts += [name + KEY_END + value for name, value in changes.items()]
     return PAIR_END.join(parts).encode("utf-8", "surrogateescape")
 
 
 def property_marker(name: str) -> bytes:
-    """What find_property looks for."""
+    """The bytes that find_property looks for."""
     return (PAIR_END + name + KEY_END).encode()
 
 
 def find_property(encoded: bytes, marker: bytes) -> bytes | None:
     """The value that decode_properties has for one name, without decoding the others.
 
-    A tenth of the cost of decode_properties, for what runs once per record.
+    It costs a tenth of decode_properties; for code that runs once per record.
     """
     begin = encoded.rfind(marker)
     if begin >= 0:
@@ -318,11 +319,11 @@ def message_properties(message: Message, message_id: str = "") -> dict[str, str]
 
 
 def senders_limit(properties: Mapping[str, str]) -> int | None:
-    """How often its sender lets a stored message be retried; None: that is not for it to say.
+    """The sender's limit of retries in the properties of a stored message; None without one.
 
-    What is no number of 0 or more is none.  A RocketMQ consumer that sends a failed message
-    itself writes its own limit under the same name, always with RECONSUME_TIME (reference
-    §5.3): that is not the sender's.
+    A value that is no number from 0 to 2147483647 counts as none.  A RocketMQ consumer that
+    sends a failed message itself writes its own limit under the same name, always with
+    RECONSUME_TIME (reference §5.3): that limit is not the sender's.
     """
     text = properties.get(MAX_RECONSUME_TIMES, "")
     if not _LIMIT.fullmatch(text) or RECONSUME_TIME in properties:
@@ -338,7 +339,7 @@ def offset_message_id(store_host: str, physical_offset: int) -> str:
 
 @lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
-    """The 8 bytes of "1.2.3.4:80", the 20 of "[::1]:80".  Raises InvalidValue."""
+    """The 8 bytes of "1.2.3.4:80", or the 20 of "[::1]:80".  Raises InvalidValue."""
     import ipaddress  # here, so that a client that never packs an address never loads it
 
     address, _, port = host.rpartition(":")
@@ -374,7 +375,7 @@ def _check_texts(message: Message) -> None:
 
 
 def _is_text(text: str) -> bool:
-    """Can a property string hold it?  What is ASCII is not looked at character by character."""
+    """Can a property string hold it?  ASCII text is not searched for surrogates."""
     if KEY_END in text or PAIR_END in text:
         return False
     return text.isascii() or not _SURROGATES.search(text)

@@ -1,7 +1,7 @@
-"""Topic and group names: what is allowed, what is reserved, and how retry names are made.
+"""Topic and group names: allowed names, reserved names, and the names of retry topics.
 
 The rules are RocketMQ 4.9's (reference §8.1), with one difference: a group whose retry
-topic would be longer than a topic may be is refused up front, not at its first failure.
+topic would have too long a name is refused at once, not at its first failure.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ AUTO_CREATE_TOPIC: Final = "TBW102"
 CANCELLED_TOPIC: Final = "rmq_sys_SCHEDULE_CANCELLED"
 """Ours: a record here completes a scheduled one that was cancelled."""
 BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
-"""Ours: what each call of a bulk job has come to."""
+"""Ours: a record here holds the result of one call of a bulk job."""
 REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
-"""Ours: what each step of a redrive job has come to."""
+"""Ours: a record here holds the result of one step of a redrive job."""
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
-"""Whose dead letters are the scheduled messages that could not be delivered; RocketMQ calls
-the group so that delivers them."""
+"""The group of the dead letters that are scheduled messages which could not be delivered; in
+RocketMQ the name of the group that delivers scheduled messages."""
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 TOPIC_BYTES_MAX: Final = 127
 GROUP_BYTES_MAX: Final = TOPIC_BYTES_MAX - len(RETRY_PREFIX)
 STORED_NAME_BYTES_MAX: Final = 255
-"""What a folder's name may have."""
+"""The longest name of a folder."""
 STORED_NAME_RULE: Final = f"a name in UTF-8 of 1 to {STORED_NAME_BYTES_MAX} bytes, without '/'"
 
 SYSTEM_TOPICS: Final = frozenset(
@@ -78,7 +78,7 @@ def is_dlq(topic: str) -> bool:
 
 
 def is_system(topic: str) -> bool:
-    """Is this one of RocketMQ's own topics, which no user creates?"""
+    """Is this one of RocketMQ's own topics, which users do not create?"""
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
@@ -91,10 +91,10 @@ def group_of(topic: str) -> str | None:
 
 
 def is_stored_name(name: str) -> bool:
-    """May a table or a folder of a store call a topic or a group so?
+    """May a topic or a group in a table or folder of a store have this name?
 
-    The rules for new names are stricter: RocketMQ also keeps a topic that is called after its
-    machine, and a machine's name has dots.
+    The rules for new names are stricter: RocketMQ also has a topic with the name of its
+    machine, and such a name may have dots.
     """
     if name in ("", ".", "..") or "/" in name or "\0" in name:
         return False
@@ -105,7 +105,7 @@ def is_stored_name(name: str) -> bool:
 
 
 def check_topic(topic: str) -> None:
-    """Raises InvalidName unless a topic may be called this."""
+    """Raises InvalidName unless a topic may have this name."""
     _check_name("topic", topic, TOPIC_BYTES_MAX)
 
 
@@ -117,7 +117,7 @@ def check_sendable(topic: str) -> None:
 
 
 def check_group(group: str) -> None:
-    """Raises InvalidName unless a consumer group may be called this."""
+    """Raises InvalidName unless a consumer group may have this name."""
     _check_name("group", group, GROUP_BYTES_MAX)
 
 

@@ -1,6 +1,7 @@
 """RocketMQ's configuration keys that this broker refuses, each with the reason.
 
-An operator's broker.conf may hold them; to ignore one would be to promise what it says.
+An operator's broker.conf may have them; if the broker ignored one, the operator would believe
+that it works.
 """
 
 from __future__ import annotations
@@ -54,4 +55,4 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",
     "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
 }
-"""Key -> why it has no meaning here."""
+"""Key -> reason."""

@@ -1,4 +1,4 @@
-"""What a retry policy comes to: attempt by attempt, until a message that keeps failing is dead."""
+"""The attempts that a retry policy gives to a message that always fails, until it is dead."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from rmqlite.levels import LevelTable
 from rmqlite.retry_policy import RetryPolicy
 
 ONE_BY_ONE_MAX: Final = 32
-"""So many attempts have rungs of their own, if their lengths differ; later ones share one for
-as long as they wait at the same level."""
+"""So many attempts have rungs of their own, if their lengths differ; later attempts share a
+rung as long as they wait at the same level."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
     """Attempts, each of which comes delay_ms after the one before it has failed.
 
-    The first delivery is attempt 1 and on no rung.  asked_ms: the length that the policy asks
-    for; None where it asks for a level, or where the attempts differ in it.
-    since_first_failure_ms: when the last of them comes, without what the attempts take.
+    The first delivery is attempt 1 and is on no rung.  asked_ms: the length that the policy
+    asks for; None if it asks for a level, or for different lengths.  since_first_failure_ms:
+    when the last of these attempts comes, without the time that the attempts take.
     """
 
     first_attempt: int
@@ -31,7 +31,7 @@ class Rung:
 
 
 def ladder(policy: RetryPolicy, table: LevelTable, max_reconsume_times: int) -> tuple[Rung, ...]:
-    """All attempts after the first; when the last one fails, too, the message is dead."""
+    """All attempts after the first; if the last one fails, the message is dead."""
     rungs: list[Rung] = []
     own = min(max_reconsume_times, policy.steps(table))
     for step in range(own):
@@ -44,7 +44,7 @@ def ladder(policy: RetryPolicy, table: LevelTable, max_reconsume_times: int) -> 
 def _climb(
     rungs: list[Rung], policy: RetryPolicy, table: LevelTable, step: int, count: int
 ) -> None:
-    """So many attempts more, all as the policy has it after step failures."""
+    """Add count attempts, each with the level that the policy gives after step failures."""
     level, asked_ms = policy.level(step, table), policy.delay_ms(step)
     delay_ms = table.delay_ms(level)
     last = rungs[-1] if rungs else None

@@ -1,8 +1,9 @@
-"""At which delay level a group's failed messages come again: its retry policy.
+"""A group's retry policy: the delay level at which each of its failed messages waits.
 
-A policy names levels or lengths of time, and always ends on a level, because a level is what
-a message can wait at exactly.  There is no jitter: levels are fixed and stay so.  A policy by
-lengths follows a change of messageDelayLevel, one by numbers means other lengths from then on.
+A policy names levels or lengths of time.  A length always becomes a level, because a message
+can only wait at a level.  There is no jitter: levels are fixed.  After a change of
+messageDelayLevel a policy of lengths takes the levels that now fit; a policy of level numbers
+takes the same numbers, which may have other lengths.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from rmqlite.levels import FIRST_RETRY_LEVEL, LEVELS_MAX, LevelTable, parse_dela
 from rmqlite.visible import shortened
 
 TABLE_KEY: Final = "rmqliteRetryPolicy"
-"""Where RocketMQ's config/subscriptionGroup.json keeps it; RocketMQ ignores what it does not
-know, and leaves it out when it writes the table."""
+"""The field of a policy in config/subscriptionGroup.json; RocketMQ ignores this field, and
+leaves it out when it writes the table."""
 STEPS_MAX: Final = 64
 """How many steps a policy may name."""
 FACTOR_MAX: Final = 1_000
@@ -36,14 +37,14 @@ _FACTOR: Final = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4})?")
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The first length, by what each is longer than the one before, and the longest."""
+    """The first length, the factor from each length to the next, and the longest length."""
 
     first_ms: int
     factor: float
     longest_ms: int
 
     def delay_ms(self, failed_before: int) -> int:
-        # By logarithms first: a power that is not needed may be too large for a number.
+        # Logarithms first: a power above the longest length may be too large for a float.
         grown = failed_before * math.log(self.factor)
         if grown >= math.log(self.longest_ms / self.first_ms):
             return self.longest_ms
@@ -52,17 +53,17 @@ class Growth:
 
     @property
     def steps(self) -> int:
-        """After so many the longest is reached."""
+        """How many retries it takes to reach the longest length, that one included."""
         ratio = self.longest_ms / self.first_ms
         return math.ceil(math.log(ratio) / math.log(self.factor)) + 1
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """levels, delays_ms of the first, second … retry, or growth; the last one repeats.
+    """levels or delays_ms of the first, second … retry, or growth; the last one repeats.
 
-    None of these: RocketMQ's, level 3 first, then one more each time (reference §7.1).
-    text: as parse() reads it, with its blanks and commas put in order.
+    Without any of these it is RocketMQ's policy: level 3 first, then one level more each time
+    (reference §7.1).  text: the policy in one fixed spelling, which parse() reads.
     """
 
     text: str = ""
@@ -106,8 +107,8 @@ class RetryPolicy:
     def level(self, failed_before: int, table: LevelTable) -> int:
         """The level of the retry that follows one more failure.
 
-        A length takes the level that is exactly that long, else the next longer one, and one
-        above all the longest.  A level above the table's last is the last.
+        A length takes the level that is exactly that long, else the next longer one, else the
+        longest.  A level above the table's last one means the last one.
         """
         delay_ms = self.delay_ms(failed_before)
         if delay_ms is not None:
@@ -128,7 +129,7 @@ ROCKETMQS: Final = RetryPolicy()
 
 
 def level_reaching(table: LevelTable, delay_ms: int) -> int:
-    """The shortest level that is at least so long, or the longest one; of equals the first."""
+    """The shortest level that is at least this long, else the longest; of equals the first."""
     long_enough = [(ms, n) for n, ms in enumerate(table.delays_ms, 1) if ms >= delay_ms]
     if long_enough:
         return min(long_enough)[1]
@@ -141,7 +142,7 @@ def _is_number(word: str) -> bool:
 
 def _by_levels(words: list[str]) -> RetryPolicy:
     text = " ".join(words)
-    # No more digits than a level can have: Python refuses to convert thousands.
+    # Longer words are not converted: Python refuses thousands of digits.
     levels = tuple([int(word) if len(word) <= len(str(LEVELS_MAX)) else 0 for word in words])
     for word, level in zip(words, levels, strict=True):
         if not 1 <= level <= LEVELS_MAX:

@@ -1,8 +1,8 @@
-"""What each table under config/ must hold, as pydantic models.
+"""The shape of each table under config/, as pydantic models.
 
 A table may have been written by RocketMQ, an older rmqlite, an editor or somebody with bad
-intent.  Names become folders and numbers become loops, so both have limits; fields that mean
-nothing here are passed over, and kept in the rows of topics and groups.
+intent.  Names become folders and numbers become loops, so both have limits.  Fields without a
+meaning here are ignored; rows of topics and groups keep them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from rmqlite.requests.redrive import JobState, RedriveJob, RedriveOutcome
 from rmqlite.retry_policy import RetryPolicy
 
 CHUNK_OFFSETS: Final = 8192
-"""How many queue offsets one number of a CompletedBitmap tells of."""
+"""How many queue offsets one chunk of a CompletedBitmap covers."""
 COMPLETED_SPAN_MAX: Final = 1 << 32
-"""How far a level's completed messages may reach beyond the first that still waits."""
+"""How far behind the first waiting message of a level a completed one may lie, in offsets."""
 RUN_LETTERS_MAX: Final = 1 << 16
-"""How many letters one outcome of a redrive job's step may tell of."""
+"""How many letters one run of a redrive job's step may cover."""
 _INT_MAX: Final = 2**31 - 1
 _CHUNK_DIGITS: Final = CHUNK_OFFSETS // 4
 _T = TypeVar("_T")
@@ -81,7 +81,7 @@ Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
 Int64 = Annotated[int, Field(strict=True, ge=INTEGER_MIN, le=INTEGER_MAX)]
 Offset = Annotated[int, Field(strict=True, ge=0, le=INTEGER_MAX)]
 Queues = Annotated[int, Field(strict=True, ge=0, le=QUEUES_MAX)]
-# These are keys, too, which in JSON are texts.
+# These three are not strict: as keys of JSON objects they are texts.
 QueueId = Annotated[int, Field(ge=0, le=_INT_MAX)]
 Level = Annotated[int, Field(ge=1, le=_INT_MAX)]
 Chunk = Annotated[int, Field(ge=0, le=INTEGER_MAX // CHUNK_OFFSETS)]
@@ -98,7 +98,7 @@ class _Row(_Table):
     model_config = ConfigDict(extra="allow")
 
     def row(self) -> dict[str, Any]:
-        """What was read, in the order in which RocketMQ writes it."""
+        """The fields as they were read, in the order in which RocketMQ writes them."""
         return dict(sorted(self.model_dump(by_alias=True, exclude_unset=True).items()))
 
 
@@ -159,7 +159,7 @@ class LevelsRow(_Table):
 
 
 class LevelsTable(_Table):
-    """delayLevels.json; an older rmqlite knew no other tables than those of broker.conf."""
+    """delayLevels.json; an older rmqlite wrote only tables of broker.conf, without configured."""
 
     configured: Levels | None = None
     tables: Annotated[tuple[LevelsRow, ...], Field(min_length=1)]
@@ -181,7 +181,7 @@ class ClockTable(_Table):
 
     @staticmethod
     def uptime(reached_ms: int, offset_ns: int) -> int:
-        """uptimeMillis follows from the other numbers, so that one changed digit shows."""
+        """uptimeMillis as it follows from the other numbers: a check that finds a changed digit."""
         return reached_ms - offset_ns // 1_000_000
 
     @model_validator(mode="after")
@@ -192,14 +192,14 @@ class ClockTable(_Table):
 
 
 class CompletedBitmap(_Table):
-    """All below `below`, and chunks of CHUNK_OFFSETS bits in hexadecimal digits."""
+    """All offsets below `below`, and by chunk CHUNK_OFFSETS bits as hexadecimal digits."""
 
     below: Offset
     above: dict[Chunk, Annotated[str, Field(pattern=f"^[0-9a-f]{{1,{_CHUNK_DIGITS}}}$")]]
 
 
 def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """The tree as it stands, which CompletedOffsets reads."""
+    """The tree, checked but unchanged: CompletedOffsets reads it."""
     completed = read(tree)
     if isinstance(completed, CompletedBitmap):
         begin = completed.below
@@ -217,7 +217,7 @@ Completed = Annotated[list[tuple[Offset, Offset]] | CompletedBitmap, WrapValidat
 
 
 class ProgressTable(_Table):
-    """storeProgress.json; what an older rmqlite did not write is None or 0."""
+    """storeProgress.json; a field that an older rmqlite did not write is None or 0."""
 
     physical_offset: Offset
     newest_timestamp: Offset
@@ -228,10 +228,10 @@ class ProgressTable(_Table):
     completed: dict[Level, Completed]
     pending: dict[Level, dict[str, Offset]] | None = None
     index: Any = None
-    """Of the key index, which reads it itself."""
+    """The key index's own part; the key index checks it."""
 
     def ranges(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """By topic and queue id the first queue offset and the one behind the last."""
+        """(topic, queue id) -> the first queue offset and the one behind the last."""
         return {
             (topic, queue_id): ends
             for topic, queues in self.queues.items()
@@ -247,7 +247,7 @@ def _json_text(text: object) -> Any:
 
 
 def _redrive_job(tree: object) -> Any:
-    """What RedriveJob.to_json() wrote, with the names that its fields have."""
+    """The tree that RedriveJob.to_json() wrote, with named fields for its samples."""
     if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
         return tree
     names = ("queue_id", "queue_offset", "why")
@@ -261,7 +261,7 @@ def _redrive_job(tree: object) -> Any:
 
 
 class RedriveKept(BaseModel):
-    """A redrive job; parts: queue id, begin and end.  at: a part and a queue offset."""
+    """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
 
     job: Annotated[RedriveJob, BeforeValidator(_redrive_job)]
     parts: tuple[tuple[QueueId, Offset, Offset], ...]
@@ -282,7 +282,10 @@ class RedriveTold(RedriveKept):
 
 
 class RedriveStep(RedriveKept):
-    """The body of a job's record; a run: queue offset, letters, outcome, and two of the texts."""
+    """The body of a job's record.
+
+    A run: queue offset, number of letters, outcome, and the numbers of two texts, topic and why.
+    """
 
     begin: tuple[QueueId, Offset]
     texts: tuple[str, ...]
@@ -315,12 +318,12 @@ class RedriveJobsTable(_Table):
 
 
 def _bulk_job(text: object) -> BulkJob:
-    # On its own: the table's names of fields are not the job's.
+    # Separately, because BulkJob's fields have no camelCase names.
     return validated(BulkJob, _json_text(text))
 
 
 class BulkCall(BaseModel):
-    """What the body of a bulk job's record says beside the job."""
+    """The fields in the body of a bulk job's record beside those of the job."""
 
     messages: Offset
 
@@ -345,11 +348,11 @@ _RULES: Final = {
     "list_type": "a list",
     "tuple_type": "a list",
 }
-"""What pydantic calls an error -> the rule, where its own sentence speaks of Python."""
+"""pydantic's name of an error -> the rule, where pydantic's own sentence speaks of Python."""
 
 
 def validated(shape: type[_T], tree: object) -> _T:
-    """The tree as a value of this shape.  Raises WrongValue for the first that does not fit."""
+    """The tree as a value of this shape.  Raises WrongValue for the first value that is wrong."""
     kind: Any = shape
     try:
         value: _T = _adapter(kind).validate_python(tree)
@@ -377,7 +380,7 @@ def _path_in(tree: Any, loc: tuple[str | int, ...]) -> Path:
         try:
             tree = tree[part]
         except (LookupError, TypeError):
-            # At the end it may be what is missing.
+            # The last part may be the name of a missing value.
             if number < len(loc) - 1 or not isinstance(tree, Mapping) or part == "[key]":
                 continue
         path.append(str(part))

@@ -1,8 +1,8 @@
-"""What somebody else wrote, made visible: a control character is shown, never obeyed.
+"""Makes text from messages, clients and files visible: control characters are shown, not obeyed.
 
-Text of messages, clients and files goes through here on its way to a terminal or a page.
-JSON is not decoded: its own tokens are set out anew, so that every number, every escape, a
-key that comes twice and the order of the keys stay as they were sent.
+Such text goes through here on its way to a terminal or a page.  JSON is not decoded: only the
+blanks between its tokens change, so that every number, every escape, a key that comes twice
+and the order of the keys stay as they were sent.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Iterator
 from typing import Final
 
 ECHO_CHARS_MAX: Final = 128
-"""How much of a value an error repeats: a name may be as long as a request."""
+"""How much of a value an error repeats: a value may be as long as a request."""
 _DUMPED_BYTES: Final = 16
-# Possessive: a string of four megabytes leaves no trail to go back on.
+# Possessive: otherwise a string of four megabytes fills the memory with places to go back to.
 _TOKEN: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]++')
 _OPENING: Final = frozenset("{[")
 _CLOSING: Final = frozenset("}]")
 _INDENT: Final = "  "
 _DEPTH_MAX: Final = 100
-"""How deep lines are indented; one line per bracket of a deeper one would be no help."""
+"""Deeper lines are indented no further."""
 
 
 def printable(text: str) -> str:
-    """The text with control, format and other invisible characters written as \\x1b or \\u202e."""
+    """The text, with invisible characters such as controls written as \\x1b or \\u202e."""
     if text.isprintable():
         return text
     return "".join([c if c.isprintable() else _escaped(c) for c in text])
 
 
 def shortened(value: object) -> str:
-    """A value as an error repeats it: the beginning of a long one, and how long it is."""
+    """A value as an error repeats it: of a long value only the beginning, and its length."""
     text = str(value)
     if len(text) <= ECHO_CHARS_MAX:
         return text
@@ -46,11 +46,11 @@ def _escaped(character: str) -> str:
 
 
 def is_json(text: str) -> bool:
-    """Is it a JSON object or array?  A bare number or word is text."""
+    """Is it a JSON object or array?  A bare number or word counts as text."""
     if text.lstrip()[:1] not in _OPENING:
         return False
     try:
-        # The numbers stay text: of a huge one Python would refuse to make a number.
+        # The numbers stay text: Python refuses to convert a huge one.
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_refused)
     except (ValueError, RecursionError):
         return False
@@ -62,7 +62,7 @@ def _refused(constant: str) -> None:
 
 
 def json_lines(text: str) -> Iterator[str]:
-    """The tokens of a JSON text, a line for each value."""
+    """The tokens of a JSON text, one value per line."""
     depth = 0
     line = ""
     before = ""
@@ -91,7 +91,7 @@ def _indented(depth: int) -> str:
 
 
 def dump(body: bytes) -> Iterator[str]:
-    """Offset, bytes in hex, and the ASCII among them, a line for sixteen bytes."""
+    """Lines of sixteen bytes: offset, bytes in hex, and the same bytes as ASCII or dots."""
     for at in range(0, len(body), _DUMPED_BYTES):
         part = body[at : at + _DUMPED_BYTES]
         left, right = part[:8].hex(" "), part[8:].hex(" ")

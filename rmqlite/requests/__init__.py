@@ -1,1 +1,1 @@
-"""What is asked of the broker and what it answers, as plain values, by noun."""
+"""The broker's requests and answers as plain values, one module per noun."""

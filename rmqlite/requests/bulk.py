@@ -1,8 +1,8 @@
-"""What a bulk sender asks and what it is answered: plain values, in columns.
+"""A bulk sender's requests and their answers: plain values, in columns.
 
-A call carries many messages, column by column: that costs a third of one value for each.
-Every message has its own outcome, and one that was sent before under the same topic and
-message id is a duplicate, not a second message.  Times are milliseconds since 1970.
+A call carries many messages, column by column: that costs a third of one value per message.
+Every message has its own outcome.  A message with the topic and the message id of an earlier
+one is a duplicate, not a second message.  Times are milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rmqlite.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 
 JOB_ID_CHARS_MAX: Final = 127
 SAMPLES_MAX: Final = 20
-"""Of so many refused messages a job's record keeps id and reason, the first ones."""
+"""How many refused messages, the first ones, a job's record holds with id and reason."""
 
 
 class BulkMatch(enum.IntEnum):
     """Which level a length of time, or an instant, means."""
 
     EXACT = 0
-    """The level that is exactly that long; another length is refused."""
+    """The level that is exactly that long; any other length is refused."""
     LONGER = 1
-    """That one, or the next longer one; for an instant the first that is never before it."""
+    """That level, else the next longer one; for an instant the first that is not too early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a message was refused: an error of ours, as plain values."""
+    """Why a message was refused: an error of rmqlite as plain values."""
 
     message_id: str = ""
     code: str = ""
@@ -45,19 +45,20 @@ class Refusal:
         return cls(message_id, error.code, str(error), error.field, error.value, error.rule)
 
     def error(self) -> RmqliteError:
-        """The error itself."""
+        """The error that these values were made from."""
         return restore(self.code, self.sentence, field=self.field, value=self.value, rule=self.rule)
 
 
 @dataclass(frozen=True, slots=True)
 class BulkRequest:
-    """Messages to schedule, or to send at once, each for itself.
+    """Messages to schedule, or to send at once; each one succeeds or fails by itself.
 
-    Every column has one value for each message, or one for all of them, or is empty: none
-    has any; bodies and message_ids have one for each.  keys: tokens, one blank between two.
-    properties: RocketMQ's property string.  Of delay_levels, delays ("10m") and
-    deliver_at_ms a message may have one; 0 and "" are none, and without any it is for now.
-    already_refused: what the sender itself has refused, for the job's record to count.
+    bodies and message_ids have one value per message.  Every other column has one value per
+    message, or one value for all, or is empty: then no message has a value.  keys: tokens, one
+    blank between two.  properties: RocketMQ's property string.  A message has at most one of
+    delay_level, delay ("10m") and deliver_at_ms; 0 and "" count as none, and a message without
+    any is sent at once.  already_refused: messages that the sender itself has refused; the
+    job's record counts them.
     """
 
     bodies: tuple[bytes, ...]
@@ -75,7 +76,7 @@ class BulkRequest:
     already_refused: tuple[Refusal, ...] = ()
 
     def part(self, begin: int, end: int) -> BulkRequest:
-        """The messages from begin up to end, alone."""
+        """A request with only the messages begin <= n < end."""
         count = len(self.bodies)
         columns: dict[str, Any] = {}
         for name in COLUMNS:
@@ -95,7 +96,7 @@ COLUMNS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class RefusedAt:
-    """A refused message of a call: where it was, counted from 0, and why."""
+    """A refused message of a call: its position, counted from 0, and the reason."""
 
     position: int
     refusal: Refusal
@@ -103,9 +104,9 @@ class RefusedAt:
 
 @dataclass(frozen=True, slots=True)
 class BulkAnswer:
-    """What became of a call's messages; who is not named was accepted.
+    """The outcomes of a call's messages: those that it does not name were accepted.
 
-    duplicates: where those were that had been sent before, counted from 0.
+    duplicates: positions of the messages that had been sent before, counted from 0.
     """
 
     accepted: int
@@ -115,10 +116,10 @@ class BulkAnswer:
 
 @dataclass(frozen=True, slots=True)
 class BulkJob:
-    """What all calls with one job id have come to.
+    """The outcomes of all calls with one job id.
 
-    accepted: messages stored, each once.  duplicates, refused: how often that was answered,
-    so a call that is repeated counts again.  samples: the first that were refused.
+    accepted: messages stored, each counted once.  duplicates, refused: how many such answers
+    the broker gave; a repeated call counts again.  samples: the first refused messages.
     """
 
     job_id: str
@@ -137,7 +138,7 @@ class BulkJob:
 
 
 def check_job_id(job_id: str) -> None:
-    """Raises InvalidValue unless a job may be called this."""
+    """Raises InvalidValue unless a job may have this id."""
     is_plain = job_id.isascii() and job_id.isprintable() and " " not in job_id
     if not is_plain or not 1 <= len(job_id) <= JOB_ID_CHARS_MAX:
         rule = f"1 to {JOB_ID_CHARS_MAX} printable ASCII characters without blanks"
@@ -155,7 +156,10 @@ def property_text(properties: Mapping[str, str]) -> str:
 
 
 def check_property_text(text: str, count: int = 0) -> None:
-    """Raises InvalidValue unless a user may give this property string; count: of its pairs."""
+    """Raises InvalidValue unless a user may send this property string.
+
+    count: how many pairs it must have; 0 for any number.
+    """
     pairs = text.split(PAIR_END)
     names = set()
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Messages found by key or by id, and what each record is in the life of its message."""
+"""Messages found by key or by id, and the part that each record has in its message's life."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from rmqlite.message import StoredMessage
 
 
 class MessageState(enum.IntEnum):
-    """What a record is in the life of its message."""
+    """The part that a record has in the life of its message."""
 
     STORED = 0
-    """In the topic it was sent to."""
+    """The message in the topic that it was sent to."""
     SCHEDULED = 1
-    """In the schedule: it waits for its delivery, or is delivered."""
+    """The message in the schedule: it waits for its delivery, or was delivered."""
     RETRY = 2
-    """Failed, and given to its consumer group again."""
+    """The message in its group's retry topic, after a failure."""
     DEAD = 3
-    """Failed too often, or could not be delivered."""
+    """The message as a dead letter: it failed too often, or could not be delivered."""
     CANCELLED = 4
-    """The word that a scheduled message is not to be delivered."""
+    """The record that says: do not deliver this scheduled message."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
     """Which messages of a topic have this key, or (by_message_id) this message id?
 
-    Stored at begin_ms <= t < end_ms, the broker's clock; None is no end.  max_messages: the
-    newest so many, 1 to 64; 0 means 32.  hops: also the other records of such a message,
-    where it waits or waited in the schedule, in retry and in dead-letter topics.
+    begin_ms <= store time < end_ms, by the broker's clock; None means no end.  max_messages:
+    only the newest ones, 1 to 64; 0 means 32.  hops: also the other records of such a message,
+    in the schedule, in retry topics and in dead-letter topics.
     """
 
     topic: str
@@ -43,10 +43,10 @@ class MessageQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundMessage:
-    """A record and what it is; the last three only of a scheduled one, else 0 and nothing.
+    """A record and its state; only a scheduled record sets the last three fields.
 
-    ended: of one that does not wait any more, how its wait ended: delivered, fired (at once,
-    at a user's wish), rescheduled, cancelled, or undeliverable.
+    ended: how the wait ended of a record that no longer waits: delivered, fired (delivered at
+    once, at a user's wish), rescheduled, cancelled, or undeliverable.
     """
 
     message: StoredMessage
@@ -58,7 +58,7 @@ class FoundMessage:
 
 @dataclass(frozen=True, slots=True)
 class FoundMessages:
-    """In the order of the log; is_cut: older ones may be there that a limit left out."""
+    """Messages in the order of the log; is_cut: a limit may have left older ones out."""
 
     messages: tuple[FoundMessage, ...]
     is_cut: bool = False

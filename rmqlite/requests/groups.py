@@ -12,7 +12,7 @@ from rmqlite.requests.topics import Queue
 
 @dataclass(frozen=True, slots=True)
 class OffsetsQuery:
-    """How far is this group in these queues?"""
+    """Asks for the offsets that this group has committed in these queues."""
 
     group: str
     queues: tuple[Queue, ...]
@@ -20,20 +20,20 @@ class OffsetsQuery:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommit:
-    """This group is that far: per queue, the next queue offset to read."""
+    """Commits for a group, per queue, the next queue offset to read."""
 
     group: str
     offsets: dict[Queue, int]
 
     def parts(self) -> Iterator[OffsetsCommit]:
-        """The same as calls, each of which has no more queues than it may have."""
+        """The same commit in calls of at most QUEUES_MAX queues."""
         pairs = list(self.offsets.items())
         for begin in range(0, len(pairs), QUEUES_MAX):
             yield OffsetsCommit(self.group, dict(pairs[begin : begin + QUEUES_MAX]))
 
 
 class Subscription(NamedTuple):
-    """A tuple, because each heartbeat's are compared with those of the one before."""
+    """A tuple, because each heartbeat's subscriptions are compared with the previous one's."""
 
     topic: str
     expression: str = "*"
@@ -41,10 +41,10 @@ class Subscription(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """A member says that it lives and what it subscribes to.
+    """A member says that it is alive, and lists its subscriptions.
 
-    known_epoch: the assignment it works by (0: none yet).  The answer waits up to wait_ms
-    for an assignment of another epoch.
+    known_epoch: the epoch of the member's present assignment, 0 if it has none.  The answer
+    waits up to wait_ms for an assignment of another epoch.
     """
 
     group: str
@@ -73,7 +73,7 @@ class Assignment:
 class GroupInfo:
     """A consumer group's settings (RocketMQ's subscription group).
 
-    retry_policy: at which levels failed messages come again, see rmqlite.retry_policy.
+    retry_policy: the levels at which failed messages wait, see rmqlite.retry_policy.
     """
 
     group: str
@@ -85,7 +85,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue; committed_offset is None before the first commit."""
+    """A group's progress in one queue; committed_offset is None before the first commit."""
 
     queue: Queue
     min_offset: int
@@ -117,7 +117,7 @@ class GroupStatus:
 class GroupChange:
     """Change a group's settings at once, or make the group; None leaves a setting as it is.
 
-    retry_policy: see rmqlite.retry_policy; empty is RocketMQ's levels 3, 4, 5 …
+    retry_policy: see rmqlite.retry_policy; empty means RocketMQ's levels 3, 4, 5 …
     """
 
     group: str

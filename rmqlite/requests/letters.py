@@ -1,6 +1,6 @@
-"""What is asked about failed messages and what is answered: plain values.
+"""Requests about failed messages and their answers: plain values.
 
-A letter is a message that has failed: a dead one, or one that is given to its group again.
+A letter is a message that has failed: a dead letter, or a retry that its group will get again.
 Times are milliseconds since 1970, on the broker's clock; sizes are bytes.
 """
 
@@ -13,27 +13,27 @@ from typing import Final
 from rmqlite.message import offset_message_id
 
 LETTERS_MAX: Final = 1_000
-"""How many letters one call lists at most."""
+"""The most letters that one call lists."""
 LETTERS_DEFAULT: Final = 100
 REASONS_MAX: Final = 5
-"""How many reasons a group's summary names, the most frequent ones."""
+"""A group's summary has this many reasons, the most frequent ones."""
 REASONS_OF_MAX: Final = 100_000
-"""Of how many letters of a group, the newest ones, reasons are counted."""
+"""The broker counts the reasons of this many letters of a group, the newest ones."""
 HOPS_MAX: Final = 1_000
-"""How many hops of a message's life one answer tells, the newest ones."""
+"""One answer has this many hops of a message's life, the newest ones."""
 UNREADABLE: Final = "the log has no sound record there"
-"""The reason, and the body, of a dead letter whose scheduled record could not be read."""
+"""The reason and the body of a dead letter whose scheduled record could not be read."""
 LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
-"""The body of a dead letter whose own one stayed in the record that it was made of."""
+"""The body of a dead letter whose record would be too long with the body of the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which letters: all that fit every field that is given.
+    """Selects the letters that match every given field.
 
-    topic: the one they were sent to first.  tag: their tags.  key: one of their keys.
-    reason: part of the last failure's reason, in any case.  since_ms <= time of the last
-    failure < until_ms; None is no end.  message_id: the producer's (UNIQ_KEY), or the
+    topic: the topic that a letter was sent to first.  tag: its tags.  key: one of its keys.
+    reason: part of the last failure's reason, in upper or lower case.  since_ms <= time of the
+    last failure < until_ms; None means no end.  message_id: the producer's (UNIQ_KEY), or the
     offset message id of the letter itself.
     """
 
@@ -53,13 +53,14 @@ EVERY_LETTER: Final = LetterFilter()
 class Letter:
     """A failed message without its body.
 
-    topic, queue_id, queue_offset: where it lies, %DLQ%group or %RETRY%group; of a retry that
-    still waits in the schedule, where it will be delivered and its queue offset there.
-    delivery_attempts: how often a consumer has had it.  redriven_before: how often it was
-    redriven in earlier lives.  redriven_by: the redrive job that has sent it again since, or
-    empty.  due_ms: when a retry comes, 0 for a dead letter.  Of a letter that RocketMQ wrote
-    the failure times are store timestamps and the reason is empty.  max_reconsume_times: the
-    sender's own limit of retries, which goes before the consumer's and the group's.
+    topic, queue_id, queue_offset: its place in %DLQ%group or %RETRY%group.  A retry that still
+    waits in the schedule has the topic and queue of its delivery, but its queue offset in the
+    schedule.  delivery_attempts: how often a consumer has received it.  redriven_before: how
+    often it was redriven in earlier lives.  redriven_by: the redrive job that has sent it again
+    since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
+    letter, its failure times are store timestamps and its reason is empty.
+    max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
+    the group's.
     """
 
     group: str
@@ -98,10 +99,10 @@ class Letter:
 class LettersQuery:
     """One page of a group's letters, dead letters or retries.
 
-    group: empty is every group, which needs filter.message_id.  newest_first: dead letters
+    group: empty means every group, and needs filter.message_id.  newest_first: dead letters
     only.  is_open: only dead letters that no job has redriven.  cursor: empty for the first
-    page, then what the page before said.  max_letters: 1 to 1,000; 0 means 100.  A page may
-    be shorter, even empty, and not the last.
+    page, then the cursor of the page before.  max_letters: 1 to 1,000; 0 means 100.  A page
+    may be shorter, or even empty, without being the last.
     """
 
     group: str
@@ -114,7 +115,7 @@ class LettersQuery:
 
 @dataclass(frozen=True, slots=True)
 class LetterPage:
-    """looked_at: how many letters this call has looked at.  cursor: empty at the end."""
+    """looked_at: how many letters this call has read.  cursor: of the next page, or empty."""
 
     letters: tuple[Letter, ...]
     cursor: str = ""
@@ -123,9 +124,9 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """So many letters have failed for this reason, cut to its first line and 200 characters.
+    """How many letters failed for this reason, cut to its first line and 200 characters.
 
-    Where many differ in numbers and ids only, they are one, with # for each of these.
+    Reasons that differ in numbers and ids only may count as one, with # for each of these.
     """
 
     reason: str
@@ -136,10 +137,10 @@ class ReasonCount:
 class DeadLetterGroup:
     """The dead letters of a group.
 
-    letters: those behind the purge marker, redriven: of these the ones a job has sent
-    again.  purged: those before the marker that the log still has.  oldest_ms, newest_ms:
-    when the first and the last of letters died, 0 without any.  reasons: of the open ones
-    (not redriven) among the newest reasons_of letters, the most frequent first.
+    letters: how many lie behind the purge marker.  redriven: how many of these a job has sent
+    again.  purged: how many before the marker the log still has.  oldest_ms, newest_ms: when
+    the first and the last of letters died, 0 without any.  reasons: of the open ones (not
+    redriven) among the newest reasons_of letters, the most frequent reason first.
     """
 
     group: str
@@ -153,16 +154,16 @@ class DeadLetterGroup:
 
     @property
     def open(self) -> int:
-        """Letters that nobody has dealt with."""
+        """How many letters are not redriven."""
         return self.letters - self.redriven
 
 
 @dataclass(frozen=True, slots=True)
 class PurgeRequest:
-    """Move a group's purge marker: what lies before it is not shown or redriven any more.
+    """Move a group's purge marker: letters before it are no longer shown or redriven.
 
-    until_ms: behind the letters that died before then; None is behind all.  restore: back to
-    the first letter that the log still has.  dry_run: only say what that would mean.
+    until_ms: move it behind the letters that died before this time; None means behind all.
+    restore: move it back to the first letter that the log still has.  dry_run: only count.
     """
 
     group: str
@@ -173,44 +174,44 @@ class PurgeRequest:
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """letters: how many went out of sight, or came back; open: of these, not redriven."""
+    """letters: how many are hidden or shown again; open: how many of these are not redriven."""
 
     letters: int
     open: int
 
 
 class HopKind(enum.IntEnum):
-    """What a record tells of a message's life."""
+    """The event in a message's life that a record stands for."""
 
     SENT = 0
-    """Into its topic, at once."""
+    """Sent without a delay, into its topic."""
     SCHEDULED = 1
-    """Sent with a delay."""
+    """Sent with a delay, into the schedule."""
     DELIVERED = 2
-    """Out of the schedule into its topic."""
+    """Delivered from the schedule to its topic."""
     FAILED = 3
-    """A consumer failed it; a retry was scheduled."""
+    """Failed by a consumer; a retry was scheduled."""
     RETRIED = 4
-    """Given to the group's retry topic."""
+    """Delivered to the group's retry topic."""
     DEAD = 5
     CANCELLED = 6
     FIRED = 7
     """Delivered before its time, at a user's wish."""
     RESCHEDULED = 8
-    """Given another time."""
+    """Scheduled once more, for another time."""
     UNDELIVERABLE = 9
-    """It came due and could not be delivered: a dead letter of the schedule."""
+    """Due, but it could not be delivered: a dead letter of the schedule."""
     REDRIVEN = 10
-    """A dead letter sent again, under a message id of its own."""
+    """Sent again, as a dead letter, under a new message id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
     """One record of a message's life.
 
-    group: of a failure, retry or dead letter.  attempt: how often a consumer had failed it
-    by then.  level, due_ms: of what was scheduled, else 0; is_pending: it still waits.
-    readers: of a message in a topic, the groups that have committed behind it.
+    group: the group of a failure, retry or dead letter.  attempt: how often a consumer had
+    failed the message by then.  level, due_ms: 0 unless it was scheduled.  is_pending: it still
+    waits.  readers: the groups that have committed behind a message in a topic.
     max_reconsume_times: its sender's own limit of retries; None without one.
     """
 
@@ -235,16 +236,16 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class LifeQuery:
-    """The whole life of a message, by its message id or an offset message id of any hop."""
+    """Asks for the whole life of a message; message_id may be the offset id of any hop."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """hops in the order of the log; is_cut: older ones may be left out.
+    """hops: in the order of the log.  is_cut: older ones may be left out.
 
-    A redriven letter's new id belongs to the same life: hops name the id they have.
+    The new id of a redriven letter belongs to the same life: each hop names its own id.
     """
 
     message_id: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LevelsChange:
-    """Put this messageDelayLevel in force; dry_run: only say what it would mean."""
+    """Put this messageDelayLevel in force; dry_run: only answer what it would change."""
 
     message_delay_level: str
     dry_run: bool = False
@@ -15,10 +15,10 @@ class LevelsChange:
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """What a new table means for one level; a delay is empty where a table has no such level.
+    """What a new table changes for one level; a delay is empty if a table has no such level.
 
-    pending: how many messages wait at it.  They keep their times.  next_due_ms: of the
-    earliest; 0 when none waits.
+    pending: how many messages wait at this level; they keep their deliver times.
+    next_due_ms: the earliest deliver time; 0 if none waits.
     """
 
     level: int
@@ -30,7 +30,7 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True)
 class LevelsChanged:
-    """before: the table until now.  levels: every level of either table, or with messages."""
+    """before: the table until now.  levels: those of either table, and those with messages."""
 
     before: str
     after: str
@@ -39,7 +39,7 @@ class LevelsChanged:
 
 @dataclass(frozen=True, slots=True)
 class DatedTable:
-    """A table of delay levels and since when it is in force; 0: as far back as is known."""
+    """A table of delay levels and its start; 0 means that no earlier table is recorded."""
 
     in_force_from_ms: int
     message_delay_level: str
@@ -47,10 +47,10 @@ class DatedTable:
 
 @dataclass(frozen=True, slots=True)
 class LevelsInForce:
-    """The table in force and where it is from.
+    """The table in force and its origin.
 
-    configured: what broker.conf said when it was read last; another table than the one in
-    force was set since.  tables: every table so far, the oldest first.
+    configured: the table of broker.conf at its last reading; if the table in force is another
+    one, somebody has set it since.  tables: every table so far, the oldest first.
     """
 
     message_delay_level: str

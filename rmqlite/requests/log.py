@@ -1,7 +1,7 @@
-"""What is asked of the log itself and what it answers: raw bytes, for who decodes in bulk.
+"""Requests for the bytes of the log and their answers, for clients that decode in bulk.
 
-A record as it lies in the log says all about its message, and costs the broker a copy and
-no more.  Only what is durable is ever given.  Offsets of the log are physical offsets.
+A record in the log has everything about its message, and to send it costs the broker only a
+copy.  The broker gives only durable bytes.  Offsets of the log are physical offsets.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from rmqlite.requests.topics import QueueRange
 
 READ_BYTES_DEFAULT: Final = 1 << 20
 READ_BYTES_MAX: Final = 4 << 20
-"""How much one call gives at most, unless one record is larger."""
+"""The most bytes that one call gives, unless one record is larger."""
 TOPICS_MAX: Final = 1_000
-"""How many topics one call may name."""
+"""The most topics that one call may name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshotRequest:
-    """The log as it is now, and the queues of these topics; none is all, the system's too."""
+    """Asks for the log's present state and the queues of these topics; empty means all topics."""
 
     topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LogSnapshot:
-    """begin_offset <= n < end_offset are the bytes that are kept and durable.
+    """The log has the bytes begin_offset <= n < end_offset, and they are durable.
 
-    segment_bytes: length of a log file; none of them ends in the middle of a record.
-    newest_timestamp_ms: store timestamp of the last record before end_offset; 0 when there is
-    none.  levels: every table of delay levels, the oldest first.  queues: sorted, each only up
-    to its last record before end_offset; a queue that never held one is 0 to 0.
+    segment_bytes: the length of a log file; no log file ends in the middle of a record.
+    newest_timestamp_ms: store timestamp of the last record before end_offset; 0 if there is
+    none.  levels: every table of delay levels, the oldest first.  queues: sorted; each ends
+    with its last record before end_offset, and a queue without any record ever is 0 to 0.
     """
 
     begin_offset: int
@@ -48,7 +48,7 @@ class LogSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LogReadRequest:
-    """The bytes of the log from one on, up to end_offset; None is all there is.
+    """Asks for the bytes of the log from begin_offset up to end_offset; None means to its end.
 
     max_bytes: 1 to 4 MiB; 0 means 1 MiB.
     """
@@ -60,10 +60,10 @@ class LogReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """data begins where it was asked for and may end in the middle of a record.
+    """data begins at the request's begin_offset and may end in the middle of a record.
 
-    It never crosses the end of a log file.  next_offset: where to go on; what was asked for
-    when there is nothing yet.
+    It never crosses the end of a log file.  next_offset: the begin_offset of the next request;
+    the same as before if the log has no more bytes yet.
     """
 
     data: bytes
@@ -72,9 +72,9 @@ class LogRead:
 
 @dataclass(frozen=True, slots=True)
 class QueueReadRequest:
-    """The records begin_queue_offset <= n < end_queue_offset of a queue; None is all there is.
+    """Asks for the records begin_queue_offset <= n < end_queue_offset; None means to the end.
 
-    max_bytes: as in LogReadRequest; at least one record is given.
+    max_bytes: as in LogReadRequest, but the answer has at least one record.
     """
 
     topic: str
@@ -88,8 +88,8 @@ class QueueReadRequest:
 class QueueRead:
     """Whole records, one behind the other, in the order of the queue.
 
-    next_queue_offset: where to go on, also when records is empty: a place where a record was
-    lost, and repaired, has nothing to give.
+    next_queue_offset: where the next request begins, even if records is empty: a place whose
+    record was lost, and repaired, gives no bytes.
     """
 
     records: bytes

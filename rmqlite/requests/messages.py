@@ -1,6 +1,6 @@
-"""Send, pull, send back: what is asked and what is answered, as plain values.
+"""Send, pull, send back: requests and answers as plain values.
 
-Every face converts to and from these values; the broker knows no other form.  Times are
+Every protocol converts to and from these values; the broker uses no other form.  Times are
 milliseconds since 1970, sizes are bytes.
 """
 
@@ -17,7 +17,7 @@ from rmqlite.message import Message, StoredMessage, offset_message_id
 class SendRequest:
     """Store these messages, all or none.
 
-    queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the
+    queue_id: -1 lets the broker take each topic's queues in turn.  born_at_ms: the time on the
     producer's clock; 0 means the broker's.
     """
 
@@ -28,12 +28,12 @@ class SendRequest:
 
 
 class SendResult(NamedTuple):
-    """Where a message went; a tuple because there are many of them.
+    """Where a message was stored; a tuple because there are many of them.
 
     message_id: the producer's id (UNIQ_KEY), the same on every hop.  For a delayed message
-    queue_id is the queue it will be delivered to, while queue_offset, physical_offset and
-    offset_message_id are those of the scheduled record, as RocketMQ answers; deliver_at_ms
-    is 0 for a message that is not delayed.  store_host: the broker, "ip:port".
+    queue_id is the queue of its delivery, while queue_offset, physical_offset and
+    offset_message_id are those of the scheduled record, as in RocketMQ's answer; deliver_at_ms
+    is 0 for a message without delay.  store_host: the broker, "ip:port".
     """
 
     topic: str
@@ -78,7 +78,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
-    """next_offset is where to go on, also when messages is empty."""
+    """next_offset: the queue_offset of the next request, even if messages is empty."""
 
     status: PullStatus
     next_offset: int
@@ -91,9 +91,9 @@ class PullResult:
 class SendBackRequest:
     """A consumer of group failed the message at physical_offset.
 
-    delay_level: 0 lets the group's retry policy choose, more is that level, less is a dead
-    letter at once.  max_reconsume_times: None means the group's; a limit that the message's
-    sender set goes before both.
+    delay_level: 0 lets the group's retry policy choose; a number above 0 is the level; a number
+    below 0 makes a dead letter at once.  max_reconsume_times: None means the group's; a limit
+    set by the message's sender overrides both.
     """
 
     group: str
@@ -105,7 +105,7 @@ class SendBackRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendBackResult:
-    """What became of a failed message: a retry due at deliver_at_ms, or a dead letter (0)."""
+    """The failed message is now a retry due at deliver_at_ms, or a dead letter (0)."""
 
     topic: str
     reconsume_times: int

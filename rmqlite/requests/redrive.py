@@ -1,7 +1,7 @@
-"""What is asked of redrive jobs and what they answer: plain values.
+"""Requests about redrive jobs and their answers: plain values.
 
-A redrive sends a group's dead letters again, as new messages.  It is a job of the broker's
-own: it goes on when whoever started it is gone, and after a restart.  Times are milliseconds
+A redrive sends a group's dead letters again, as new messages.  It is a job of the broker
+itself: it continues when its client is gone, and after a restart.  Times are milliseconds
 since 1970, on the broker's clock.
 """
 
@@ -14,19 +14,19 @@ from typing import Any, Final
 from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
 
 OUTCOMES_MAX: Final = 1_000
-"""How many outcomes one call lists at most."""
+"""The most outcomes that one call lists."""
 OUTCOMES_DEFAULT: Final = 100
 SAMPLES_MAX: Final = 20
-"""Of so many letters that were refused a job keeps place and reason, the first ones."""
+"""How many refused letters, the first ones, a job holds with place and reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveSpec:
-    """What to send again.
+    """Which letters to send again, and how.
 
-    filter: which of the group's letters, of those that are there when the job starts.
-    to_topic: another topic than the one they were sent to first.  delay_level: 0 is now.
-    max_per_second: 0 is no limit.  again: also those that were redriven before, knowingly.
+    filter: selects from the group's letters that exist when the job starts.  to_topic: the
+    topic to send to; empty means the one that each letter was sent to first.  delay_level: 0
+    is now.  max_per_second: 0 means no limit.  again: send also letters redriven before.
     """
 
     group: str
@@ -38,21 +38,22 @@ class RedriveSpec:
 
 
 class RedriveOutcome(enum.IntEnum):
-    """What became of a letter that fits."""
+    """The outcome of a letter that matches the filter."""
 
     SENT = 0
     ALREADY = 1
-    """It was redriven before, and again was not asked for."""
+    """It was redriven before, and the spec does not say again."""
     REFUSED = 2
-    """It cannot be sent: why says what is wrong."""
+    """It cannot be sent; why is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedrivenLetter:
     """One letter's outcome.
 
-    queue_id, queue_offset: in %DLQ%group.  topic, message_id: of the message it has become,
-    or would; empty where it is refused.  why: of a refusal, or which job had sent it.
+    queue_id, queue_offset: its place in %DLQ%group.  topic, message_id: those of the new
+    message, in a preview too; empty if refused.  why: the reason of a refusal, or the job that
+    had sent the letter already.
     """
 
     queue_id: int
@@ -72,8 +73,8 @@ class JobState(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RedriveRequest:
-    """Start a job.  job_id: empty lets the broker make one; a job of that id that is there
-    with the same spec is answered as it is, with another one the request is refused."""
+    """Start a job.  job_id: empty lets the broker make one.  If a job with this id exists, the
+    broker answers with that job if its spec is the same, and refuses the request otherwise."""
 
     spec: RedriveSpec
     job_id: str = ""
@@ -81,11 +82,11 @@ class RedriveRequest:
 
 @dataclass(frozen=True, slots=True)
 class RedriveJob:
-    """A job and what it has come to.
+    """A job and its progress.
 
-    letters: how many there are to look at; looked_at: how many were.  sent, already,
-    refused: outcomes.  note: why it stands still, such as a full disk; else empty.
-    samples: the first letters that were refused.
+    letters: how many letters it has to read; looked_at: how many it has read.  sent, already,
+    refused: how many have this outcome.  note: why it stands still, such as a full disk; else
+    empty.  samples: the first refused letters.
     """
 
     job_id: str
@@ -124,13 +125,13 @@ class JobAction(enum.IntEnum):
     PAUSE = 0
     RESUME = 1
     CANCEL = 2
-    """What was sent stays sent."""
+    """Messages that the job has sent stay."""
     SET_RATE = 3
 
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """max_per_second: of SET_RATE; 0 is no limit."""
+    """max_per_second: only for SET_RATE; 0 means no limit."""
 
     job_id: str
     action: JobAction
@@ -139,9 +140,9 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreviewRequest:
-    """What a job with this spec would do, page by page; nothing is changed.
+    """Asks what a job with this spec would do, page by page; changes nothing.
 
-    cursor: empty for the first page, then what the page before said.
+    cursor: empty for the first page, then the cursor of the page before.
     """
 
     spec: RedriveSpec
@@ -156,9 +157,10 @@ class TopicCount:
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
-    """Counts of this page; letters: how many there are in all.  topics: where to, how many.
+    """The counts of one page.  letters: how many letters all pages together read.
 
-    samples: the first outcomes of the page, refused ones preferred, at most SAMPLES_MAX.
+    topics: how many messages would go to which topic.  samples: outcomes of the page, refused
+    ones first, at most SAMPLES_MAX.
     """
 
     letters: int
@@ -173,9 +175,10 @@ class RedrivePreview:
 
 @dataclass(frozen=True, slots=True)
 class OutcomesQuery:
-    """What became of a job's letters, one by one, in the order in which they were looked at.
+    """Asks for the outcomes of a job's letters, in the order in which the job read them.
 
-    outcomes: only these; none is all.  max_letters: 1 to 1,000; 0 means 100.
+    outcomes: only letters with one of these; empty means all.  max_letters: 1 to 1,000; 0 means
+    100.
     """
 
     job_id: str
@@ -186,7 +189,7 @@ class OutcomesQuery:
 
 @dataclass(frozen=True, slots=True)
 class OutcomesPage:
-    """cursor: where the next page goes on; empty at the end of what was done so far."""
+    """cursor: where the next page begins; empty if the job has no more outcomes so far."""
 
     letters: tuple[RedrivenLetter, ...]
     cursor: str = ""

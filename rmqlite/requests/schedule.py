@@ -1,6 +1,6 @@
-"""What is asked of the schedule and what it answers: plain values.
+"""Requests about the schedule and their answers: plain values.
 
-Which messages wait, when they come due, and what should become of them instead.  Times are
+They list the waiting messages, count when they come due, and change them.  Times are
 milliseconds since 1970, on the broker's clock; sizes are bytes.
 """
 
@@ -13,26 +13,26 @@ from typing import Final
 from rmqlite.message import offset_message_id
 
 IDS_MAX: Final = 1_000
-"""How many message ids one call may name."""
+"""The most message ids that one call may name."""
 PAGE_MAX: Final = 1_000
-"""How many pending messages one call lists at most."""
+"""The most pending messages that one call lists."""
 PAGE_DEFAULT: Final = 100
 CHANGES_MAX: Final = 10_000
-"""How many pending messages one call changes at most."""
+"""The most pending messages that one call changes."""
 CHANGES_DEFAULT: Final = 5_000
 BOUNDS_MAX: Final = 200
-"""How many instants one timeline may have."""
+"""The most instants that one timeline may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingFilter:
-    """Which pending messages: all that fit every field that is given.
+    """Selects the pending messages that match every given field.
 
-    levels: none is all.  topic: where they will be delivered; %RETRY%group for a group's
-    retries.  due_from_ms <= deliver time < due_until_ms; None is no end.  key: one of their
-    keys.  message_id: the producer's (UNIQ_KEY).  origin_topic: of retries, the topic they
-    were sent to first.  tag: their tags.  reason: of retries, part of the last failure's
-    reason, in any case.
+    levels: empty means all.  topic: the topic of the delivery; %RETRY%group for a group's
+    retries.  due_from_ms <= deliver time < due_until_ms; None means no end.  key: one of the
+    message's keys.  message_id: the producer's (UNIQ_KEY).  origin_topic: the topic that a
+    retry was sent to first.  tag: the message's tags.  reason: part of the reason of a retry's
+    last failure, in upper or lower case.
     """
 
     levels: tuple[int, ...] = ()
@@ -48,10 +48,10 @@ class PendingFilter:
 
 @dataclass(frozen=True, slots=True)
 class PendingQuery:
-    """One page of what waits, in the order in which it comes due.
+    """One page of the pending messages, in the order of their deliver times.
 
-    cursor: empty for the first page, then what the page before said.  max_messages: 1 to
-    1,000; 0 means 100.  A page may be shorter than that, even empty, and not the last.
+    cursor: empty for the first page, then the cursor of the page before.  max_messages: 1 to
+    1,000; 0 means 100.  A page may be shorter, or even empty, without being the last.
     """
 
     filter: PendingFilter = PendingFilter()
@@ -61,10 +61,10 @@ class PendingQuery:
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """A message that waits: everything but its body.
+    """A pending message without its body.
 
-    topic, queue_id: where it will be delivered.  queue_offset: in its level's queue.
-    physical_offset, store_size: where its scheduled record lies in the log.
+    topic, queue_id: where it will be delivered.  queue_offset: its place in its level's queue.
+    physical_offset, store_size: the place of its scheduled record in the log.
     """
 
     level: int
@@ -91,7 +91,7 @@ class PendingMessage:
 
 @dataclass(frozen=True, slots=True)
 class PendingPage:
-    """cursor: where the next page goes on; empty when there is none."""
+    """cursor: where the next page begins; empty on the last page."""
 
     messages: tuple[PendingMessage, ...]
     cursor: str = ""
@@ -99,7 +99,7 @@ class PendingPage:
 
 @dataclass(frozen=True, slots=True)
 class PendingCount:
-    """So many messages of a level wait for their delivery to a topic."""
+    """How many messages of a level wait for their delivery to a topic."""
 
     level: int
     topic: str
@@ -108,9 +108,9 @@ class PendingCount:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRequest:
-    """How many come due between these instants, ascending, 1 to 200 of them.
+    """Asks how many messages come due between instants.
 
-    levels: none is all.
+    bounds_ms: 1 to 200 instants, ascending.  levels: empty means all.
     """
 
     bounds_ms: tuple[int, ...]
@@ -126,34 +126,35 @@ class LevelTimeline:
 
 
 class ScheduleAction(enum.IntEnum):
-    """What becomes of a pending message."""
+    """What to do with a pending message."""
 
     CANCEL = 0
-    """It is not delivered."""
+    """Do not deliver it."""
     FIRE = 1
-    """It is delivered at once."""
+    """Deliver it at once."""
     RESCHEDULE = 2
-    """It waits once more, from now on, as long as another level."""
+    """Let it wait from now on for the delay of another level."""
 
 
 class ChangeOutcome(enum.IntEnum):
-    """What a change found, and did."""
+    """The result of a change."""
 
     DONE = 0
     NOT_FOUND = 1
-    """No message with this id was ever scheduled, or retention has taken it."""
+    """No message with this id was ever scheduled, or retention has deleted it."""
     ALREADY_DELIVERED = 2
     ALREADY_CANCELLED = 3
     UNDELIVERABLE = 4
-    """It cannot be delivered: it is a dead letter, or will be one when it is due."""
+    """It cannot be delivered: it is a dead letter of the schedule, or will be one when due."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeByIds:
     """Change the pending messages with these message ids, at most 1,000.
 
-    topic: only what will be delivered there; empty is anywhere.  delay_level: the new one,
-    1 or more, of a RESCHEDULE; of another action 0.  dry_run: only say what would be done.
+    topic: only messages that will be delivered there; empty means any topic.  delay_level: the
+    new level for RESCHEDULE, 1 or more; 0 for other actions.  dry_run: only answer what the
+    change would do.
     """
 
     action: ScheduleAction
@@ -165,10 +166,10 @@ class ChangeByIds:
 
 @dataclass(frozen=True, slots=True)
 class ChangedId:
-    """What became of a message id.
+    """The outcome for one message id.
 
-    count: how many pending messages had it; a message that failed in several groups waits
-    once for each.  deliver_at_ms: when the last of them is due now; 0 when none is.
+    count: how many pending messages had the id; a message that failed in several groups waits
+    once for each.  deliver_at_ms: when the last of them is due after the change; 0 if none is.
     """
 
     message_id: str
@@ -179,10 +180,11 @@ class ChangedId:
 
 @dataclass(frozen=True, slots=True)
 class ChangeByFilter:
-    """Change the pending messages that fit, those that were there at the first call.
+    """Change the pending messages that match a filter, if they existed at the first call.
 
-    A call goes on where the cursor says, and changes at most max_messages: 1 to 10,000; 0
-    means 5,000.  delay_level, dry_run: as in ChangeByIds.
+    cursor: empty for the first call, then the cursor of the answer before.  max_messages: how
+    many one call changes at most, 1 to 10,000; 0 means 5,000.  delay_level, dry_run: as in
+    ChangeByIds.
     """
 
     action: ScheduleAction
@@ -195,7 +197,7 @@ class ChangeByFilter:
 
 @dataclass(frozen=True, slots=True)
 class ChangedPage:
-    """How many messages were changed, or would be; cursor: as in PendingPage."""
+    """changed: how many messages were changed, or would be; cursor: as in PendingPage."""
 
     changed: int
     cursor: str = ""

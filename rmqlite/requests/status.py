@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LevelStatus:
-    """One delay level: what waits in it, and how late it delivered since the broker started.
+    """One delay level: its waiting messages, and how late it delivered since the broker started.
 
-    delay: as the table spells it, empty for a level that only older tables had.
-    next_due_ms: deliver time of its earliest message, 0 when none waits.
+    delay: as the table spells it; empty for a level that only older tables had.
+    next_due_ms: deliver time of its earliest message; 0 if none waits.
     """
 
     level: int
@@ -28,8 +28,8 @@ class BrokerStatus:
     """Counts are since the broker started; offsets are physical offsets of the log.
 
     disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
-    now.  pinned_*: the undelivered message that keeps whole log files older than
-    fileReservedTime, and how many bytes of them; all 0 while there is none.  undeliverable:
+    now.  pinned_*: the undelivered message for which whole log files older than
+    fileReservedTime stay, and the bytes of these files; all 0 if there is none.  undeliverable:
     scheduled messages that became dead letters of the schedule itself.
     """
 

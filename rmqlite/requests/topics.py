@@ -1,4 +1,4 @@
-"""Topics, their queues, and where a queue begins and ends."""
+"""Topics, their queues, and the offsets at which a queue begins and ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class RouteRequest:
-    """create: make the topic on demand, as a send would."""
+    """Asks for a topic's route.  create: make the topic on demand, as a send would."""
 
     topic: str
     create: bool = False
@@ -25,7 +25,7 @@ class RouteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a client must know to send to and read from a topic."""
+    """The settings that a client needs to send to a topic and read from it."""
 
     topic: TopicInfo
     broker_name: str
@@ -53,7 +53,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class TimeQuery:
-    """Which queue offset was stored at or after this time?"""
+    """Asks for the first queue offset that was stored at or after this time."""
 
     queue: Queue
     timestamp_ms: int
