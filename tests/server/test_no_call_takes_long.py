@@ -72,12 +72,9 @@ class Turns:
 
 def slowness() -> float:
     """How many times slower than the reference this machine is now; 1 if it is not."""
-    times = []
-    for _ in range(RUNS):
-        began_s = time.thread_time()
-        reference()
-        times.append((time.thread_time() - began_s) * 1_000)
-    return max(1.0, min(times) / REFERENCE_MS)
+    began_s = time.thread_time()
+    reference()
+    return max(1.0, (time.thread_time() - began_s) * 1_000 / REFERENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +113,10 @@ def test_no_turn_of_the_largest_call_is_long(
             with turns.measured(monkeypatch):
                 context = await asyncio.create_task(ask(handlers, rpc.path, data))
             assert context.code.name == "OK", context.details
-            found.append(turns.longest_ms)
+            # Measured beside each run: a machine is slow for a moment.
+            found.append(turns.longest_ms / slowness())
 
     served(near_its_limits, scenario)
     # Requests are of two kinds in turn.
     longest_ms = max(min(found[::2]), min(found[1::2]))
-    allowed_ms = TURN_MS_MAX * slowness()
-    assert longest_ms <= allowed_ms, f"{rpc.name}: {longest_ms:.1f} ms, allowed {allowed_ms:.1f}"
+    assert longest_ms <= TURN_MS_MAX, f"{rpc.name}: {longest_ms:.1f} ms on a quiet machine"
