@@ -1,9 +1,9 @@
 """Yields every inconsistency of a store; opens nothing for writing and changes no byte.
 
-The log is the truth.  It is walked as recovery walks it, past what is broken, and all its
-bytes are compared with their checksums; what each record promises is compared with the
-queues, each delivery with the schedule, and last the tables with where all that ends.  In a
-store that a broker holds the walk ends where the log ends when it gets there.
+The log is the truth.  It is walked as recovery walks it, past damage, and all its bytes are
+compared with their checksums.  The entry of each record is compared with the queues, each
+delivery with the schedule, and at last the tables with the results.  While a broker writes to
+the store, the walk ends where the log ends at that moment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AHEAD: Final = "table-ahead"
 BEHIND: Final = "table-behind"
 UNREADABLE_LOG: Final = "unreadable-log"
 Progress = Callable[[int, int], None]
-"""Told the bytes done and the bytes in all, now and then."""
+"""Receives the bytes done and the bytes in all, now and then."""
 
 
 def check(
@@ -68,13 +68,13 @@ def check(
 
 
 def is_store(root: Path) -> bool:
-    """Is there a store to check, or what is left of one?"""
+    """Is there a store, or a part of one, to check?"""
     kind = ReadOnlyFiles().kind
     return any(kind(root / name) for name in ("commitlog", "consumequeue", "checkpoint"))
 
 
 class StoreCheck:
-    """One check of one store; what it has looked at is known when run() is over."""
+    """One check of one store; its attributes are valid after run()."""
 
     def __init__(
         self,
@@ -87,32 +87,31 @@ class StoreCheck:
         files: FileLayer | None = None,
         trusted_end: int = 0,
     ) -> None:
-        """config: the broker's, for a store that has no files yet.  sizes: how long the files
-        should be, if somebody knows.  levels: what was in force if the store keeps no history
-        of its tables, else the configured ones.  files: the store as somebody thinks it might
-        be.  trusted_end: a physical offset up to which the log was on disk, if more than what
-        it says itself.  Raises ConfigInvalid and StoreDamaged, see sizes_of().
+        """config: the broker's; it sets the sizes for a store without files.  sizes: the right
+        lengths of the files, if the caller has them.  levels: the levels of a store without
+        a history of its tables; default: the configured ones.  files: a layer to check instead
+        of the files themselves.  trusted_end: a physical offset up to which the log was on
+        disk, if farther than the store shows.  Raises ConfigInvalid and StoreDamaged, see
+        sizes_of().
         """
         self.files = files or FileLayer()
         self.is_live = files is None and self.files.is_locked(root / "lock")
-        """Does a broker hold the store?"""
+        """A broker has the store open."""
         self.is_closed = self.is_live or "abort" not in self.files.names(root)
-        """False: its process was killed."""
+        """False: the store's last process was killed."""
         self.messages = 0
         self.log_begin = self.log_end = 0
-        """The physical offsets between which the log was looked at."""
+        """The physical offsets between which the log was checked."""
         self.saved_end: int | None = None
-        """Queues, key index and progress were saved up to this physical offset; None: not by
-        rmqlite.
-        """
+        """rmqlite saved queues, key index and progress up to this physical offset; None: never."""
         self.indexed_end: int | None = None
-        """Where rmqlite has saved nothing: the last record in the key index, if others follow."""
+        """Without saved_end: the last record in the key index, if other records follow."""
         self.bytes_without_checksum = 0
-        """RocketMQ wrote them, or nobody has summed them up yet."""
+        """RocketMQ wrote these bytes, or their checksums were not written yet."""
         self.log: CommitLog | None = None
         self._queues: QueueChecks | None = None
         self.walk: LogCheck | None = None
-        """What was met; None when the log cannot be read."""
+        """The walk over the log; None if the log cannot be read."""
         self._root = root
         self._trusted_end = trusted_end
         self.progress = progress
@@ -125,11 +124,11 @@ class StoreCheck:
 
     @property
     def log_bytes(self) -> int:
-        """How much of the log was looked at."""
+        """The number of checked bytes of the log."""
         return self.log_end - self.log_begin
 
     def verdict(self, found: Sequence[Finding]) -> Verdict:
-        """What all the findings of run() come to."""
+        """The verdict over all findings of run()."""
         return verdict(found, is_closed=self.is_closed)
 
     def has_queues_of(self, topic: str) -> bool:
@@ -137,8 +136,8 @@ class StoreCheck:
         return self._queues is not None and self._queues.has_topic(topic)
 
     def run(self) -> Iterator[Finding]:
-        """Every inconsistency, the log's in its order."""
-        # Before anything else: what they tell is on disk, also when a broker goes on.
+        """Every inconsistency; those of the log in its order."""
+        # Read these tables first: all that they count is on disk, even while a broker goes on.
         config = self._root / "config"
         delay_offsets = load_sound(self.files, config / DELAY_OFFSET_TABLE) or {}
         persisted = load_sound(self.files, config / PROGRESS_TABLE)
@@ -213,7 +212,7 @@ class StoreCheck:
     def _check_saved(
         self, persisted: tables.Tree | None, walk: LogCheck, queues: QueueChecks
     ) -> Iterator[Finding]:
-        """Does what the last persist saved agree with the log?"""
+        """Compare the tables of the last persist with the log."""
         if persisted is None:
             indexed = last_indexed(self.files, self._root / "index")
             is_behind = indexed is not None and indexed < queues.last_record
@@ -231,7 +230,7 @@ class StoreCheck:
     def _check_progress(
         self, tree: tables.Tree, walk: LogCheck, queues: QueueChecks
     ) -> Iterator[Finding]:
-        """Does storeProgress.json say what the log says up to there?"""
+        """Compare storeProgress.json with the log up to the persisted end."""
         path = self._root / "config" / PROGRESS_TABLE
         if tree["physicalOffset"] > walk.end:
             said = f"says the log reaches {tree['physicalOffset']}, it ends at {walk.end}"
@@ -243,7 +242,7 @@ class StoreCheck:
                 key = (topic, int(queue_id))
                 ranges[key] = (int(low), int(high))
                 if high > low:
-                    # Of an empty queue there may be no file to say how far it was.
+                    # Not for an empty queue: it may have no file that shows its end.
                     yield from self._check_reach(path, queues, key, int(high), "reaches")
         told = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
         for level, completed in told.ranges().items():
@@ -263,7 +262,7 @@ class StoreCheck:
         yield from _check_completed(path, told, moment)
 
     def _check_pending(self, tree: tables.Tree, moment: Moment) -> Iterator[Finding]:
-        """Does storeProgress.json count what waits as the log does?"""
+        """Compare the counts of waiting messages in storeProgress.json with the log."""
         path = self._root / "config" / PROGRESS_TABLE
         told = ScheduleProgress.from_json(tree["completed"], tree["pending"])
         for level, known in moment.pending.items():
@@ -274,7 +273,7 @@ class StoreCheck:
                 said = f"says that {counts.total()} messages of level {level} wait, not {waiting}"
                 yield Finding(path, 0, BEHIND, said)
             elif counts.total() == sum(known.values()):
-                # Else RocketMQ has delivered what the log does not tell of.
+                # Otherwise RocketMQ has delivered messages, which the log does not show.
                 yield from _differing(path, level, counts, known)
 
     def _check_delay_offsets(self, tree: tables.Tree, queues: QueueChecks) -> Iterator[Finding]:
@@ -291,7 +290,7 @@ class StoreCheck:
             return
         end = queue.next if queue else 0
         if queue and (queue.first is None or self.is_live):
-            # A broker goes on writing queues, and its tables tell of that.
+            # A broker goes on writing queues, and its tables count the new entries.
             end = max(end, queue.files.recovered_end(1 << 62))
         if high > end:
             said = f"says {queue_name(key)} {does} {high}, it ends at {end}"
@@ -299,7 +298,7 @@ class StoreCheck:
 
 
 class _LogBegin:
-    """Where the oldest file begins that is still there."""
+    """The start of the oldest log file that still exists."""
 
     def __init__(self, files: Files, log: CommitLog) -> None:
         self._files = files
@@ -326,7 +325,7 @@ def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:
 
 
 def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iterator[Finding]:
-    """Is every delivery that the log has told in the table?"""
+    """Report deliveries in the log that the table lacks."""
     for level, ranges in moment.completed.items():
         known = told.level(level)
         first, _ = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))

@@ -1,6 +1,6 @@
-"""What makes a moment of the store durable: values, run in another thread than the store's.
+"""Jobs that make the store's state of one moment durable; they run in another thread.
 
-A job is made when the store is at rest; what is appended meanwhile belongs to the next one.
+The store's thread makes a job between two appends; later appends belong to the next job.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rmqlite.store.tables import tables
 
 @dataclass(frozen=True, slots=True)
 class SyncJob:
-    """Run in any thread: makes everything up to log_end durable."""
+    """Makes everything up to log_end durable; runs in any thread."""
 
     files: Files
     paths: tuple[Path, ...]
     point: Point
     failure: FlushFailed | None = None
-    """A sync failed before: none is believed any more."""
+    """An earlier sync failed: the job raises this, because no later sync can be trusted."""
 
     @property
     def log_end(self) -> int:
@@ -39,22 +39,22 @@ class SyncJob:
 
 @dataclass(frozen=True, slots=True)
 class PersistJob:
-    """Run in any thread: syncs, then replaces the tables that tell how far all is."""
+    """Syncs, then replaces the tables that record progress; runs in any thread."""
 
     sync: SyncJob
     folders: frozenset[Path]
     index: IndexJob
     tables: tuple[tuple[Path, tables.Snapshot], ...]
-    """Made and encoded by the thread that runs the job: a long one takes a tenth of a second."""
+    """The job's thread makes and encodes them: a long table takes a tenth of a second."""
     without_previous: tuple[tuple[Path, bytes], ...]
     appended: int
     """Records appended since the store was opened."""
 
     def run(self) -> None:
-        """The tables never tell more than is synced.
+        """Sync first, so that the tables never count more than is on disk.
 
-        Raises FlushFailed, which is final, and StoreUnavailable: then the next job covers
-        all that this one did.
+        Raises FlushFailed, which is final, and StoreUnavailable: then the next job does this
+        one's work, too.
         """
         self.sync.run()
         for folder in self.folders:

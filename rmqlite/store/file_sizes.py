@@ -1,9 +1,9 @@
-"""How long a store's files are, which the files themselves say by their names and lengths.
+"""The lengths of a store's files, read from the files' names and lengths.
 
 RocketMQ loads a store only if all log files have one length, all queue files another, and
 all files of the key index a third (reference §1.5, §2.1, §2.3).  So a store keeps the lengths
-that it began with; a configuration decides only where there is no file yet.  One file of
-another length among many is damage, and no reason to take it for the rule.
+that it began with; the configuration decides only for a store without files.  A single file
+of another length among many is damage, and does not change the rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rmqlite.store.tables import tables
 from rmqlite.table_shapes import ProgressTable
 
 QUEUES_ASKED_MAX: Final = 256
-"""So many folders of queues are asked how long their files are; all are the same."""
+"""The most queue folders whose files are measured: all queue files have one length."""
 _BYTES_MAX: Final = 2**31 - 1
 _LOG_BYTES_MIN: Final = 512
 """A shorter file has no room for a record and its mark."""
@@ -37,9 +37,9 @@ _ENTRIES_MAX: Final = 80_000_000
 _NAME_DIGITS: Final = 20
 _INDEX_NAME_DIGITS: Final = 17
 _TAIL_BYTES: Final = 8 << 20
-"""How far before a file's end its last record is looked for."""
+"""Bytes before a file's end in which its last record is searched."""
 _PLACE_AT: Final = 28
-"""Where a record has its physical offset."""
+"""The position of the physical offset in a record."""
 _READ_BYTES: Final = 1 << 20
 
 
@@ -66,10 +66,10 @@ class _File(NamedTuple):
 
 
 def sizes_of(files: Files, root: Path, config: BrokerConfig | None = None) -> Sizes:
-    """The lengths that the files at root have; where there is no file yet, the configured ones.
+    """The lengths of the files at root; the configured ones for missing files.
 
     Raises ConfigInvalid for a key that is set to another length than the files have, and
-    StoreDamaged for a log whose only file was cut off when nothing tells how long it was.
+    StoreDamaged for a log whose only file was cut off and whose old length is unknown.
     """
     config = config or BrokerConfig()
     return Sizes(
@@ -81,8 +81,8 @@ def sizes_of(files: Files, root: Path, config: BrokerConfig | None = None) -> Si
 def index_shape(files: Files, root: Path, config: BrokerConfig) -> Shape:
     """Slots and entries of the files of the key index.
 
-    What the configuration sets counts: an index of another shape is made again from the log.
-    Else it is what the newest file says.
+    Values that the configuration sets win: an index of another shape is rebuilt from the log.
+    The others come from the newest file.
     """
     found = _shape_found(files, root)
     slots, entries = config.max_hash_slots, config.max_index_entries
@@ -94,7 +94,7 @@ def index_shape(files: Files, root: Path, config: BrokerConfig) -> Shape:
 
 
 def has_log(files: Files, root: Path) -> bool:
-    """Has the store a log file that decides how long the others are?"""
+    """Has the store a log file, whose length is the rule for the others?"""
     return any(each.size for each in _listed(files, root / "commitlog"))
 
 
@@ -118,7 +118,7 @@ def _of_log(files: Files, root: Path, config: BrokerConfig) -> _Found | None:
     listed = _listed(files, root / "commitlog")
     if len(listed) != 1 or not listed[0].size:
         return _usual([listed], _LOG_BYTES_MIN)
-    # One file has no neighbour to tell that it was cut off.
+    # A single file has no neighbour that would show a cut.
     path, size = only = listed[0]
     progress = _progress(files, root)
     said = progress.log_file_bytes if progress else 0
@@ -130,7 +130,7 @@ def _of_log(files: Files, root: Path, config: BrokerConfig) -> _Found | None:
         return _Found(size, path)
     if wanted is None or wanted < size:
         expected = "the end of a log file"
-        found = "another end, and nothing tells the file's length: set mappedFileSizeCommitLog"
+        found = "another end, and the file's length is unknown: set mappedFileSizeCommitLog"
         raise StoreDamaged(str(path), size, expected, found)
     return None
 
@@ -142,12 +142,12 @@ def _of_queues(files: Files, root: Path) -> _Found | None:
 
 
 def _listed(files: Files, folder: Path) -> list[_File]:
-    """The files of a folder that are named by a position, in order."""
+    """The files of a folder whose names are positions, in order."""
     return [_File(path, files.size(path)) for path in _numbered(files, folder, _NAME_DIGITS)]
 
 
 def _numbered(files: Files, folder: Path, digits: int) -> list[Path]:
-    """The regular files of a folder whose names are numbers of so many digits, in order."""
+    """The regular files of a folder whose names are numbers with this many digits, in order."""
     return [
         folder / name
         for name in files.names(folder)
@@ -157,9 +157,9 @@ def _numbered(files: Files, folder: Path, digits: int) -> list[Path]:
 
 
 def _usual(folders: Iterable[list[_File]], size_min: int, unit: int = 1) -> _Found | None:
-    """The length that most files have, and most neighbours have for a distance.
+    """The most frequent length of files and distance of neighbours.
 
-    A file that never got its length, as after a crash, says nothing but by its name.
+    After a crash a file may lack its length; then only its name counts.
     """
     lengths, votes = Counter[int](), Counter[int]()
     paths: dict[int, Path] = {}
@@ -188,7 +188,7 @@ def _is_cut(files: Files, file: _File) -> bool:
         if int.from_bytes(place) == file.start + begin + at:
             rest = data[at + int.from_bytes(size) :]
             if len(rest) < record.BLANK_BYTES:
-                # The blank of a whole file is no shorter.
+                # A whole file has at least a blank's head here.
                 return True
             left, magic = record.BLANK.unpack_from(rest)
             return magic in (record.MAGIC, record.BLANK_MAGIC) and left > len(rest)
@@ -200,7 +200,7 @@ def _is_cut(files: Files, file: _File) -> bool:
 
 
 def _shape_found(files: Files, root: Path) -> Shape | None:
-    """What the newest file says, or the table that was written with it."""
+    """The shape from the progress table if it fits the newest file, or else from that file."""
     named = _numbered(files, root / "index", _INDEX_NAME_DIGITS)
     there = [path for path in named if files.size(path)]
     size = files.size(there[-1]) if there else 0
@@ -214,9 +214,10 @@ def _shape_found(files: Files, root: Path) -> Shape | None:
 
 
 def _shape_in(files: Files, path: Path, size: int) -> Shape | None:
-    """Where the entries end, and how many there are, tells where they begin.
+    """The shape of a file, from the end and the number of its entries.
 
-    What is behind the last one is zeros, and whole entries lie between it and the file's end.
+    These two show where the entries begin.  Behind the last entry there are only zeros, and
+    room for whole entries up to the file's end.
     """
     if size < HEADER.size:
         return None
@@ -236,12 +237,12 @@ def _shape_in(files: Files, path: Path, size: int) -> Shape | None:
 
 
 def _is_possible(shape: Shape) -> bool:
-    """As with the keys: RocketMQ maps a file of the index as one piece, of 2 GiB at most."""
+    """Could the configuration have this shape?  RocketMQ maps an index file of 2 GiB at most."""
     return 1 <= shape.slots <= _SLOTS_MAX and 2 <= shape.entries <= _ENTRIES_MAX
 
 
 def _data(files: Files, path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a file that are not in holes and not zeros alone, a piece at a time."""
+    """The pieces of a file that are not all zeros, with their positions."""
     at = 0
     while (at := files.next_data(path, at)) < size:
         data = files.read(path, at, min(_READ_BYTES, size - at))
@@ -251,7 +252,7 @@ def _data(files: Files, path: Path, size: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _progress(files: Files, root: Path) -> ProgressTable | None:
-    """storeProgress.json; None if there is none that can be read."""
+    """storeProgress.json; None if it is missing or unreadable."""
     with suppress(StoreDamaged):
         return tables.load_as(files, root / "config" / PROGRESS_TABLE, ProgressTable)
     return None

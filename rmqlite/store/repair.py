@@ -1,8 +1,9 @@
-"""Mends a damaged store: says what it would do, and does it when told to.
+"""Mends a damaged store: plans the repair, and carries the plan out.
 
-A plan is made on a layer over the files and tried out there: the checker looks at the store
-as it would be.  Nothing is changed until the plan is carried out; then all that goes is kept
-in a side folder first, and opening the store makes again what follows from the log.
+A plan is made and tried out on a layer over the files: the checker looks at the store as it
+would be.  Nothing changes until the plan is carried out.  Then everything that will be
+overwritten or removed is first copied to a side folder, and at the end the store is opened,
+which rebuilds from the log whatever follows from it.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ def plan_repair(
     levels: LevelTable | None = None,
     progress: Progress | None = None,
 ) -> Plan:
-    """What is wrong with the store at root, and what would be done; changes nothing.
+    """The findings and the planned actions for the store at root; changes nothing.
 
     The arguments are StoreCheck's.  Raises StoreLocked while a broker holds the store,
-    InvalidValue where levels are needed and not given, ConfigInvalid for a config that the
-    files contradict, RepairRefused for what no repair can explain, and StoreDamaged.
+    InvalidValue if levels are needed and missing, ConfigInvalid if config contradicts the
+    files, RepairRefused if the plan would lose more than it names, and StoreDamaged.
     """
     files = ReadOnlyFiles()
     if files.is_locked(root / "lock"):
@@ -53,11 +54,11 @@ def repair(
     files: Files | None = None,
     clock: Clock | None = None,
 ) -> Path:
-    """Do what a plan says, and open the store once; the folder with what was taken away.
+    """Carry out a plan and open the store once; returns the folder with the copies.
 
     Nobody may have written to the store since the plan was made.  Raises StoreLocked;
-    StoreUnavailable and FlushFailed, after which a new plan goes on; StoreDamaged if the store
-    does not open, which would be a mistake of ours.
+    StoreUnavailable and FlushFailed: make a new plan then; StoreDamaged if the store does not
+    open, which would be a mistake of ours.
     """
     disk = files or SystemFiles()
     lock = disk.lock(plan.root / "lock")

@@ -1,8 +1,7 @@
-"""What the store asks of the operating system: functions of the module os.
+"""The functions of the module os that the store calls.
 
-Each has the name and the arguments that it has there, so that the module itself is one
-System, and a test's disk that loses its power is another.  Only files.py and
-regular_file.py call them.
+Names and arguments are those of os, so that the module itself is one System, and a test's
+disk that loses its power is another.  Only files.py and regular_file.py call them.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Protocol
 
 
 class Status(Protocol):
-    """Of an os.stat_result."""
+    """The fields of an os.stat_result that the store reads."""
 
     @property
     def st_mode(self) -> int: ...
@@ -25,7 +24,7 @@ class Status(Protocol):
 
 
 class Usage(Protocol):
-    """Of an os.statvfs_result."""
+    """The fields of an os.statvfs_result that the store reads."""
 
     @property
     def f_blocks(self) -> int: ...
@@ -36,7 +35,7 @@ class Usage(Protocol):
 
 
 class System(Protocol):
-    """All raise OSError.  A descriptor may be used by several threads."""
+    """All functions raise OSError.  Several threads may use one descriptor."""
 
     def open(self, path: Path, flags: int, mode: int = 0o777) -> int: ...
     def close(self, fd: int) -> None: ...

@@ -1,8 +1,8 @@
-"""Are the bytes of a log those that were written?  What opening looks at before it walks.
+"""Verifies that the log's last bytes are those that were written, before opening walks it.
 
-The chain that was persisted, the synced mark's and those of the tables must be what the
-bytes give now; so a change of any byte is found, also where RocketMQ's record has no CRC.
-The cost is bounded: all of a log is compared by who checks it, not by who opens it.
+The chains of the last persist, of the synced mark and of the tables must fit the present
+bytes; so any changed byte is found, also in the fields that RocketMQ's CRC does not cover.
+The cost is bounded: only a check of the store compares the whole log.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.log.checksums import Point
 
 LOOK_BACK_BYTES: Final = 16 << 20
-"""How much before the persisted end is compared at every opening."""
+"""Bytes before the persisted end that every opening compares."""
 
 
 def verify(log: CommitLog, persisted: Point, look_back_bytes: int = LOOK_BACK_BYTES) -> bool:
-    """Compare from some bytes before the persisted end up to the synced mark.
+    """Compare from look_back_bytes before the persisted end up to the synced mark.
 
-    False: the log ends before, cut off like a tail.  Raises StoreDamaged, with the record
-    that is broken if its own CRC or lengths tell.
+    False: the log ends earlier, because its tail was cut off.  Raises StoreDamaged; it names
+    the broken record if that record's CRC or lengths are wrong.
     """
     newest = log.log_end.mark_over(log.min_offset)
     trusted_end = max(persisted.position, newest.synced_end if newest else 0)
@@ -42,10 +42,10 @@ def verify(log: CommitLog, persisted: Point, look_back_bytes: int = LOOK_BACK_BY
 def known_points(
     log: CommitLog, first: Point, start: int, persisted: Point, trusted_end: int
 ) -> list[Point]:
-    """What chain the bytes of one file must have, at ascending positions behind first.
+    """The chains that one file must have, at ascending positions behind first.
 
-    start: where the file begins.  trusted_end: beyond it a chain may be of bytes that a
-    power cut has taken.
+    start: where the file begins.  trusted_end: chains behind it are left out, because a power
+    cut may have taken their bytes.
     """
     mark = log.log_end.mark_of(start)
     points = [persisted, Point(*mark[1:])] if mark and mark.is_sure else [persisted]
@@ -58,10 +58,7 @@ def known_points(
 
 
 def _check_broken(log: CommitLog, start: int, begin: Point, known: Point, chain: int) -> None:
-    """The bytes between two points have changed: returns if the log was cut off there.
-
-    Raises StoreDamaged otherwise.
-    """
+    """Raises StoreDamaged for changed bytes between two points, unless the log ends there."""
     log.end, position = start + log.segment_bytes, start
     try:
         for walked in log.walk(start):

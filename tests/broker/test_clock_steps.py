@@ -422,7 +422,7 @@ def test_a_damaged_table_is_told_and_the_wall_clock_taken(
     path.write_bytes(content)
     broker.clock.machine.step_wall(HOUR_MS)
     start(broker)
-    told = [each for each in caplog.messages if "the wall clock is taken" in each]
+    told = [each for each in caplog.messages if "the wall clock is used" in each]
     assert len(told) == 1
     assert f"file={path}" in told[0]
     assert broker.clock.now_ms() == START_MS + HOUR_MS
@@ -461,7 +461,7 @@ def test_a_changed_digit_makes_nothing_early(
             caplog.clear()
             start(broker)
             assert broker.clock.now_ms() - START_MS in (0, 1)
-            refused += "the wall clock is taken" in caplog.text
+            refused += "the wall clock is used" in caplog.text
             kill(broker)
     assert refused == 13 + 13 + 7
     start(broker)
@@ -490,7 +490,7 @@ def test_a_full_disk_keeps_no_store_closed_and_no_clock_that_is_not_used(
     machine.forward(60_000)
     disk.error = StoreUnavailable("replace", CLOCK, "No space left on device", is_full=True)
     start(broker)
-    assert "which clock is used cannot be written down" in caplog.text
+    assert "the clock in use cannot be saved" in caplog.text
     assert not (broker.config.store_path / "config" / CLOCK).exists()
     disk.error = None
     broker.send(delayed("y", TEN_SECONDS))

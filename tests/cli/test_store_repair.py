@@ -51,7 +51,7 @@ def test_a_plan_says_what_where_and_what_is_lost(damaged: StoreUnderTest) -> Non
     lines = result.stdout.splitlines()
     assert lines[0] == "commitlog/00000000000000000000 at byte 0"
     assert lines[1].startswith("  a record whose body does not fit its CRC")
-    assert lines[2] == "  -> a repaired place of 258 bytes, which nobody is given"
+    assert lines[2] == "  -> a repaired place of 258 bytes, which consumers skip"
     assert lines[3] == "  lost: orders queue 0, queue offset 0"
     assert lines[-4:] == [
         "lost: 1 message",

@@ -159,7 +159,7 @@ def test_an_index_is_made_again_in_a_shape_that_is_set(golden: Path) -> None:
 def test_a_length_that_no_log_file_can_have_is_none(tmp_path: Path, make: Make, size: int) -> None:
     """RocketMQ counts the bytes in 32 bits; a file shorter than a sector holds nothing."""
     make("commitlog", {0: size})
-    with pytest.raises(StoreDamaged, match="nothing tells the file's length"):
+    with pytest.raises(StoreDamaged, match="the file's length is unknown"):
         found(tmp_path)
     with pytest.raises(StoreDamaged):
         StoreReader(tmp_path)

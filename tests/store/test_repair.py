@@ -214,7 +214,7 @@ def test_without_queues_one_place_stands_for_all(closed: StoreUnderTest, before:
     wipe(closed, first[0], last[0] + last[1] - first[0])
     shutil.rmtree(closed.root / "consumequeue")
     (action, *_) = planned(closed).actions
-    assert action.lost == (f"{last[0] + last[1] - first[0]} bytes of messages that nobody knows",)
+    assert action.lost == (f"{last[0] + last[1] - first[0]} bytes of unknown messages",)
     repaired(closed)
     gone = sorted(key for key, value in before.items() if first[0] <= value[0] <= last[0])
     assert lost(before, known(closed)) == gone
@@ -539,7 +539,7 @@ def test_a_missing_middle_file_loses_only_its_own(closed: StoreUnderTest, before
     assert "a gap" in str(refusal(closed))
     actions = planned(closed).actions
     assert (actions[0].what, actions[0].path) == ("made-file", path)
-    assert "what was in it is gone" in actions[0].remedy
+    assert "its content is lost" in actions[0].remedy
     repaired(closed)
     inside = range(start, start + LOG_FILE_BYTES)
     assert lost(before, known(closed)) == sorted(k for k, v in before.items() if v[0] in inside)
@@ -561,8 +561,8 @@ def test_a_missing_middle_file_without_queues(closed: StoreUnderTest, before: Kn
 
 
 TABLES = {
-    "delayOffset.json": "what was delivered is known from the log",
-    "delayLevels.json": "deliver times are kept from the queues",
+    "delayOffset.json": "deliveries are found in the log",
+    "delayLevels.json": "deliver times come from the queues",
     "storeProgress.json": "nothing is lost: it is made again from the log",
     "consumerOffset.json": "groups begin again where their consumers start",
     "subscriptionGroup.json": "with default settings",

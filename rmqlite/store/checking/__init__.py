@@ -1,1 +1,1 @@
-"""What is wrong with a store: log, checksums, queues, deliveries, key index, tables."""
+"""The parts of a store's check: log, checksums, queues, deliveries, key index, tables."""

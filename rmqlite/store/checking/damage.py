@@ -1,4 +1,4 @@
-"""What a walk has met that is no sound record, and what stands there."""
+"""Damage and gaps that a walk over the log has found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from rmqlite.store.record import BLANK_BYTES, Head
 class Damage(NamedTuple):
     """Bytes from `begin` on that are no record; follows: where the next sound one begins.
 
-    newest_timestamp_ms: of the records before.  was_on_disk: else nothing was promised.
+    newest_timestamp_ms: of the records before.  was_on_disk: the bytes were synced; otherwise
+    they were never acknowledged.
     """
 
     begin: int
@@ -24,7 +25,7 @@ class Damage(NamedTuple):
 class Gap(NamedTuple):
     """A record whose queue offset is not the expected one.
 
-    last_offset: physical offset of the record of its queue before.
+    last_offset: physical offset of its queue's record before.
     """
 
     head: Head
@@ -33,7 +34,7 @@ class Gap(NamedTuple):
 
 
 def what_is_wrong(log: CommitLog, position: int) -> str:
-    """What stands where a record or a blank should."""
+    """A phrase for the bytes at a position where a record or a blank should be."""
     room = log.segment_bytes - position % log.segment_bytes
     data = log.read_raw(position, min(BLANK_BYTES, room))
     if len(data) < BLANK_BYTES:

@@ -1,6 +1,6 @@
-"""Every end of a wait in a log: of which scheduled record, for the first time, not too early?
+"""Checks the records that complete scheduled ones: which one, only once, not too early.
 
-A delivery may not be early; what somebody wanted at once, cancelled or delayed anew may.
+A delivery may not be early; a record that was fired, cancelled or rescheduled may.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ AGAIN: Final = "delivered-again"
 
 
 class Moment(NamedTuple):
-    """What a walk had met at some point.
+    """The state of a walk at one point.
 
     queues: first and next queue offset.  completed: by level, ranges of queue offsets.
-    pending: by level and topic, how many messages wait.
+    pending: by level and topic, the number of waiting messages.
     """
 
     queues: dict[QueueKey, tuple[int, int]]
@@ -34,25 +34,25 @@ class Moment(NamedTuple):
 
 
 class DeliveryCheck:
-    """Told of every record that completes a scheduled one, in the order of the log."""
+    """Receives every record that completes a scheduled one, in the order of the log."""
 
     def __init__(self, log: CommitLog, queues: QueueChecks, log_begin: Callable[[], int]) -> None:
         """log_begin: the log's minimum now."""
         self.completed = ScheduleProgress()
-        """What the log has completed so far, and what it has pending for which topic."""
+        """The records completed so far in the log, and the pending ones by topic."""
         self._log = log
         self._queues = queues
         self._log_begin = log_begin
         self._guess: dict[int, int] = {}
 
     def scheduled(self, level: int, properties: bytes) -> None:
-        """The walk met a scheduled record."""
+        """Count a scheduled record."""
         self.completed.scheduled(level, topic_ahead(properties))
 
     def check(
         self, physical_offset: int, topic: str, completes: int, properties: bytes, stored_ms: int
     ) -> Iterator[Finding]:
-        """What is wrong with the record that lies there and completes a scheduled one."""
+        """Check a record that completes a scheduled one."""
         level = level_of(topic, properties)
         key = (SCHEDULE_TOPIC, level - 1)
         scheduled = self._queues.get(key)
@@ -63,7 +63,7 @@ class DeliveryCheck:
         queue_offset = self._completed_by(level, completes, scheduled)
         entry = scheduled.entry(queue_offset) if scheduled and queue_offset is not None else None
         if queue_offset is None or entry is None:
-            # Unless retention has taken it meanwhile.
+            # No finding if retention has just removed the scheduled record.
             if completes > self._log_begin():
                 said = f"completes {completes}, where no record of level {level} ends"
                 yield self._at(physical_offset, POINTER, said)
@@ -81,10 +81,10 @@ class DeliveryCheck:
         self._guess[level] = queue_offset + 1
 
     def _completed_by(self, level: int, completes: int, scheduled: QueueCheck | None) -> int | None:
-        """The queue offset of the scheduled record that ends there."""
+        """The queue offset of the scheduled record that ends at `completes`."""
         if scheduled is None:
             return None
-        # Nearly always the one behind the last.
+        # It nearly always follows the record that was completed last.
         guess = self._guess.get(level, 0)
         entry = scheduled.entry(guess)
         if entry is not None and entry.physical_offset + entry.size == completes:

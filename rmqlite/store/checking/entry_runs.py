@@ -1,8 +1,8 @@
-"""Wrong entries of a queue that follow one another: found one by one, told as one finding.
+"""Runs of wrong entries of a queue: each run becomes one finding.
 
-A process that is killed leaves records without entries at the end of its queues.  RocketMQ
-enters records in the order of the log, so all records behind one place lack theirs, and none
-before it.  Anything else that is missing or wrong was damaged.
+A killed process leaves records without entries at the end of its queues.  RocketMQ enters
+records in the order of the log, so all records behind one place lack entries, and none
+before it does.  Any other missing or wrong entry was damaged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WRONG_ENTRIES: Final = (NO_ENTRY, WRONG_ENTRY, STRAY_ENTRY)
 
 @dataclass(slots=True)
 class EntryRun:
-    """begin: queue offset of the first one.  record: the physical offset of that one's record."""
+    """begin: queue offset of the first entry.  record: physical offset of its record."""
 
     path: Path
     position: int
@@ -34,7 +34,7 @@ class EntryRun:
     expected: str
     found: str
     is_kept: bool
-    """By opening: it is not mended."""
+    """Opening the store keeps the entry and does not mend it."""
     count: int = 1
 
     @property
@@ -42,12 +42,12 @@ class EntryRun:
         return self.begin + self.count
 
     def goes_on(self, after: EntryRun) -> bool:
-        """Is it another one of the same kind, right behind the last one of `after`?"""
+        """Is this run of the same kind as `after`, and right behind it?"""
         mine = (self.path, self.what, self.is_kept, self.begin)
         return mine == (after.path, after.what, after.is_kept, after.end)
 
     def drop_first(self) -> None:
-        """The first one is not wrong any more."""
+        """Remove the first entry, which is not wrong any more."""
         self.begin += 1
         self.position += ENTRY_BYTES
         self.count -= 1
@@ -67,7 +67,7 @@ class EntryRun:
 
 
 def add_run(runs: list[EntryRun], run: EntryRun) -> None:
-    """One entry more; the last run grows if it goes on."""
+    """Add a run, or extend the last one if it continues there."""
     if runs and run.goes_on(runs[-1]):
         runs[-1].count += run.count
     else:
@@ -75,7 +75,7 @@ def add_run(runs: list[EntryRun], run: EntryRun) -> None:
 
 
 def missing_tail(runs: Sequence[EntryRun], end: int) -> list[EntryRun]:
-    """The runs of missing entries that reach up to the end of their queue, the last one first."""
+    """The runs of missing entries up to the end of their queue, the last one first."""
     tail: list[EntryRun] = []
     for run in reversed(runs):
         if run.what == NO_ENTRY:

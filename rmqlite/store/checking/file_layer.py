@@ -1,7 +1,7 @@
-"""The files of a store as they are, under changes that are only thought of.
+"""The files of a store, with changes laid over them in memory.
 
-Nothing reaches the disk.  A store whose folders hold what cannot be opened is looked at
-through such a layer, and a repair is tried out on one before a byte is changed.
+Nothing reaches the disk.  A check looks through such a layer at a store whose folders cannot
+be opened, and a repair is tried out on one before it changes a byte.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class FileLayer(LiveFiles):
         self._patches: dict[Path, list[tuple[int, bytes | None]]] = {}
 
     def hide(self, path: Path) -> None:
-        """As if there were no such file."""
+        """Show the folder without this file."""
         self._hidden.add(path)
         self._patches.pop(path, None)
         self._sizes.pop(path, None)
@@ -32,21 +32,21 @@ class FileLayer(LiveFiles):
             self._made[path.parent].remove(path.name)
 
     def resize(self, path: Path, size: int) -> None:
-        """As if the file ended there, or went on with zeros up to there."""
+        """Show the file with this length; zeros fill an added part."""
         self._sizes[path] = size
 
     def make(self, path: Path, size: int) -> None:
-        """As if there were such a file, of zeros."""
+        """Show a new file of zeros."""
         self._hidden.discard(path)
         insort(self._made.setdefault(path.parent, []), path.name)
         self._sizes[path] = size
 
     def patch(self, path: Path, position: int, data: bytes) -> None:
-        """As if these bytes were there."""
+        """Show these bytes at a position."""
         self._patches.setdefault(path, []).append((position, data))
 
     def zero(self, path: Path, position: int) -> None:
-        """As if there were only zeros from a position on."""
+        """Show only zeros from a position on."""
         self._patches.setdefault(path, []).append((position, None))
 
     def read(self, path: Path, position: int, size: int) -> bytes:
@@ -70,7 +70,7 @@ class FileLayer(LiveFiles):
         return super().read_all(path)
 
     def next_data(self, path: Path, position: int) -> int:
-        # What lies over a file may be where the file itself has a hole.
+        # A patch may lie over a hole of the file.
         if path in self._patches or self._is_made(path):
             return min(position, self.size(path))
         found = super().next_data(path, position)
@@ -85,7 +85,7 @@ class FileLayer(LiveFiles):
         return super().size(path)
 
     def size_below(self, path: Path) -> int:
-        """The length that a file really has; 0 if there is none."""
+        """The length of the file on disk; 0 if there is none."""
         return super().size(path) if super().kind(path) == REGULAR else 0
 
     def kind(self, path: Path) -> str:
@@ -103,7 +103,7 @@ class FileLayer(LiveFiles):
 
 
 def _patched(data: bytes, position: int, at: int, new: bytes | None) -> bytes:
-    """data, which lies at a position, with other bytes where the patch covers it."""
+    """The bytes of data, which lies at `position`, after a patch at `at`."""
     begin = max(0, at - position)
     end = len(data) if new is None else min(len(data), at + len(new) - position)
     if begin >= end:

@@ -1,4 +1,4 @@
-"""One inconsistency of a store: which file, which bytes, what is wrong; and what all come to."""
+"""One inconsistency of a store, with file and bytes; and the verdict over all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rmqlite.errors import StoreDamaged
 
 
 class Verdict(StrEnum):
-    """What a check comes to."""
+    """The result of a check."""
 
     SOUND = "sound"
     NOT_CLOSED = "not-closed"
@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 
 def verdict(found: Sequence[Finding], *, is_closed: bool) -> Verdict:
-    """found: all that a check has found.  is_closed: else leftovers are what is to be expected."""
+    """The verdict over all findings; is_closed=False: leftovers are to be expected."""
     if is_closed:
         return Verdict.INCONSISTENT if found else Verdict.SOUND
     is_sound = all(each.is_leftover for each in found)
@@ -29,10 +29,10 @@ def verdict(found: Sequence[Finding], *, is_closed: bool) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """position: a byte of the file, 0 where all of it is meant.
+    """One inconsistency; position: a byte of the file, 0 if the whole file is meant.
 
-    what: a stable code for programs.  expected, found: where there is one of each.  size: how
-    many bytes from the position on are concerned, 0 when that is not known.
+    what: a stable code for programs.  expected, found: the two values, if there are such.
+    size: the number of wrong bytes from position on, 0 if unknown.
     """
 
     path: Path
@@ -45,7 +45,7 @@ class Finding:
     opening_mends: bool = False
     """Opening the store puts it right; nothing else is needed."""
     count: int = 1
-    """How many wrong entries, one behind the other, are told as one."""
+    """The number of successive wrong entries in this finding."""
     is_leftover: bool = False
     """A killed process leaves this: no message is lost, and opening the store completes it."""
 
@@ -54,5 +54,5 @@ class Finding:
 
 
 def from_error(error: StoreDamaged, what: str) -> Finding:
-    """What an opening would be refused with."""
+    """The finding for an error with which opening the store would fail."""
     return Finding(Path(error.path), error.position, what, str(error))

@@ -1,7 +1,7 @@
-"""Folders of fixed-size files: names, lengths and gaps that an opening would refuse.
+"""Checks folders of fixed-size files for names, lengths and gaps that prevent an opening.
 
-What is found is put right in the layer, so that the rest of the folder can be looked at:
-a foreign file is hidden, a wrong length passed over, a missing file is one of zeros.
+Each fault is corrected in the layer, so that the rest of the folder can be checked: a foreign
+file is hidden, a wrong length is corrected, a missing file becomes one of zeros.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FOREIGN: Final = "foreign-file"
 LENGTH: Final = "file-length"
 GAP: Final = "missing-file"
 GAP_FILES_MAX: Final = 256
-"""A file farther from the others than this is none of theirs."""
+"""A file that is farther from the others than this is foreign."""
 _NAME_DIGITS: Final = 20
 _LISTINGS_MAX: Final = 5
 
 
 def look_at_root(files: Files, root: Path) -> Iterator[Finding]:
-    """The files beside the folders: their content is written anew, they need only be files."""
+    """Check the files beside the folders; any regular file will do, because opening writes them."""
     for path in (root / "abort", root / "checkpoint"):
         kind = files.kind(path)
         if kind not in ("", REGULAR):
@@ -36,7 +36,7 @@ def look_at_root(files: Files, root: Path) -> Iterator[Finding]:
 def look_at_folder(
     files: FileLayer, folder: Path, file_bytes: int, *, is_live: bool = False
 ) -> list[Finding]:
-    """What is wrong with the files of one folder; afterwards the layer shows them in order."""
+    """Check the files of one folder; afterwards the layer shows the folder without faults."""
     found = _look(files, folder, file_bytes)
     for _ in range(_LISTINGS_MAX if is_live and found else 0):
         # A writer may have removed two files between two names of one listing.
@@ -44,7 +44,7 @@ def look_at_folder(
     last = max(files.names(folder), default="")
     is_file = _is_position(last) and files.kind(folder / last) == REGULAR
     if not is_live and is_file and files.size(folder / last) == 0:
-        # A crash between making a file and giving it its length; nothing was in it.
+        # A crash between creating a file and setting its length leaves it empty.
         files.resize(folder / last, file_bytes)
     for finding in found:
         if finding.what == FOREIGN:
@@ -61,7 +61,7 @@ def queue_folder(root: Path, key: QueueKey) -> Path:
 
 
 def queue_name(key: QueueKey) -> str:
-    """How a queue is called in a sentence."""
+    """The name of a queue in a sentence."""
     return f"{key[0]} queue {key[1]}"
 
 
@@ -81,8 +81,8 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
         starts.append(int(name))
         size = files.size(path)
         if size != file_bytes and (size or name != names[-1]):
-            said = f"{size} bytes long, {file_bytes} bytes are right"
-            # Empty where its length did not survive a power cut; opening gives it back.
+            said = f"{size} bytes long instead of {file_bytes}"
+            # A file is empty if its length was lost in a power cut; opening restores the length.
             found.append(
                 Finding(
                     *(path, 0, LENGTH, said, str(file_bytes), str(size), size),
@@ -101,13 +101,13 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
     for start in range(near[0], near[-1], file_bytes) if near else ():
         if start not in kept:
             path = folder / f"{start:0{_NAME_DIGITS}d}"
-            said = f"a gap: the file is missing, there are some before and behind {start}"
+            said = "a gap: the file is missing between earlier and later ones"
             found.append(Finding(path, 0, GAP, said, size=file_bytes))
     return found
 
 
 def _neighbours(starts: list[int], file_bytes: int) -> list[int]:
-    """Of files that lie in groups far from one another the largest group."""
+    """The largest group of files; groups are far from one another."""
     groups: list[list[int]] = []
     for start in starts:
         if groups and start - groups[-1][-1] <= GAP_FILES_MAX * file_bytes:

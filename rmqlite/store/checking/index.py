@@ -1,8 +1,8 @@
 """The key index against the log: every key of every record, in the order of the log.
 
 The same records make the same entries, so the walk's keys are hashed in bulk and compared
-with the index files block by block.  The first entry of a file that differs is told, and
-the next file is looked at: an index is mended by making it again, all of it.
+with the index files block by block.  Only the first wrong entry of each file is reported,
+because a repair rebuilds the whole index.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rmqlite.store.record import Head
 NO_ENTRY: Final = "missing-index-entry"
 WRONG_ENTRY: Final = "wrong-index-entry"
 INDEX_FAULTS: Final = (NO_ENTRY, WRONG_ENTRY, CHAIN)
-"""What only making the index again mends; opening does so when a file is gone."""
+"""Faults that only a rebuild of the index mends; opening rebuilds it if a file is missing."""
 HASHED_AT_ONCE: Final = 512
-"""More would no longer fit into a processor's fast memory."""
+"""Records hashed at once: more would not fit into a processor's cache."""
 _NOWHERE: Final = -1
 
 
 class IndexCheck:
-    """Told of every record that is indexed, in the order of the log."""
+    """Receives every indexed record, in the order of the log."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class IndexCheck:
         log_begin: Callable[[], int],
         is_live: bool,
     ) -> None:
-        """state: what the last persist told of the index, when the log ended at persisted_end;
-        the keys of all records before are in it.  log_begin: the log's minimum now.
+        """state: the index's state() of the last persist, when the log ended at persisted_end;
+        it has the keys of all records before.  log_begin: the log's minimum now.
         """
         told = ToldIndex(files, folder, state if persisted_end else None, log_begin=log_begin)
         self._told = told
@@ -56,7 +56,7 @@ class IndexCheck:
         self._is_live = is_live
         self._unknown: list[tuple[int, int]] = []
         self._faults: list[tuple[int, Finding]] = []
-        """And the physical offset of the record that each has to do with."""
+        """Findings, each with the physical offset of its record."""
         self._records: list[Keyed] = []
         self._hashes = array("I")
         self._places = array("q")
@@ -64,10 +64,10 @@ class IndexCheck:
         self._block: Block | None = None
         self._is_aligned = True
 
-    # ---- what the log has
+    # ---- the log's keys
 
     def want(self, records: Sequence[Keyed]) -> None:
-        """The log's next records; all lie before the persisted end, or all behind it."""
+        """Take the log's next records; all lie before the persisted end, or all behind it."""
         if not self._is_wanted or not records or records[0][2] >= self._persisted_end:
             return
         self._records += records
@@ -77,19 +77,19 @@ class IndexCheck:
             self._compare()
 
     def want_head(self, head: Head) -> None:
-        """The log's next record, if it is one that is indexed."""
+        """Take the log's next record, unless it is not indexed."""
         if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
             prefix, place = topic_prefix(head.topic), head.physical_offset
             self.want([(prefix, head.properties, place, head.store_timestamp_ms)])
 
     def skip(self, begin: int, end: int) -> None:
-        """What lies there is damaged: nobody knows which keys it had."""
+        """Note damaged bytes of the log: their keys are unknown."""
         self._unknown.append((begin, end))
 
     def finish(self, log_end: int, changed: Sequence[tuple[int, int]]) -> Iterator[Finding]:
-        """The walk is over: all that was found.
+        """All findings, at the end of the walk.
 
-        changed: where bytes of the log are no longer what they were; keys there may be wrong.
+        changed: intervals of the log with changed bytes; keys there may be wrong.
         """
         self.skip(log_end, self._persisted_end)
         self._hash(len(self._records))
@@ -104,7 +104,7 @@ class IndexCheck:
                 yield surplus
 
     def _hash(self, count: int) -> None:
-        """The keys of the first records that wait."""
+        """Hash the keys of the first waiting records."""
         for at in range(0, count, HASHED_AT_ONCE):
             prefixes, tokens, places, times = keys_of(self._records[at : at + HASHED_AT_ONCE])
             self._hashes.extend(key_hashes(prefixes, tokens))
@@ -112,10 +112,10 @@ class IndexCheck:
             self._times.extend(times)
         del self._records[:count]
 
-    # ---- what the files have
+    # ---- the files' entries
 
     def _compare(self, *, is_over: bool = False) -> None:
-        """Block by block, as far as the log's keys reach; is_over: there are no more."""
+        """Compare blocks as far as the log's keys reach; is_over: no more keys will come."""
         while self._left:
             file = self._left[0]
             if not self._is_aligned:
@@ -159,16 +159,16 @@ class IndexCheck:
             self._tell(_NOWHERE, block.chain_fault)
 
     def _entry(self, at: int, begin_ms: int) -> list[int] | None:
-        """Of the keys that wait one, as an entry; None behind the last."""
+        """A waiting key as an entry; None behind the last one."""
         if at >= len(self._places):
             return None
         seconds = min(max(0, (self._times[at] - begin_ms) // 1000), SECONDS_MAX)
         return [self._hashes[at], self._places[at], seconds]
 
     def _is_unknown(self, physical_offset: int) -> bool:
-        """Is what lies there no longer in the log, or damaged?"""
+        """Is the record there no longer in the log, or damaged?"""
         if physical_offset >= self._begin_then:
-            # Looked up seldom: a file may hold millions of entries from before.
+            # Ask only from the last answer on: a file may have millions of older entries.
             self._begin_then = self._log_begin()
         if physical_offset < self._begin_then:
             return True
@@ -186,7 +186,7 @@ class IndexCheck:
         del self._left[0]
 
     def _next_file(self) -> None:
-        """Nothing more is known of this one: go on with the keys that the next one has."""
+        """Give this file up, and go on with the keys of the next one."""
         self._left.pop(0).close()
         self._is_aligned = False
         if not self._left:
@@ -194,7 +194,7 @@ class IndexCheck:
             self._forget(len(self._places))
 
     def _align(self, block: Block) -> None:
-        """A file may begin in the middle of a record's keys."""
+        """Skip keys before the block: a file may begin in the middle of a record's keys."""
         at, begin = 0, block.file.header.begin_offset
         ends = bisect_left(self._places, begin + 1)
         while at < ends and self._hashes[at] != block.first_hash:
@@ -217,7 +217,7 @@ class IndexCheck:
         self._tell(place, Finding(*at, WRONG_ENTRY, said, wanted, _said(found), ENTRY.size))
 
     def _tell_missing(self) -> None:
-        """Keys behind the last entry that was told of."""
+        """Report keys of the log behind the last entry of the index."""
         file = self._told.files[-1]
         place = self._places[0]
         said = f"no entry for a key of the record at {place}, nor for any key behind it"

@@ -1,8 +1,8 @@
-"""The key index as the last persist told of it: files, headers, entries, chains, slots.
+"""The key index up to the last persist: files, headers, entries, chains, slots.
 
-What storeProgress.json does not tell of is taken back by opening, whatever it is, and so is
-none of a check's business.  The entries that it tells of are read in their order, and the
-chains are made again on the way: each entry names the one before it in its slot.
+storeProgress.json records the state of the index.  Opening removes everything behind that
+state, so a check ignores it.  The recorded entries are read in order, and the chains are
+computed again on the way: each entry names the one before it in its slot.
 """
 
 from __future__ import annotations
@@ -30,14 +30,11 @@ _COUNT_AT: Final = 36
 _FILE_BYTES_MAX: Final = 2**31 - 1
 _WORD: Final = "I"
 _ENTRY_WORDS: Final = ENTRY.size // SLOT.size
-"""Hash, two of the physical offset, seconds, entry before."""
+"""Words of an entry: hash, two of the physical offset, seconds, previous entry."""
 
 
 class Block(NamedTuple):
-    """Entries that follow one another in a file.
-
-    chain_fault: the last of them is chained wrongly.
-    """
+    """Successive entries of a file; chain_fault: the wrong chain of the last one, if any."""
 
     file: ToldFile
     first: int
@@ -53,7 +50,7 @@ class Block(NamedTuple):
         return int(ENTRY.unpack_from(self.data)[0])
 
     def holds(self, hashes: array[int], offsets: array[int], seconds: Sequence[int]) -> bool:
-        """Are its entries those, but for their chains?"""
+        """Do the entries have these hashes, offsets and seconds?  Chains are not compared."""
         words = _words(self.data)
         halves = _words(_big_endian(offsets))
         columns = (hashes, halves[::2], halves[1::2], array(_WORD, seconds))
@@ -61,12 +58,12 @@ class Block(NamedTuple):
 
 
 class ToldFile:
-    """One file, up to where its told header counts; it may have grown since."""
+    """One file, up to the count of its recorded header; it may have grown since."""
 
     def __init__(
         self, files: Files, path: Path, shape: Shape, header: Header, *, counted: int
     ) -> None:
-        """counted: the next entry's number by the file itself; 0: it cannot be read."""
+        """counted: the next entry's number in the file's own header; 0: it cannot be read."""
         self.path = path
         self.header = header
         self.counted = counted
@@ -88,7 +85,7 @@ class ToldFile:
         return self._shape.entries_at + ENTRY.size * number
 
     def read(self) -> Block | None:
-        """The next entries; None behind the last, and when the file is gone."""
+        """The next entries; None behind the last, and if the file is gone."""
         if not self._next:
             return None
         if not self._slots:
@@ -110,19 +107,19 @@ class ToldFile:
         return Block(self, first, data, fault)
 
     def close(self) -> None:
-        """Its slots take 20 MB of memory."""
+        """Free the slots, which take 20 MB of memory."""
         self._slots = array(_WORD)
 
     def wrong_slot(self, *, may_be_ahead: bool) -> Finding | None:
-        """A slot that does not name its newest entry, when all entries were read.
+        """A slot that does not name its newest entry; call it when all entries were read.
 
-        may_be_ahead: it may name one that was not told of.
+        may_be_ahead: a slot may name an entry behind the recorded ones.
         """
         for begin in range(0, self._shape.slots, _SLOTS_AT_ONCE):
             wanted = self._slots[begin : begin + _SLOTS_AT_ONCE]
             data = self._files.read(self.path, *self._slots_at(begin, len(wanted)))
             there = _words(data)
-            # Shorter, or empty, when retention has just taken the file.
+            # Shorter or empty data: retention has just removed the file.
             if there == wanted or len(there) < len(wanted):
                 continue
             for slot, (right, wrong) in enumerate(zip(wanted, there, strict=True), begin):
@@ -138,7 +135,7 @@ class ToldFile:
         return HEADER.size + SLOT.size * slot, SLOT.size * count
 
     def _chain(self, hashes: array[int]) -> array[int]:
-        """What each of the next entries should be chained to."""
+        """The right previous entry for each of the next entries."""
         slots, size, number = self._slots, self._shape.slots, self._next
         previous = array(_WORD)
         append = previous.append
@@ -156,7 +153,7 @@ class ToldFile:
 
 
 class ToldIndex:
-    """All files that the last persist told of, the oldest first."""
+    """All files that the last persist recorded, the oldest first."""
 
     def __init__(
         self,
@@ -166,12 +163,12 @@ class ToldIndex:
         *,
         log_begin: Callable[[], int],
     ) -> None:
-        """state: KeyIndex.state() of then.  log_begin: the log's minimum now.
+        """state: KeyIndex.state() of the last persist.  log_begin: the log's minimum now.
 
-        No file is told of when there is no state, and when none of its files is there.
+        `files` is empty if there is no state, and if all its files are missing.
         """
         self.found: list[Finding] = []
-        """What is wrong with whole files; opening makes the index again then."""
+        """Findings about whole files; opening rebuilds the index then."""
         self.files: list[ToldFile] = []
         self._files = files
         told = _told(state)
@@ -181,14 +178,14 @@ class ToldIndex:
         there = set(files.names(folder))
         if not there.isdisjoint(headers):
             for name, header in headers.items():
-                # Retention takes the log first.
+                # A missing file is no fault if its records are gone: retention removes them first.
                 if name in there or header.end_offset >= log_begin():
                     counted = self._look(folder / name, shape, header, max(headers))
                     file = ToldFile(files, folder / name, shape, header, counted=counted)
                     self.files.append(file)
 
     def surplus(self) -> Finding | None:
-        """Entries that were not told of, when there is no record that they could be for."""
+        """A finding for entries without a record; call it if the log ends at the last persist."""
         for file in self.files:
             number, count = file.header.next_number, file.counted
             if file.is_ahead and self._offset(file, number) != file.header.end_offset:
@@ -198,12 +195,15 @@ class ToldIndex:
         return None
 
     def _offset(self, file: ToldFile, number: int) -> int:
-        """An entry's; RocketMQ enters the last record before a crash once more."""
+        """An entry's physical offset.
+
+        After a crash RocketMQ enters the last record once more, so an equal offset is right.
+        """
         data = self._files.read(file.path, file.position_of(number), ENTRY.size)
         return int(ENTRY.unpack(data)[1]) if len(data) == ENTRY.size else -1
 
     def _look(self, path: Path, shape: Shape, header: Header, newest: str) -> int:
-        """The next entry's number as the file has it; 0 if it cannot be read."""
+        """The next entry's number in the file's own header; 0 if it cannot be read."""
         kind = self._files.kind(path)
         if kind not in ("", REGULAR):
             said = f"{kind}, not {REGULAR}"
@@ -211,7 +211,7 @@ class ToldIndex:
             return 0
         size = self._files.size(path)
         if size != shape.file_bytes:
-            said = f"{size} bytes long, {shape.file_bytes} bytes are right"
+            said = f"{size} bytes long instead of {shape.file_bytes}"
             wrong = _finding(path, 0, UNREADABLE, said, str(shape.file_bytes), str(size))
             self.found.append(wrong)
             return 0
@@ -219,7 +219,7 @@ class ToldIndex:
         has_grown = path.name == newest and header.can_become(found)
         if found == header or (has_grown and found.next_number > header.next_number):
             return found.next_number
-        # Torn, or it has changed.
+        # The header is torn or has changed.
         pairs = zip(HEADER.pack(*header), HEADER.pack(*found), strict=True)
         position = next(at for at, (right, wrong) in enumerate(pairs) if right != wrong)
         said = f"its header says {(*found,)}, it was {(*header,)} when it was persisted"
@@ -228,7 +228,7 @@ class ToldIndex:
 
 
 def last_indexed(files: Files, folder: Path) -> int | None:
-    """The physical offset of the last record that is in the index; None if there is no index."""
+    """The physical offset of the last record in the index; None if there is no index."""
     name = max(files.names(folder), default="")
     return read_header(files, folder / name).end_offset if name else None
 
@@ -252,7 +252,7 @@ def _finding(path: Path, position: int, what: str, said: str, expected: str, fou
 
 
 def _told(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | None:
-    """Shape and headers; None when opening would not take the state for one either."""
+    """Shape and headers of a state; None if opening would not accept it either."""
     try:
         if state is None:
             return None
@@ -264,7 +264,7 @@ def _told(state: Mapping[str, Any] | None) -> tuple[Shape, dict[str, Header]] | 
         return None
     counts = [each.next_number for each in headers.values()]
     is_sound = list(headers) == sorted(headers) and shape.slots > 0 and shape.entries > 0
-    # RocketMQ maps a whole file, and so has none that is larger.
+    # RocketMQ maps a whole file, so no file is larger.
     is_sound = is_sound and shape.file_bytes <= _FILE_BYTES_MAX
     is_sound = is_sound and all(1 < count <= shape.entries for count in counts)
     return (shape, headers) if is_sound else None

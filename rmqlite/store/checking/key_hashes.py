@@ -1,9 +1,9 @@
-"""The keys of many records, and their hashes, at once: a third of the cost of one by one.
+"""The keys of many records and their hashes in bulk, at a third of the cost of one by one.
 
-A check looks at every key of a store.  Nearly all records have a UNIQ_KEY and no KEYS, or
-both; then one search finds those of all.  The hashes are made as key_hash does it for one
-token, but with all of them in one number, each in 32 bytes of its own: no step carries from
-one to the next, because powers of 31 are taken modulo 2^32.
+A check hashes every key of a store.  Nearly all records have a UNIQ_KEY and no KEYS, or
+both; then one search finds the keys of all records.  The hashes are folded as in key_hash,
+but with all tokens in one number, each in its own 32 bytes: no step carries into the next
+token, because powers of 31 are reduced modulo 2^32.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _KEYS: Final = property_marker(KEYS)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _VALUE: Final = rb"([^\x02\0]*)[^\0]*"
-"""Of a property; with it the rest of its record, so that there is one match at most in each."""
+"""A property's value, and the rest of its record: so each record has one match at most."""
 _find_uniques: Final = re.compile(_UNIQ_KEY + _VALUE).findall
 _find_keys: Final = re.compile(_KEYS + _VALUE).findall
 _LANE_BYTES: Final = 32
@@ -34,11 +34,11 @@ _SIGN: Final = 0x8000_0000
 _POWERS: Final = tuple(pow(31, n, 1 << 32) for n in range(_LANE_BYTES + 1))
 
 Keyed = tuple[int, bytes, int, int]
-"""A record: topic_prefix(), properties, physical offset, time of storing."""
+"""A record: topic_prefix(), properties, physical offset, store timestamp."""
 
 
 class Keys(NamedTuple):
-    """Keys in the order of the index, in columns; each with what its record says."""
+    """Keys in the order of the index, in columns, with the values of their records."""
 
     prefixes: Sequence[int]
     tokens: Sequence[bytes]
@@ -47,12 +47,12 @@ class Keys(NamedTuple):
 
 
 def topic_prefix(topic: str) -> int:
-    """The hash of what stands before every key of a topic."""
+    """The hash of the text before every key of a topic."""
     return text_hash(f"{topic}#")
 
 
 def keys_of(records: Sequence[Keyed]) -> Keys:
-    """Of each record its UNIQ_KEY, then each of its KEYS."""
+    """The UNIQ_KEY of each record, then each of its KEYS."""
     if not records:
         return Keys((), (), (), ())
     prefixes, properties, places, times = zip(*records, strict=True)
@@ -61,7 +61,7 @@ def keys_of(records: Sequence[Keyed]) -> Keys:
     with_keys = joined.count(_KEYS)
     uniques = _find_uniques(joined)
     keys = _find_keys(joined) if with_keys else []
-    # One of each in each record: then the searches have found just these.
+    # If each record has one of each, the searches have found exactly these.
     is_usual = len(uniques) == joined.count(_UNIQ_KEY) == count
     is_usual = is_usual and len(keys) == with_keys and with_keys in (0, count)
     if not is_usual or joined.count(b"\0") >= count or not all(uniques):
@@ -80,16 +80,16 @@ def keys_of(records: Sequence[Keyed]) -> Keys:
 
 
 def _repeated(column: Sequence[int], counts: Sequence[int]) -> list[int]:
-    """Each number as often as its count says."""
+    """Each number, repeated by its count."""
     return list(chain.from_iterable(map(repeat, column, counts)))
 
 
 def key_hashes(prefixes: Sequence[int], tokens: Sequence[bytes]) -> list[int]:
-    """What the index keeps for each token behind its prefix's hash; see key_hash.key_hash."""
+    """The index's hash of each token behind its prefix's hash; see key_hash.key_hash."""
     lanes = b"".join([token.rjust(_LANE_BYTES, b"\0") for token in tokens])
     if len(lanes) != _LANE_BYTES * len(tokens) or not lanes.isascii():
         return [positive(token_hash(p, t)) for p, t in zip(prefixes, tokens, strict=True)]
-    # A few sizes only, whose steps are remembered.
+    # Round up to a few sizes, because _steps() and _lanes() are cached by size.
     count = -(-len(tokens) // _ROUND) * _ROUND
     folded = int.from_bytes(lanes.ljust(count * _LANE_BYTES, b"\0"), "big")
     for bits, low, power in _steps(count):
@@ -98,7 +98,7 @@ def key_hashes(prefixes: Sequence[int], tokens: Sequence[bytes]) -> list[int]:
     return [
         hashed
         if (hashed := prefix * _POWERS[len(token)] + each & _MASK) < _SIGN
-        # As positive() does it.
+        # The same as positive(), inlined.
         else -hashed & (_SIGN - 1)
         for prefix, token, each in zip(prefixes, tokens, sums, strict=False)
     ]

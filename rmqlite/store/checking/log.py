@@ -1,8 +1,8 @@
-"""The walk over all of a log, once, for who checks it: records, checksums, queue offsets.
+"""A check's single walk over the whole log: records, checksums, queue offsets.
 
-Bytes are read in blocks and each goes to the checksums first.  Records are taken from them
-as recovery would take them, and the walk goes on behind what is broken; what each record
-promises goes to its queue.
+Bytes are read in blocks, and each block goes to the checksums first.  Records are read from
+it as recovery would read them, and the walk goes on behind damage; the entry that each record
+should have goes to its queue.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ UNSYNCED_TAIL: Final = "unsynced-tail"
 SEQUENCE: Final = "queue-offset"
 _NOT_PLAIN: Final = record.TRANSACTION_TYPE | record.BORN_HOST_V6 | record.STORE_HOST_V6
 _HEAD: Final = struct.Struct(">iiii4xqqi16xq12xqi")
-"""record.HEAD without what is not looked at here."""
+"""record.HEAD without the fields that are not read here."""
 _ENTRIES_AT_ONCE: Final = 8192 * ENTRY_BYTES
 
 
 class LogCheck:
-    """One walk; afterwards `end`, `records` and `at_persisted` say what it has met."""
+    """One walk; afterwards `end`, `records` and `at_persisted` hold its results."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class LogCheck:
     ) -> None:
         """log_begin: the log's minimum now.  Up to trusted_end the log was on disk once.
 
-        is_live: beyond that the log ends where its writer is.  persisted_end: where the walk
-        notes what queues and deliveries are, see at_persisted.  progress: told the bytes done.
+        is_live: a broker may still append behind it.  persisted_end: there the walk notes
+        at_persisted.  progress: receives the number of bytes done.
         """
         self.records = 0
         self.bytes = 0
@@ -67,15 +67,15 @@ class LogCheck:
         """One past the last record."""
         self.newest_timestamp_ms = 0
         self.at_persisted: Moment | None = None
-        """Where the log was persisted; None when the walk did not come past there."""
+        """The state at persisted_end; None if the walk did not reach it."""
         self.damaged: list[Damage] = []
         self.gaps: list[Gap] = []
         self.starts: list[Head] = []
-        """Records with which a queue begins, or begins anew, and those that are in none."""
+        """Records with which a queue begins, or begins anew, and records without a queue."""
         self.changed: list[tuple[Span, int]] = []
         """Bytes that have changed, and where a record begins at or before them."""
         self.content_ends: dict[int, int] = {}
-        """Of each file, by where it begins: one past its last record and its blank's head."""
+        """By start of the file: one past its last record and its blank's head."""
         self._log = log
         self._sums = sums
         self._queues = queues
@@ -92,10 +92,10 @@ class LogCheck:
         self._found: list[Finding] = []
         self._found_elsewhere: list[Finding] = []
         self._known: dict[tuple[bytes, int], QueueCheck] = {}
-        """By length byte and topic, and queue id: the queues whose names were looked at."""
+        """The opened queues, by length byte and topic, and queue id."""
 
     def run(self) -> Iterator[Finding]:
-        """What is wrong, file by file."""
+        """All findings, file by file."""
         for start in self._log.segment_starts:
             self._check_file(start)
             yield from self._told()
@@ -113,7 +113,7 @@ class LogCheck:
             begins.append(self._position)
             part = log.read_raw(at, min(READ_BYTES, file_end - at))
             if not part:
-                # Retention has taken the file; what it held is no business any more.
+                # Retention has removed the file: skip it.
                 self._position = max(self._position, file_end)
                 break
             sums.feed(part)
@@ -140,7 +140,7 @@ class LogCheck:
         return self._position < file_end and not self._is_over
 
     def _told(self) -> Iterator[Finding]:
-        """What was found in one file; changed bytes only where no record tells them."""
+        """The findings in one file; changed bytes only if no damaged record covers them."""
         log = self._log
         extents = []
         for finding in self._found:
@@ -160,7 +160,7 @@ class LogCheck:
     # ---- records
 
     def _take(self, data: bytes, base: int, *, is_whole: bool) -> None:
-        """Every record that data, which lies at base, holds; is_whole: no more is behind it."""
+        """Take every record in data, which lies at base; is_whole: data ends with the file."""
         file_end = base - base % self._log.segment_bytes + self._log.segment_bytes
         while self._wants(file_end):
             at = self._plain(data, self._position - base, base)
@@ -189,9 +189,9 @@ class LogCheck:
         return head.physical_offset < self.trusted_end or not self._log.log_end.is_torn(head)
 
     def _plain(self, data: bytes, at: int, base: int) -> int:
-        """Take records that are as nearly all are; where the first other one begins.
+        """Take ordinary records; returns where the first other one begins.
 
-        A fifth of what read_head and _check_record take for each.
+        This takes a fifth of the time that read_head and _check_record take for each.
         """
         known, queues = self._known, self._queues
         keyed: list[Keyed] = []
@@ -330,19 +330,19 @@ class LogCheck:
     # ---- damage
 
     def _break(self, position: int) -> None:
-        """Neither a record nor a blank: the log's end, or damage with more behind it."""
+        """Handle bytes that are neither a record nor a blank: the log's end, or damage."""
         log_end = self._log.log_end
         if not self._is_live or position >= self.trusted_end:
             try:
                 log_end.check(position, self.newest_timestamp_ms, self._persisted_end)
             except StoreDamaged:
-                # What was read while it was written is whole by now.
+                # A record that was read while it was written is whole by now.
                 self._is_over = self._is_live and log_end.goes_on_at(position)
             else:
                 self._end_here(position)
             if self._is_over:
                 return
-        # A changed timestamp must not hide all that was stored after it.
+        # A changed timestamp must not hide all records behind it.
         newest_ms = 0 if position < self.trusted_end else self.newest_timestamp_ms
         follows = log_end.next_sound(position, newest_ms)
         if follows is not None:

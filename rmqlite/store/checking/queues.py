@@ -1,8 +1,8 @@
-"""What the log says of each queue against what the queue's files say, in blocks.
+"""Compares the entries that records should have with the queues' files, in blocks.
 
-The walk hands over the entry that each record should have; block by block the bytes are
-compared, and only where they differ one entry is looked at.  What is wrong is kept back
-until the log's end is reached: a topic that was made again begins anew.
+The walk hands over the entry that each record should have.  The bytes are compared block by
+block, and single entries only where a block differs.  Findings wait for the log's end,
+because a topic that was deleted and made again begins anew.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from rmqlite.store.segments import is_zeros
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128
-"""How many blocks of a queue are kept at hand: a million entries, 20 MB."""
+"""Cached blocks of a queue: a million entries, 20 MB."""
 WAITING_ENTRIES_MAX: Final = 1 << 20
-"""When so many wait in all queues together, all are compared."""
+"""All queues are compared when they have more waiting entries than this together."""
 CORRECTED_MAX: Final = 100_000
-"""So many wrong entries of a queue are remembered as they should be."""
+"""The most wrong entries of a queue whose right values stay in memory."""
 NO_FILES: Final = "missing-queue"
 UNREADABLE: Final = "unreadable-queue"
 
@@ -60,25 +60,25 @@ class QueueCheck:
         persisted_end: int | None,
         is_live: bool,
     ) -> None:
-        """log_begin: the log's minimum now.  From persisted_end on opening makes entries anew;
-        None: rmqlite has not written the queues, opening makes all of them.
+        """log_begin: the log's minimum now.  persisted_end: opening rebuilds entries from there
+        on; None: rmqlite has not written the queues, and opening rebuilds all of them.
         """
         self.key = key
         self.name = queue_name(key)
         self.prefix = topic_prefix(key[0])
-        """With it the hashes of its messages' keys begin."""
+        """The hash of the topic's prefix, for the keys of its messages."""
         self.files = files
         self.level = key[1] + 1 if key[0] == SCHEDULE_TOPIC else 0
         self.first: int | None = None
-        """The first queue offset that the log has; None: no record of it is left."""
+        """The first queue offset in the log; None: the log has no record of this queue."""
         self.next = files.files_begin
         self.last_offset = -1
         """Physical offset of the last record."""
         self.wanted = bytearray()
-        """The entries that should be there and are not compared yet; they end at `next`."""
+        """The entries that wait to be compared; they end at `next`."""
         self.persisted_end = persisted_end
         self.is_settled = True
-        """False: files are so wrong that nothing can be looked up in them."""
+        """False: too many entries are wrong for a look-up."""
         self._log_begin = log_begin
         self._is_live = is_live
         self._wrong: list[EntryRun] = []
@@ -87,7 +87,7 @@ class QueueCheck:
         self._blocks: dict[int, bytes] = {}
 
     def begin_at(self, queue_offset: int) -> None:
-        """The log's next record of this queue is this one, whatever was before."""
+        """Begin anew at a queue offset, and forget everything before."""
         self.wanted.clear()
         self._wrong.clear()
         self._corrected.clear()
@@ -97,18 +97,18 @@ class QueueCheck:
         self.files.begin_at(queue_offset)
 
     def want(self, entry: Entry) -> None:
-        """The log's next record of this queue should have this entry."""
+        """Take the entry that the log's next record of this queue should have."""
         self.wanted += ENTRY.pack(*entry)
         self.next += 1
 
     def skip_to(self, queue_offset: int) -> None:
-        """The log has nothing between; what the files hold there cannot be judged."""
+        """Skip queue offsets that the log lacks; their entries cannot be judged."""
         self.compare()
         self.next = self._compared = queue_offset
         self.files.advance(queue_offset)
 
     def compare(self) -> None:
-        """All that waits with what the files hold."""
+        """Compare all waiting entries with the files."""
         wanted, begin = bytes(self.wanted), self._compared
         self.wanted.clear()
         self._compared = self.next
@@ -126,7 +126,7 @@ class QueueCheck:
                 self._compare(queue_offset, Entry(*found), Entry(*right))
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """The entry as the log wants it; None outside of what was walked."""
+        """The right entry by the log; None outside of the walked range."""
         if not (self.first or 0) <= queue_offset < self.next:
             return None
         if queue_offset >= self._compared:
@@ -144,7 +144,7 @@ class QueueCheck:
         return Entry(*ENTRY.unpack_from(block, at * ENTRY_BYTES)) if block else None
 
     def _block(self, number: int) -> bytes:
-        """Entries as the files have them; what lies before the files reads as zeros."""
+        """A block of entries from the files; entries before the first file read as zeros."""
         start = number * BLOCK_ENTRIES
         before = max(0, self.files.files_begin - start)
         count = min(BLOCK_ENTRIES, self._compared - start) - before
@@ -152,7 +152,7 @@ class QueueCheck:
         return bytes(before * ENTRY_BYTES) + data.ljust(count * ENTRY_BYTES, b"\0")
 
     def ending_at(self, physical_offset: int, near: int) -> int | None:
-        """The queue offset of the record that ends there, likely at or soon behind near."""
+        """The queue offset of the record that ends there; the search begins at `near`."""
         low, high, step = max(self.first or 0, near), self.next, 1
         if low >= high or self._end_of(low) > physical_offset:
             low, high = self.first or 0, min(low, high)
@@ -173,7 +173,7 @@ class QueueCheck:
         return entry.physical_offset + entry.size if entry else -1
 
     def finish(self, log_end: int) -> None:
-        """The log's end is reached: compare what is left of the log, and of the files."""
+        """Compare the remaining entries of log and files, at the log's end."""
         self.compare()
         end = self.next
         if self.first is None:
@@ -184,7 +184,7 @@ class QueueCheck:
             self._compare_rest(end, self.files.files_end)
 
     def look_again(self, files: ConsumeQueue) -> None:
-        """Forget what its writer has entered since it was missed; files: opened anew."""
+        """Drop missing entries that the writer has added meanwhile; files: opened anew."""
         self.files = files
         for run in self._wrong:
             while run.what == NO_ENTRY and run.count:
@@ -199,7 +199,7 @@ class QueueCheck:
 
     @property
     def last_entered(self) -> int:
-        """Physical offset of the last record before those without entries at the end; -1: none."""
+        """Physical offset of the last record before the missing entries at the end; -1: none."""
         tail = missing_tail(self._wrong, self.next)
         if not tail:
             return self.last_offset
@@ -207,7 +207,7 @@ class QueueCheck:
         return entry.physical_offset if entry else -1
 
     def findings(self, log_end: int, last_entered: int) -> Iterator[Finding]:
-        """All of this queue, when finished.  last_entered: the last one of all queues."""
+        """All findings, after finish(); last_entered: the highest one of all queues."""
         tail = missing_tail(self._wrong, self.next)
         cut_off = tail if tail and tail[-1].record > last_entered else []
         without_files: list[tuple[EntryRun, bool]] = []
@@ -220,7 +220,7 @@ class QueueCheck:
             else:
                 is_leftover = is_new
             if is_leftover and self._is_live:
-                # Its writer is about to enter them.
+                # The writer is about to add the entries.
                 continue
             if run.what == NO_ENTRY and not self.files.has_files:
                 without_files.append((run, is_leftover))
@@ -236,14 +236,14 @@ class QueueCheck:
             )
 
     def _there(self, begin: int, count: int) -> bytes:
-        """Entries as the files hold them; what lies before the first file reads as zeros."""
+        """Bytes of entries in the files; entries before the first file read as zeros."""
         missing = max(0, min(count, self.files.files_begin - begin))
         there = self.files.bytes_at(begin + missing, count - missing)
         return bytes(missing * ENTRY_BYTES) + there if missing else there
 
     def _compare(self, queue_offset: int, found: Entry, wanted: Entry) -> None:
         if wanted.physical_offset < self._log_begin():
-            # Retention has taken it meanwhile.
+            # Retention has removed the record meanwhile.
             return
         if len(self._corrected) < CORRECTED_MAX:
             self._corrected[queue_offset] = wanted
@@ -262,13 +262,13 @@ class QueueCheck:
         if found.tags_code != wanted.tags_code:
             what = "deliver time" if self.level else "tags code"
             said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
-        # A deliver time is a promise, which opening keeps.
+        # A deliver time is a promise, so opening does not change it.
         is_kept = bool(self.level) and found[:2] == wanted[:2]
         whole = "; it ".join(said)
         self._add(queue_offset, at, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
 
     def _compare_rest(self, begin: int, end: int, *, is_kept: bool = False) -> None:
-        """Entries without a record: only what points before the log, and zeros at the end."""
+        """Report entries without a record, unless they are zeros or point before the log."""
         begin, end = max(begin, self.files.files_begin), min(end, self.files.files_end)
         for offset, data in self.files.data_blocks(begin, end, BLOCK_ENTRIES):
             if is_zeros(data):
@@ -298,7 +298,7 @@ class QueueCheck:
 
 
 class QueueChecks:
-    """All queues that the log or the folders have."""
+    """All queues in the log or in the folders."""
 
     def __init__(
         self,
@@ -311,10 +311,10 @@ class QueueChecks:
         persisted_ends: dict[QueueKey, int] | None,
         is_live: bool,
     ) -> None:
-        """persisted_ends: as of the last persist; None: opening makes all queues anew."""
+        """persisted_ends: as of the last persist; None: opening rebuilds all queues."""
         self.levels = levels
         self.waiting = 0
-        """How many entries wait for being compared, about."""
+        """About the number of entries that wait to be compared."""
         self._files = files
         self._root = root
         self._file_bytes = file_bytes
@@ -324,7 +324,7 @@ class QueueChecks:
         self._queues: dict[QueueKey, QueueCheck | None] = {}
 
     def opened(self, key: QueueKey) -> tuple[QueueCheck | None, list[Finding]]:
-        """A queue, None if it cannot be opened; what is wrong with it is told the first time."""
+        """A queue, or None if it cannot be opened; the first call returns its findings, too."""
         if key in self._queues:
             return self._queues[key], []
         folder = queue_folder(self._root, key)
@@ -348,14 +348,14 @@ class QueueChecks:
         return self._queues.get(key)
 
     def has_topic(self, topic: str) -> bool:
-        """Was any queue of a topic met?"""
+        """Has the topic a queue that was opened?"""
         return any(name == topic for name, _ in self._queues)
 
     def is_unreadable(self, key: QueueKey) -> bool:
         return key in self._queues and self._queues[key] is None
 
     def ranges(self) -> dict[QueueKey, tuple[int, int]]:
-        """First and next queue offset of every queue of which the log had a record."""
+        """First and next queue offset of every queue with a record in the log."""
         return {
             key: (queue.first, queue.next)
             for key, queue in self._queues.items()
@@ -368,14 +368,14 @@ class QueueChecks:
         return max((each.last_offset for each in self._queues.values() if each), default=-1)
 
     def compare_all(self) -> None:
-        """What waits in every queue; bounds what that takes of memory."""
+        """Compare all waiting entries of every queue, which frees their memory."""
         self.waiting = 0
         for queue in self._queues.values():
             if queue is not None:
                 queue.compare()
 
     def findings(self, log_end: int) -> Iterator[Finding]:
-        """Of every queue that was opened."""
+        """The findings of every queue that was opened."""
         queues = [queue for queue in self._queues.values() if queue is not None]
         for queue in queues:
             queue.finish(log_end)

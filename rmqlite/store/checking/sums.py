@@ -1,8 +1,8 @@
-"""All bytes of a log against its checksums: what changed, and which checksum is the wrong one.
+"""Compares all bytes of a log with its checksums; finds changed bytes and wrong checksums.
 
-The bytes come in order and once.  Where a chain does not fit, either bytes before it have
-changed or the chain itself has: if the next one fits with the bytes straight through, the
-one before it was wrong.  Which bytes have no checksum at all is counted: RocketMQ wrote them.
+The bytes come once and in order.  If a chain does not fit, either the bytes before it have
+changed or the chain itself has: if the next chain fits all bytes up to there, the one before
+was wrong.  Bytes without a checksum are counted: RocketMQ wrote them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ BROKEN_MARK: Final = "broken-mark"
 _SUM_BYTES: Final = 4
 _MAGIC: Final = encode_mark(Mark(0, 0, 0))[:8]
 _MAGIC_BYTES_EQUAL_MIN: Final = 5
-"""So many bytes of a mark's magic number must be right for it to be taken for one."""
+"""Eight bytes are taken for a damaged mark if this many of them are right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What chain the bytes before a position have, and where that is written."""
+    """The stored chain of the bytes before a position, and the place where it is stored."""
 
     position: int
     chain: int
@@ -38,7 +38,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Bytes begin <= n < end that give another chain than they should; first is right."""
+    """The bytes from first, which is right, to the claim, which their chain does not fit."""
 
     first: Point
     claim: Claim
@@ -46,7 +46,7 @@ class Span:
 
 
 class SumsCheck:
-    """Fed with all bytes of one log file after another."""
+    """Receives all bytes of one log file after another."""
 
     def __init__(
         self,
@@ -58,9 +58,8 @@ class SumsCheck:
         marked_end: int,
         is_live: bool,
     ) -> None:
-        """persisted: from the table at `progress`.  Beyond trusted_end nothing was promised,
-        and whoever walks the log has to say whether it reaches farther.  marked_end: opening
-        mends the marks of the files behind.
+        """persisted: from the table at `progress`.  trusted_end: behind it nothing was promised,
+        and the walk finds the log's end.  marked_end: opening mends the marks of files behind.
         """
         self._log = log
         self._persisted = persisted
@@ -69,20 +68,20 @@ class SumsCheck:
         self._marked_end = marked_end
         self._is_live = is_live
         self.bytes_without = 0
-        """How many bytes no checksum covers."""
+        """The number of bytes that no checksum covers."""
         self.spans: list[Span] = []
-        """Bytes that have changed, in order; who reads them may take them away."""
+        """Changed bytes, in order; the reader may remove them."""
         self.wrong: list[tuple[int, Finding]] = []
-        """Checksums that are wrong themselves, by the physical offset that they are for."""
+        """Wrong checksums, each with the physical offset up to which it counts."""
         self._groups: list[list[Claim]] = []
         self._point = self._right = Point(0, 0)
         self._odd: Span | None = None
-        """The last span, while the next chain can still tell that its claim is wrong."""
+        """The last span, while the next chain can still show that its claim is wrong."""
         self._straight = 0
         self._summed_end = 0
 
     def begin_file(self, start: int) -> None:
-        """The bytes that follow are those of the file that begins there."""
+        """Begin with the bytes of the file that begins at start."""
         self._groups = list(self._claims(start))
         self._point = self._right = Point(start, 0)
         self._odd = None
@@ -90,11 +89,11 @@ class SumsCheck:
 
     @property
     def summed_end(self) -> int:
-        """Up to where the bytes of this file have checksums."""
+        """The end of the bytes of this file that have checksums."""
         return self._summed_end
 
     def feed(self, data: bytes) -> None:
-        """The next bytes of the file."""
+        """Take the next bytes of the file."""
         at = 0
         while self._groups and self._groups[0][0].position <= self._point.position + len(data) - at:
             group = self._groups.pop(0)
@@ -105,7 +104,7 @@ class SumsCheck:
         self._advance(data[at:] if at else data)
 
     def end_file(self, content_end: int) -> None:
-        """No more of this file is read; what it holds ends there."""
+        """End this file; content_end: the end of its records and its blank's head."""
         self.bytes_without += max(0, content_end - max(self._summed_end, self._log.min_offset))
         if self._odd is not None:
             self.spans.append(self._odd)
@@ -119,10 +118,10 @@ class SumsCheck:
                 self._straight = zlib.crc32(data, self._straight)
 
     def _compare(self, group: list[Claim]) -> None:
-        """All that is said of the chain at one position."""
+        """Compare all claims about the chain at one position."""
         position, chain = self._point
         if self._odd is not None and any(each.chain == self._straight for each in group):
-            # Without the claim before all is well.
+            # The bytes fit without the previous claim: that claim is wrong.
             odd, self._odd = self._odd, None
             self._tell_wrong(odd.claim, odd.found)
             self._point = Point(position, self._straight)
@@ -156,7 +155,7 @@ class SumsCheck:
         self.wrong.append((claim.position, found))
 
     def _look_at_mark(self, start: int) -> None:
-        """There is no sound mark: is there one that is not?"""
+        """Report a broken mark, in a file without a sound one."""
         log = self._log
         place = mark_position(log.segment_bytes)
         there = log.read_raw(start + place, len(_MAGIC))
@@ -171,7 +170,7 @@ class SumsCheck:
             self.wrong.append((start, found))
 
     def _claims(self, start: int) -> Iterator[list[Claim]]:
-        """Every claim about the file that begins there, by position; those to trust first."""
+        """Every claim about the file that begins at start, by position; the surest one first."""
         log = self._log
         end = start + log.segment_bytes
         if self._is_live or start == log.segment_starts[-1]:
@@ -197,13 +196,13 @@ class SumsCheck:
 
 
 def sums_path(log: CommitLog, start: int) -> Path:
-    """The table with the checksums of the log file that begins there."""
+    """The table with the checksums of the log file that begins at start."""
     path = log.path_at(start)
     return path.parent.with_name(CHECKSUMS) / path.name
 
 
 def span_finding(log: CommitLog, span: Span) -> Finding:
-    """The finding for bytes that have changed where no record tells it."""
+    """The finding for changed bytes that no damaged record covers."""
     begin, end = span.first.position, span.claim.position
     at = begin % log.segment_bytes
     said = (

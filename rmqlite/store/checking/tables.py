@@ -1,7 +1,6 @@
-"""The tables under config/: is each of them JSON, and of the shape that its reader needs?
+"""Checks that each table under config/ is JSON, and has the shape that its reader needs.
 
-Only what would keep a broker from starting, or mislead it, is a finding; what a table says
-is compared with the log where the log knows it.
+Only a fault that would keep a broker from starting, or mislead it, is a finding.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _SHAPES: Final[dict[str, tuple[str, type[Any]]]] = {
 
 
 def check_tables(files: Files, root: Path) -> Iterator[Finding]:
-    """Every table that cannot be used; a previous generation only when there is no better."""
+    """A finding for every unusable table; a previous generation counts only without a newer one."""
     folder = root / "config"
     names = files.names(folder)
     for table in sorted({name.removesuffix(tables.BACKUP) for name in names}):
@@ -67,13 +66,13 @@ def check_tables(files: Files, root: Path) -> Iterator[Finding]:
                     f"not {kind}: expected {error.rule}, found {error.found}",
                     error.rule,
                     error.found,
-                    # Opening goes on with the wall clock, and writes down that it does.
+                    # Opening goes on with the wall clock and writes the table anew.
                     opening_mends=table == CLOCK_TABLE,
                 )
 
 
 def load_sound(files: Files, path: Path) -> tables.Tree | None:
-    """A table, or its previous generation; None if neither can be used."""
+    """A table, or its previous generation; None if both are unusable."""
     for candidate in (path, path.with_name(path.name + tables.BACKUP)):
         with suppress(StoreDamaged):
             tree = _sound(files, candidate)
@@ -83,7 +82,7 @@ def load_sound(files: Files, path: Path) -> tables.Tree | None:
 
 
 def is_sound(files: Files, path: Path) -> bool:
-    """Is there a generation of a table, and can it be used?"""
+    """Does a generation of a table exist, and is it usable?"""
     try:
         return _sound(files, path) is not None
     except StoreDamaged:
@@ -91,7 +90,7 @@ def is_sound(files: Files, path: Path) -> bool:
 
 
 def _sound(files: Files, path: Path) -> tables.Tree | None:
-    """A generation of a table; None if nothing is there, or in it.  Raises StoreDamaged."""
+    """A generation of a table; None if it is missing or empty.  Raises StoreDamaged."""
     data = files.read_all(path)
     if not data or not data.strip():
         return None

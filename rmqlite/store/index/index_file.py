@@ -6,9 +6,9 @@
         entries  hash of the key i32, physical offset i64, seconds since begin i32, number
                  of the slot's entry before i32; number 0 is never used
 
-Entries and slots change in memory; a Part is what a moment's state still lacks on disk, for
+Entries and slots change in memory; a Part holds the changes that are not on disk yet, for
 another thread to write.  An entry and a header that counts it are on disk before a slot
-points at it, so that whatever a crash leaves can be taken back to an earlier header.
+points at it, so that a file can return to an earlier header after any crash.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">I")
 ENTRY: Final = struct.Struct(">iqii")
 SECONDS_MAX: Final = 2**31 - 1
-"""An entry that is later than this has it all the same."""
+"""The largest number of seconds; a later entry gets this one, too."""
 PAGE_BYTES: Final = 4096
-"""How much is written when a slot changed."""
+"""Bytes that are written when one slot has changed."""
 _RUN_PAGES_MAX: Final = 64
 _ALWAYS: Final = 2**63 - 1
 _READ_BYTES: Final = 1 << 20
@@ -55,7 +55,7 @@ class Shape(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What a file says of itself; the number of its first entry is 1."""
+    """The header of an index file; the number of its first entry is 1."""
 
     begin_ms: int
     end_ms: int
@@ -65,14 +65,17 @@ class Header(NamedTuple):
     next_number: int
 
     def can_become(self, later: Header) -> bool:
-        """Is it the same file, with as many entries or more?  A torn header has no less."""
+        """Is `later` of the same file, with as many entries or more?
+
+        This holds for a torn header, too.
+        """
         begin = (self.begin_ms, self.begin_offset)
         same_begin = begin == (later.begin_ms, later.begin_offset)
         return same_begin and self.next_number <= later.next_number
 
 
 class IndexEntry(NamedTuple):
-    """One entry, for who checks them; seconds: since its file's begin_ms."""
+    """One entry, for the checker; seconds: since its file's begin_ms."""
 
     path: Path
     number: int
@@ -84,7 +87,7 @@ class IndexEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is to be written to one file; create_bytes: its length, 0 when it is there."""
+    """Changes to write to one file; create_bytes: its length, 0 if the file exists."""
 
     path: Path
     create_bytes: int
@@ -94,14 +97,14 @@ class Part:
     image: bytearray
     pages: frozenset[int]
     kept: dict[int, bytearray]
-    """Pages as they were, of those that changed since."""
+    """Copies of pages that changed since the Part was made, as they were then."""
 
     def write_entries(self, files: Files) -> None:
         if self.create_bytes:
             files.make_folder(self.path.parent)
             files.create(self.path, self.create_bytes)
         files.write(self.path, self.entries_position, self.entries)
-        # To RocketMQ a slot that points beyond the count is empty.
+        # Count before slots: RocketMQ treats a slot that points beyond the count as empty.
         files.write(self.path, 0, HEADER.pack(*self.header))
 
     def write_slots(self, files: Files) -> None:
@@ -109,13 +112,14 @@ class Part:
             pieces = []
             for page in run:
                 now = _page(self.image, page)
-                # Looked for after the copy was made: who changes a page keeps it before.
+                # Copy first, then look in kept: the other thread stores a page there before
+                # it changes the page.
                 pieces.append(self.kept.get(page, now))
             files.write(self.path, _page_position(run[0]), b"".join(pieces))
 
 
 class IndexFile:
-    """Used by one thread; only its Parts are written elsewhere."""
+    """An index file; one thread uses it, another may write its Parts."""
 
     __slots__ = (
         "_dirty",
@@ -141,7 +145,7 @@ class IndexFile:
     def __init__(
         self, files: Files, path: Path, shape: Shape, header: Header, *, is_made: bool = True
     ) -> None:
-        """A file that has this header, or is still to be made."""
+        """is_made: the file exists and has this header."""
         self.path = path
         (
             self.begin_ms,
@@ -156,12 +160,12 @@ class IndexFile:
         self._slots = shape.slots
         self._end_seconds = min(max(0, (self.end_ms - self.begin_ms) // 1000), SECONDS_MAX)
         self._is_made = is_made
-        self._written = header.next_number  # entries below are on disk, the tail has the others
+        self._written = header.next_number  # entries below are on disk, later ones in the tail
         self._tail = bytearray()
-        # The bytes before the entries, while slots change; the header in it means nothing.
+        # The bytes before the entries, while slots change; the header's bytes are unused.
         self._image = bytearray() if is_made else bytearray(shape.entries_at)
-        self._dirty: set[int] = set()  # pages of it that changed since the last Part
-        self._frozen: frozenset[int] = frozenset()  # pages of that Part, while it may run
+        self._dirty: set[int] = set()  # pages that changed since the last Part
+        self._frozen: frozenset[int] = frozenset()  # pages of the last Part, while it may run
         self._kept: dict[int, bytearray] = {}
 
     @property
@@ -182,7 +186,7 @@ class IndexFile:
     # ---- writing
 
     def enter(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
-        """One entry more; the file is not full, and its slots are in memory."""
+        """Add an entry; the file must have room, and its slots must be in memory."""
         if timestamp_ms != self.end_ms:
             self.end_ms = timestamp_ms
             seconds = (timestamp_ms - self.begin_ms) // 1000
@@ -202,8 +206,9 @@ class IndexFile:
         self.end_offset = physical_offset
 
     def begin_flush(self) -> Part | None:
-        """What is to be written; None if nothing.  What an earlier one had is in it again,
-        unless flushed() was called: that one must not run any more.
+        """The changes to write; None if there are none.
+
+        Without a call of flushed(), it repeats the earlier Part, which must not run any more.
         """
         if self.is_flushed:
             return None
@@ -222,7 +227,7 @@ class IndexFile:
         )
 
     def flushed(self, part: Part) -> None:
-        """The last Part is on disk."""
+        """Note that the last Part is on disk."""
         self._is_made = True
         del self._tail[: len(part.entries)]
         self._written = part.header.next_number
@@ -232,7 +237,7 @@ class IndexFile:
             self._image = bytearray()
 
     def load_slots(self) -> None:
-        """Read them from the file, so that enter() may follow."""
+        """Read the slots from the file, so that enter() may follow."""
         end = self._shape.entries_at
         self._image = bytearray(end)
         at = self._files.next_data(self.path, 0)
@@ -242,7 +247,7 @@ class IndexFile:
             at = self._files.next_data(self.path, at + len(data))
 
     def take_back(self) -> None:
-        """Make the file what its header says, without later entries; durable on return."""
+        """Remove the entries behind the header's count; durable on return."""
         image = self._image
         pages = set()
         for slot, (number,) in enumerate(SLOT.iter_unpack(bytes(image[_SLOTS_AT:]))):
@@ -254,7 +259,7 @@ class IndexFile:
             data = b"".join(_page(image, page) for page in run)
             self._files.write(self.path, _page_position(run[0]), data)
         self._files.sync(self.path)
-        # Now only: a header that is as wanted tells that the slots are.
+        # Header last: it must not be right before the slots are.
         self._files.write(self.path, 0, HEADER.pack(*self.header))
         self._files.sync(self.path)
         self._files.cut(self.path, self._shape.entries_at + _ENTRY_BYTES * self.next_number)
@@ -267,7 +272,7 @@ class IndexFile:
     # ---- reading
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Physical offsets under a hash that may lie in a time, newest first."""
+        """Physical offsets under a hash that may lie in the range of times, newest first."""
         position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._shape.slots)
         if self._image:
             (number,) = _get_slot(self._image, position)
@@ -276,11 +281,11 @@ class IndexFile:
         number = self._counted(number)
         while number:
             found, physical_offset, seconds, previous = self._entry(number)
-            # RocketMQ counts the first entry's seconds from the end of the file before.
+            # RocketMQ counts the first entry's seconds from the end of the previous file.
             first_ms = self.begin_ms + 1000 * (0 if number == 1 else seconds)
             if first_ms + 999 < begin_ms and seconds < SECONDS_MAX:
                 return
-            # No seconds: as old as the first one, or older when a clock went back.
+            # 0 seconds: as old as the first entry, or older because the clock went back.
             if found == key_hash and (first_ms <= end_ms or not seconds):
                 yield physical_offset
             number = previous if 0 < previous < number else 0
@@ -288,10 +293,10 @@ class IndexFile:
     def find_any(
         self, hashes: Sequence[int], begin_ms: int, min_offset: int
     ) -> Iterator[tuple[int, int]]:
-        """Which of some hashes are in since then and there, as (ordinal, physical offset).
+        """Entries of any of the hashes since begin_ms and min_offset: (ordinal, physical offset).
 
-        For very many that nearly all are new: 0.3 µs for a hash whose slot is empty, where
-        find() takes 1.5.
+        This is for very many hashes, nearly all of them new: one with an empty slot takes
+        0.3 µs, where find() takes 1.5.
         """
         image, slots = self._image, self._slots
         for at, key_hash in enumerate(hashes):
@@ -305,7 +310,7 @@ class IndexFile:
                 yield at, physical_offset
 
     def entries(self) -> Iterator[IndexEntry]:
-        """Those on disk, in the order of the log."""
+        """The entries on disk, in the order of the log."""
         step = _READ_BYTES // _ENTRY_BYTES
         for first in range(1, self._written, step):
             count = min(step, self._written - first)
@@ -315,7 +320,7 @@ class IndexFile:
                 yield IndexEntry(self.path, number, *entry)
 
     def _counted(self, number: int) -> int:
-        """The entry a slot points at; from one beyond the count the way leads to it."""
+        """The entry that a slot points at; from one beyond the count, its chain leads there."""
         while self.next_number <= number < self._shape.entries:
             previous = self._entry(number)[3]
             number = previous if previous < number else 0
@@ -330,12 +335,12 @@ class IndexFile:
 
 def read_header(files: Files, path: Path) -> Header:
     header = Header(*HEADER.unpack(files.read(path, 0, HEADER.size)))
-    # RocketMQ writes none before the first entry.
+    # RocketMQ writes no header before the first entry.
     return header if header.next_number else header._replace(next_number=1)
 
 
 def _page_position(page: int) -> int:
-    """Where the slots of a page begin."""
+    """The position at which the slots of a page begin."""
     return max(_SLOTS_AT, page * PAGE_BYTES)
 
 
@@ -344,7 +349,7 @@ def _page(image: bytearray, page: int) -> bytearray:
 
 
 def _runs(pages: Iterable[int]) -> Iterator[list[int]]:
-    """Pages that follow one another, to be written in one piece."""
+    """Groups of successive pages, each written in one piece."""
     run: list[int] = []
     for page in sorted(pages):
         if run and (page != run[-1] + 1 or len(run) >= _RUN_PAGES_MAX):

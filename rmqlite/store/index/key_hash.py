@@ -1,10 +1,10 @@
-"""Java's String.hashCode, as RocketMQ's key index has it, without a step per character.
+"""Java's String.hashCode, which RocketMQ's key index uses, without a step per character.
 
-The hash of a text is h = 31 * h + unit over its UTF-16 units, modulo 2^32.  Of ASCII, up to
-32 bytes are taken as one number of base 256 and folded: each pair of neighbours hi * 256 + lo
-becomes hi * 31 + lo, then pairs of pairs, five times in all; a subtraction does it for all
-pairs at once.  0.6 µs for a unique id, where a loop or a sum of products takes 1.4.  Longer
-ones are folded in the same way, up to eight times.
+The hash of a text is h = 31 * h + unit over its UTF-16 units, modulo 2^32.  For ASCII, up to
+32 bytes are read as one number of base 256 and folded: each pair of neighbours hi * 256 + lo
+becomes hi * 31 + lo, then pairs of pairs, five times in all; one subtraction does this for
+all pairs at once.  This takes 0.6 µs for a unique id; a loop or a sum of products takes 1.4.
+Longer texts are folded in the same way, up to eight times.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _POWERS: Final = tuple(pow(31, n, 1 << 32) for n in range(_BLOCK_BYTES + 1))
 
 
 def _lows(width: int, length: int = _SHORT_BYTES) -> int:
-    """A mask of the lower one of each two neighbours of so many bytes."""
+    """A mask of the lower one of each two neighbours of `width` bytes."""
     pair = b"\x00" * width + b"\xff" * width
     return int.from_bytes(pair * (length // len(pair)), "big")
 
@@ -30,7 +30,7 @@ _FOLDS: Final = tuple(
     (8 * width, _lows(width, _BLOCK_BYTES), (1 << 8 * width) - 31**width, 2 * width)
     for width in (1, 2, 4, 8, 16, 32, 64, 128)
 )
-"""Bits and mask of the lower neighbours, what their upper ones are less, bytes that are folded."""
+"""For each fold: shift in bits, mask of the lower neighbours, factor to subtract, bytes folded."""
 _LESS_1: Final = (1 << 8) - 31
 _LESS_2: Final = (1 << 16) - 31**2
 _LESS_4: Final = (1 << 32) - 31**4
@@ -39,12 +39,12 @@ _LESS_16: Final = (1 << 128) - 31**16
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash that the index keeps for a key: never negative, 31 bits."""
+    """The hash of a key in the index: never negative, 31 bits."""
     return positive(text_hash(f"{topic}#{key}"))
 
 
 def positive(hashed: int) -> int:
-    """Java's Math.abs of a hash, and 0 for the one number that it leaves negative."""
+    """Java's Math.abs of a hash, and 0 for -2^31, which Math.abs leaves negative."""
     return hashed if hashed < _SIGN else -hashed & (_SIGN - 1)
 
 
@@ -57,7 +57,7 @@ def text_hash(text: str, prefix: int = 0) -> int:
 
 
 def token_hash(prefix: int, token: bytes) -> int:
-    """text_hash of UTF-8, for what runs once per key."""
+    """text_hash of UTF-8 bytes; the fast form, because it runs once per key."""
     length = len(token)
     if not token.isascii():
         return text_hash(token.decode("utf-8", "replace"), prefix)
@@ -73,7 +73,7 @@ def token_hash(prefix: int, token: bytes) -> int:
 
 
 class Suffix(NamedTuple):
-    """A text that is looked for behind several others; power: what the hash of those is worth."""
+    """A text to be hashed behind several prefixes; power: the factor for a prefix's hash."""
 
     power: int
     hashed: int

@@ -1,9 +1,9 @@
-"""Key -> physical offsets: RocketMQ's index folder, made while the log is written.
+"""Key -> physical offsets: RocketMQ's index folder, written along with the log.
 
 A record is entered under its UNIQ_KEY and each of its KEYS, joined to its topic.  Entries
-follow the log, so that the same records make the same bytes: after a crash the files are
-taken back to what state() last told, and the records behind that are added again.  When
-that fails the index is made anew; it never knows anything that the log does not.
+follow the log, so that the same records make the same bytes: after a crash the files return
+to the last state() on disk, and later records are added again.  If that fails, the index is
+rebuilt: all that it contains comes from the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
 from rmqlite.store.regular_file import REGULAR
 
 KEY_SEPARATOR: Final = " "
-"""Between the tokens of KEYS; no other blank is one to RocketMQ."""
+"""The separator of the tokens in KEYS: a space, and no other blank."""
 _NAME_DIGITS: Final = 17
 _PREFIXES_MAX: Final = 4096
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
@@ -32,13 +32,13 @@ _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """Run in any thread, when the log is on disk: makes the index of a moment durable."""
+    """Makes the index of one moment durable; runs in any thread, after the log's sync."""
 
     files: Files
     parts: tuple[Part, ...]
 
     def run(self) -> None:
-        """Raises FlushFailed, StoreUnavailable: then the next job does this one's work too."""
+        """Raises FlushFailed; StoreUnavailable: then the next job does this one's work, too."""
         for part in self.parts:
             part.write_entries(self.files)
         for part in self.parts:
@@ -50,7 +50,7 @@ class IndexJob:
 
 
 class KeyIndex:
-    """The index files of a store.  Used by one thread; only jobs run elsewhere."""
+    """The index files of a store.  One thread uses it; only its jobs run in others."""
 
     def __init__(self, files: Files, folder: Path, *, slots: int, entries: int) -> None:
         """Touches no file.  slots, entries: maxHashSlotNum and maxIndexNum."""
@@ -73,7 +73,7 @@ class KeyIndex:
         for path in index._paths_there():
             size = files.size(path)
             if size == 0:
-                # Made a moment ago, or before a crash: nothing is in it.
+                # A file that was just created, or left by a crash, is empty.
                 continue
             wanted = index._shape.file_bytes
             if size != wanted:
@@ -88,11 +88,11 @@ class KeyIndex:
     # ---- opening
 
     def load(self, state: Mapping[str, Any] | None, *, min_offset: int = 0) -> bool:
-        """Take the files as of an earlier state(); the records behind it are added again.
+        """Return the files to an earlier state(); the caller adds later records again.
 
-        False when that is not what the folder holds: then call clear() and add every record
-        of the log.  min_offset: the log's; files that held only what lies before may be
-        gone.  Raises StoreUnavailable, FlushFailed.
+        False if the folder does not fit the state: then call clear() and add every record of
+        the log.  min_offset: the log's; files with entries only before it may be missing.
+        Raises StoreUnavailable, FlushFailed.
         """
         self._forget()
         headers = self._headers_in(state)
@@ -108,7 +108,7 @@ class KeyIndex:
             return False
         for path in there:
             if path not in headers:
-                # Begun behind the state, or none of ours.
+                # It began after the state, or is none of ours.
                 self._files.remove(path)
         for path, header in headers.items():
             self._adopt(path, header)
@@ -119,7 +119,7 @@ class KeyIndex:
         return True
 
     def clear(self) -> None:
-        """Remove all index files; the index is empty."""
+        """Remove all index files; the index is empty then."""
         self._forget()
         for path in self._paths_there():
             self._files.remove(path)
@@ -131,7 +131,7 @@ class KeyIndex:
     ) -> None:
         """Enter a record under its UNIQ_KEY, then each of its KEYS; in memory, never fails.
 
-        Records come in the order of the log; one that is in already is not entered again.
+        Records come in the order of the log; a record that is in the index is skipped.
         """
         if physical_offset <= self._end_offset:
             return
@@ -153,21 +153,20 @@ class KeyIndex:
                 self._end_offset = physical_offset
 
     def begin_flush(self) -> IndexJob:
-        """What is to be written now.  add() may go on while the job runs.
+        """A job for all changes up to now; add() may go on while the job runs.
 
-        The job before has run or will not run any more; unless flushed() was called, this
-        one covers it.
+        The job before must not run any more; without a call of flushed(), this one repeats it.
         """
         parts = (file.begin_flush() for file in self._all.values())
         return IndexJob(self._files, tuple(part for part in parts if part is not None))
 
     def flushed(self, job: IndexJob) -> None:
-        """The last job has run: the next one begins where it ended."""
+        """Note that the last job has run: the next one begins where it ended."""
         for part in job.parts:
             self._all[part.path].flushed(part)
 
     def state(self) -> dict[str, Any]:
-        """What load() takes: true as soon as the job of the same moment has run."""
+        """The state for load(); it is valid once the job of the same moment has run."""
         return {
             "entries": self._shape.entries,
             "files": [[file.path.name, *file.header] for file in self._all.values()],
@@ -175,7 +174,7 @@ class KeyIndex:
         }
 
     def drop_before(self, physical_offset: int) -> list[Path]:
-        """Remove files all of whose records lie before there; the newest always stays."""
+        """Remove files with entries only before physical_offset; the newest always stays."""
         gone = []
         for path, file in list(self._all.items())[:-1]:
             if file.end_offset >= physical_offset or not file.is_flushed:
@@ -192,8 +191,8 @@ class KeyIndex:
     ) -> Iterator[int]:
         """Physical offsets of records that may have this key and this time, newest first.
 
-        Other keys have the same hash, and times are known to the second: what is asked for
-        is among them, the caller compares.  Raises StoreUnavailable.
+        Different keys may have one hash, and times are exact to the second only: the caller
+        compares the records.  Raises StoreUnavailable.
         """
         wanted = positive(token_hash(self._prefix(topic), key.encode("utf-8", "replace")))
         last = -1
@@ -201,7 +200,7 @@ class KeyIndex:
             times = (file.begin_ms, file.end_ms)
             if min(times) <= end_ms and max(times) >= begin_ms:
                 for physical_offset in file.find(wanted, begin_ms, end_ms):
-                    # A key given twice, or what RocketMQ entered again after a crash.
+                    # A record has the key twice, or RocketMQ entered it again after a crash.
                     if physical_offset != last:
                         last = physical_offset
                         yield physical_offset
@@ -211,9 +210,9 @@ class KeyIndex:
     def find_any(
         self, topic: str, keys: Sequence[Suffix], begin_ms: int, min_offset: int = 0
     ) -> Iterator[tuple[int, int]]:
-        """Which of some keys may be in since then, as (ordinal, physical offset).
+        """Entries that may have one of the keys since begin_ms: (ordinal, physical offset).
 
-        As find() for each of them, in any order.  Raises StoreUnavailable.
+        The same as find() for each key, in any order.  Raises StoreUnavailable.
         """
         prefix = self._prefix(topic)
         hashes = [positive(key.behind(prefix)) for key in keys]
@@ -224,7 +223,7 @@ class KeyIndex:
                 return
 
     def headers(self) -> dict[Path, Header]:
-        """What each file says of itself, the oldest first."""
+        """The header of each file, the oldest first."""
         return {path: file.header for path, file in self._all.items()}
 
     def entries(self) -> Iterator[IndexEntry]:
@@ -235,7 +234,7 @@ class KeyIndex:
     # ---- files
 
     def _prefix(self, topic: str) -> int:
-        """The hash of what stands before each key of a topic."""
+        """The hash of the text before each key of a topic."""
         prefix = self._prefixes.get(topic)
         if prefix is None:
             if len(self._prefixes) >= _PREFIXES_MAX:
@@ -263,7 +262,7 @@ class KeyIndex:
         self._end_offset = -1
 
     def _headers_in(self, state: Mapping[str, Any] | None) -> dict[Path, Header] | None:
-        """What a state tells of each file; None when it is none of an index of this shape."""
+        """The headers in a state; None if it does not belong to an index of this shape."""
         try:
             if state is None or Shape(state["slots"], state["entries"]) != self._shape:
                 return None
@@ -279,12 +278,12 @@ class KeyIndex:
         return headers if is_sound else None
 
     def _found(self, headers: Mapping[Path, Header]) -> dict[Path, Header] | None:
-        """What the files themselves say; None when they cannot have grown from these."""
+        """The headers on disk; None if the files cannot have grown from the given ones."""
         found = {}
         newest = max(headers, default=None)
         there = self._paths_there()
         for path, header in headers.items():
-            # A link or a pipe in its place is no reason to stop: clear() takes it away.
+            # A link or a pipe in its place is no error here: clear() removes it.
             is_file = path in there and self._files.kind(path) == REGULAR
             if not is_file or self._files.size(path) != self._shape.file_bytes:
                 return None

@@ -1,1 +1,1 @@
-"""What belongs to the log beside its records: checksums, its true end, repaired places."""
+"""The log's checksums, its true end and its repaired places."""

@@ -1,19 +1,20 @@
-"""What lets every byte of the log be trusted: running checksums, and the synced mark.
+"""Running checksums over every byte of the log, and the synced mark.
 
-RocketMQ's record has a CRC of its body and none of anything else.  Here a log file's chain,
-the CRC-32 of its bytes from the first to a position, is kept beside it: in checksums/ at
-every 64 KiB, in storeProgress.json where that was written, and in the mark.
+RocketMQ's record has a CRC of its body only.  The chain of a log file is the CRC-32 of its
+bytes from the first one to a position.  It is stored in checksums/ for every 64 KiB, in
+storeProgress.json for the persisted end, and in the mark.
 
-The mark lies in the last bytes of a log file, within what RocketMQ leaves blank there:
+The mark lies in the last bytes of a log file, in the space that RocketMQ leaves blank:
 
      0  magic        8     "rmqlsync"
-     8  synced end   i64   physical offset up to which the log is known to be on disk
+     8  synced end   i64   physical offset up to which the log is on disk
     16  summed end   i64   physical offset up to which the chain reaches
     24  chain        u32
     28  CRC-32       u32   of the 28 bytes before
 
-It is written after a sync and reaches the disk with the next one; so it never says too
-much.  What is broken below the synced end is damage; from there on, what a power cut left.
+The mark is written after a sync and reaches the disk with the next one, so its synced end is
+never too high.  Broken bytes below the synced end are damage; broken bytes behind it are the
+remains of a power cut.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ from rmqlite.store.record import BLANK_BYTES
 from rmqlite.store.segments import Segments
 
 BLOCK_BYTES: Final = 64 << 10
-"""The distance of two checksums in a file of checksums/."""
+"""Distance between two checksums in a file of checksums/."""
 MARK_BYTES: Final = 32
 _MARK: Final = struct.Struct(">8sqqII")
 _MAGIC: Final = b"rmqlsync"
 SECTOR_BYTES: Final = 512
-"""What a disk writes as a whole or not at all."""
+"""A disk writes a sector as a whole or not at all."""
 _SUM_BYTES: Final = 4
 
 
 class Mark(NamedTuple):
-    """How far a log is on disk, and the chain of one of its files up to summed_end."""
+    """The end of the log on disk, and the chain of one of its files up to summed_end."""
 
     synced_end: int
     summed_end: int
@@ -49,7 +50,7 @@ class Mark(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """Was what it sums up on disk?  If not, it may have been cut, and be other bytes now."""
+        """Were the summed bytes on disk?  If not, a power cut may have replaced them."""
         return self.summed_end <= self.synced_end
 
 
@@ -61,9 +62,9 @@ class Point(NamedTuple):
 
 
 def mark_position(segment_bytes: int) -> int:
-    """Where a log file has its mark: the last place that lies within one sector.
+    """The position of the mark in a log file: the last place that lies within one sector.
 
-    A sector is on disk or it is not, so that a mark is never torn.
+    A disk writes a sector as a whole, so a mark is never torn.
     """
     position = segment_bytes - MARK_BYTES
     if position // SECTOR_BYTES == (segment_bytes - 1) // SECTOR_BYTES:
@@ -72,7 +73,7 @@ def mark_position(segment_bytes: int) -> int:
 
 
 def record_bytes_max(segment_bytes: int) -> int:
-    """The longest record that a log file has room for, with a blank and the mark behind it."""
+    """Length of the longest record that fits into a log file before a blank and the mark."""
     return mark_position(segment_bytes) - BLANK_BYTES
 
 
@@ -82,12 +83,12 @@ def encode_mark(mark: Mark) -> bytes:
 
 
 def is_broken_mark(data: bytes) -> bool:
-    """Was it a mark, and is it none any more?"""
+    """Does data begin like a mark, but is no valid one?"""
     return data.startswith(_MAGIC) and decode_mark(data) is None
 
 
 def decode_mark(data: bytes) -> Mark | None:
-    """The mark that data is; None if it is none, or not whole."""
+    """The mark in data; None if data is no mark or a damaged one."""
     if len(data) != MARK_BYTES or not data.startswith(_MAGIC):
         return None
     _, synced_end, summed_end, chain, crc = _MARK.unpack(data)
@@ -97,7 +98,7 @@ def decode_mark(data: bytes) -> Mark | None:
 
 
 class Checksums:
-    """The chain of a log's files, and the tables of it; `last` is where the log ends."""
+    """The chains of a log's files and their tables; `last` is the point at the log's end."""
 
     def __init__(self, files: Files, folder: Path, segments: Segments) -> None:
         self.last = Point(0, 0)
@@ -110,7 +111,7 @@ class Checksums:
         self._unsynced: set[Path] = set()
 
     def extended(self, point: Point, data: bytes) -> Point:
-        """The point behind data, which is written at a point; full blocks enter the table."""
+        """The point behind data that is written at a point; full blocks enter the table."""
         position, chain = point
         room = BLOCK_BYTES - position % self._segment_bytes % BLOCK_BYTES
         if len(data) < room:
@@ -125,9 +126,9 @@ class Checksums:
         return Point(position + len(data), zlib.crc32(data[at:], chain))
 
     def known_before(self, position: int) -> Point:
-        """The last point at or before a position whose chain the table knows.
+        """The last point of the table at or before a position.
 
-        At worst a file's first byte: the chain begins there with 0.
+        Without one it is the file's first byte, where the chain begins with 0.
         """
         start = position - position % self._segment_bytes
         blocks = min(self._blocks, (position - start) // BLOCK_BYTES)
@@ -138,7 +139,7 @@ class Checksums:
         return Point(start, 0)
 
     def points(self, begin: int, end: int) -> Iterator[Point]:
-        """The points that the table of one file knows, begin < position <= end, ascending."""
+        """The points in the table of one file, begin < position <= end, ascending."""
         start = begin - begin % self._segment_bytes
         first = (begin - start) // BLOCK_BYTES
         last = min(self._blocks, (end - start) // BLOCK_BYTES)
@@ -147,7 +148,7 @@ class Checksums:
                 yield Point(start + block * BLOCK_BYTES, chain)
 
     def chain_at(self, point: Point, position: int) -> int:
-        """The chain at a position of the same file, from the bytes that lie there now."""
+        """The chain at a position of the same file, computed from its present bytes."""
         at, chain = point
         while at < position:
             data = self._segments.read(at, min(BLOCK_BYTES * 16, position - at))
@@ -158,7 +159,7 @@ class Checksums:
         return chain
 
     def begin_at(self, point: Point, position: int) -> None:
-        """The log ends at a position; from a known point of its file on, sum it up again."""
+        """Set the log's end; sum its file up again from a trusted point to there."""
         while point.position < position:
             data = self._segments.read(point.position, min(1 << 20, position - point.position))
             if not data:
@@ -167,9 +168,9 @@ class Checksums:
         self.last = Point(position, point.chain)
 
     def forget_from(self, position: int) -> None:
-        """What the tables say of blocks that end behind there, and of files that are gone.
+        """Drop the checksums of blocks that end behind a position, and of removed files.
 
-        It may be of bytes that a power cut took, or of another log.
+        They may belong to bytes that a power cut took, or to another log.
         """
         for start in sorted(self._starts()):
             if start not in self._segments.starts:
@@ -187,16 +188,16 @@ class Checksums:
         return paths
 
     def drop(self, start: int) -> None:
-        """The log file that begins there is gone."""
+        """Remove the table of a log file that is gone."""
         if self._has(start):
             self._files.remove(self._path(start))
             self._starts().discard(start)
 
     def _enter(self, position: int, sums: bytes) -> None:
-        """sums: of the blocks from the one on that ends at a position."""
+        """sums: of successive blocks; the first of them ends at position."""
         start = (position - 1) - (position - 1) % self._segment_bytes
         path = self._path(start)
-        # Without its table a block is only harder to locate when it is damaged.
+        # A missing table costs little: damage is then located less exactly.
         with suppress(StoreUnavailable):
             if not self._has(start):
                 self._files.make_folder(self._folder)

@@ -1,10 +1,10 @@
-"""Where the log truly ends: what a crash leaves behind is not damage, and damage is no end.
+"""Where the log truly ends: tells the remains of a crash from damage.
 
-Below the synced mark everything must be sound.  Beyond it nothing was promised: the log ends
-where nothing sound follows, or where a power cut has left a hole between what did reach the
-disk.  Without a mark, as in a store of RocketMQ's, holes are damage.  A tail that somebody
-cut off, mark and all, is an end, too; who opens the log tells it loudly.  All else is
-damage: it is reported with file and position, and nothing is changed.
+Below the synced mark every record must be sound.  Beyond it nothing was promised: the log
+ends where no sound record follows, or where a power cut has left a hole between bytes that
+did reach the disk.  Without a mark, as in a store of RocketMQ's, a hole is damage.  A tail
+that somebody cut off together with the mark is an end, too; the log's opener warns of it.
+Everything else is damage: it is reported with file and position, and nothing is changed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from rmqlite.store.record import BLANK_BYTES, Head
 from rmqlite.store.segments import Segments, is_zeros
 
 SCAN_BYTES: Final = 1 << 20
-"""How much is read at a time where nothing is known to begin."""
+"""Bytes per read while searching for the beginning of a record."""
 
 
 class LogEnd:
-    """Looks at a log's files behind, and without, any end that is known."""
+    """Examines a log's files behind the end that recovery has found."""
 
     def __init__(self, segments: Segments) -> None:
         self._segments = segments
@@ -35,7 +35,7 @@ class LogEnd:
         return decode_mark(self._segments.read(start + self._mark_position, MARK_BYTES))
 
     def mark_over(self, position: int) -> Mark | None:
-        """The newest mark, if it is in the file of a position or in a later one."""
+        """The newest mark in the file of a position or in a later one."""
         for start in reversed(self._segments.starts):
             if start + self._segment_bytes <= position:
                 return None
@@ -45,10 +45,10 @@ class LogEnd:
         return None
 
     def check(self, position: int, newest_timestamp_ms: int, persisted_end: int) -> None:
-        """No sound record begins there: does the log end?  Raises StoreDamaged if it does not.
+        """Raises StoreDamaged if the log does not end at a position without a sound record.
 
         newest_timestamp_ms: of the records before.  persisted_end: an end that was on disk
-        once, 0 when none is known.
+        once; 0 without one.
         """
         mark = self.mark_over(position)
         if mark is not None and position < mark.synced_end:
@@ -63,8 +63,8 @@ class LogEnd:
     def next_sound(self, position: int, newest_timestamp_ms: int) -> int | None:
         """Where the first valid record behind a position begins; None if there is none.
 
-        A record older than those before it is none: it is what RocketMQ leaves in place
-        when it cuts a tail.
+        A record that is older than those before the position does not count: RocketMQ leaves
+        such records in place when it cuts a tail.
         """
         carried, carried_at = b"", position
         for start, data in self._data_from(position):
@@ -80,16 +80,16 @@ class LogEnd:
         return None
 
     def goes_on_at(self, position: int) -> bool:
-        """Is there a sound record, or the blank that fills the file?"""
+        """Does a sound record begin there, or the blank that fills the file?"""
         room = self._segment_bytes - position % self._segment_bytes
         is_blank = self._segments.read(position, BLANK_BYTES) == record.encode_blank(room)
         return is_blank or self._has_record(position, 0)
 
     def has_bytes_from(self, position: int) -> bool:
-        """Is anything but zeros and a mark there or behind?"""
+        """Are there bytes other than zeros and marks at or behind a position?"""
         place = position - position % self._segment_bytes + self._mark_position
         if place < position < place + MARK_BYTES:
-            # RocketMQ has filled the file up to there: what is left is the mark's end.
+            # RocketMQ has written over the mark's beginning: skip the rest of the mark.
             position = place + MARK_BYTES
         return any(not is_zeros(data) for _, data in self._data_from(position))
 
@@ -107,9 +107,9 @@ class LogEnd:
     def _has_hole(self, begin: int, end: int) -> bool:
         """Is there a sector, or the rest of one, that was never written?
 
-        Or nothing where a record should begin: what a disk leaves that fails while the log
-        takes a failed append back.  Or a file's end without a blank, before another file: the
-        write was torn, and the later file synced before it.
+        Zeros where a record should begin count, too: a disk leaves them when it fails while
+        the log undoes a failed append.  So does a file's end without a blank before another
+        file: the write was torn, and the later file was synced first.
         """
         if not any(self._segments.read(begin, BLANK_BYTES)):
             return True
@@ -125,7 +125,7 @@ class LogEnd:
         return False
 
     def _ends_in_blank(self, position: int) -> bool:
-        """Is the last thing in the file of a position the blank that fills it?"""
+        """Does the file of a position end in the blank that fills it?"""
         file_end = position - position % self._segment_bytes + self._segment_bytes
         last = position
         for start, data in self._data_from(position):
@@ -138,7 +138,7 @@ class LogEnd:
         return self._segments.read(begin, BLANK_BYTES) == blank
 
     def _is_cut(self, position: int) -> bool:
-        """Is there at most the beginning of a record or a blank, and then only zeros?"""
+        """Are there only zeros behind at most the beginning of a record or a blank?"""
         last = position - 1
         for start, data in self._data_from(position):
             if not is_zeros(data):
@@ -156,7 +156,7 @@ class LogEnd:
             return False
         data = self._segments.read(position, size)
         head = record.read_head(data)
-        # All its lengths add up: what is cut off are zeros at most, yet the body is wrong.
+        # If all lengths add up, the cut took zeros at most: a wrong body is then damage.
         return head is None or record.has_sound_body(head, data)
 
     def _has_record(self, physical_offset: int, newest_timestamp_ms: int) -> bool:
@@ -174,7 +174,7 @@ class LogEnd:
         )
 
     def _data_from(self, position: int) -> Iterator[tuple[int, bytes]]:
-        """What is in the files from a position on, marks blotted out."""
+        """The files' bytes from a position on, with zeros in place of the marks."""
         for start, data in self._segments.data_ranges(position, SCAN_BYTES):
             yield start, self._without_mark(start, data)
 
@@ -187,7 +187,7 @@ class LogEnd:
 
 
 def damage_at(segments: Segments, position: int, expected: str) -> StoreDamaged:
-    """The error for bytes that are not what they should be, with what they are."""
+    """The error for wrong bytes at a position; it shows the bytes found."""
     found = segments.read(position, 16).hex(" ", 4) or "nothing"
     return StoreDamaged(
         str(segments.path_at(position)),

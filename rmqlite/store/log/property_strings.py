@@ -1,7 +1,8 @@
-"""The property strings of very many records, and nothing else of them.
+"""The property strings of very many records, without the rest of their headers.
 
-A third of the cost of their heads, 1.5 µs instead of 5, for who looks for one property in a
-hundred thousand records.  What is not as nearly all are is left to those who read heads.
+This takes 1.5 µs a record, where a full header takes 5: a search for one property in a
+hundred thousand records needs it.  Unusual records (IPv6, repaired) return None; the caller
+parses the full header.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ assert _FIXED.size == HEAD.size
 def property_strings(
     entries: Sequence[Entry], read: Callable[[int, int], bytes]
 ) -> Iterator[bytes | None]:
-    """Of each entry's record, in their order; None where only its head can say.
+    """The property string of each entry's record, in order; None for an unusual record.
 
-    read: bytes of the log at a physical offset, so many; neighbours are read at once.
+    read(physical offset, size) returns bytes of the log; neighbours are read together.
     """
     data, base, upto = b"", 0, 0
     for index, (offset, size, _) in enumerate(entries):
@@ -47,10 +48,10 @@ def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes 
     end = at + size
     if len(data) < end or size < _FIXED.size:
         return None
-    told, magic, own_offset, sys_flag, body_length = _FIXED.unpack_from(data, at)
-    if told != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
+    own_size, magic, own_offset, sys_flag, body_length = _FIXED.unpack_from(data, at)
+    if own_size != size or magic != MAGIC or own_offset != physical_offset or body_length < 0:
         return None
-    # Longer heads, and what may be a repaired place.
+    # IPv6 headers are longer; a rolled-back record may be a repaired place.
     if sys_flag & _ODD_TYPES or sys_flag & TRANSACTION_TYPE == ROLLBACK:
         return None
     topic = at + _FIXED.size + body_length

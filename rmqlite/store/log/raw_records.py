@@ -1,7 +1,7 @@
-"""The records behind queue entries as the bytes that they are.
+"""The stored bytes of the records behind queue entries.
 
-Neighbours in the log are read at once, and those that touch each other are given in one
-piece; of a record only what says where it belongs is looked at.
+Neighbours in the log are read together, and adjacent records are returned in one piece.  Of
+each record only the fields that say where it belongs are checked.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rmqlite.store.record import (
 )
 
 READ_BYTES_MAX: Final = 4 << 20
-"""How much of the log one read takes at most, unless one record is larger."""
+"""Bytes of the log per read; a single record may be longer."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
-"""Records at most this far apart are read at once, with what lies between."""
+"""Records at most this far apart are read together, including the bytes between them."""
 _PLACE: Final = struct.Struct(">ii20xqi")
 """Total size, magic, physical offset, sys flag (see record.py)."""
 
 
 def end_of_neighbours(entries: Sequence[Entry], index: int) -> int:
-    """Where the records end that one read takes, beginning with entries[index]."""
+    """The end of the records that are read together with entries[index]."""
     first = entries[index].physical_offset
     end = first + entries[index].size
     for offset, size, _ in entries[index + 1 :]:
@@ -47,10 +47,10 @@ def raw_records(
     read: Callable[[int, int], bytes],
     damage: Callable[[int, str], Exception],
 ) -> Iterator[bytes]:
-    """The records in pieces of one or several; of a repaired place nothing.
+    """Yields the records in pieces of one or several; skips repaired places.
 
-    read: bytes of the log at a physical offset, so many.  Raises what `damage` gives for a
-    place where no such record lies; bodies are not looked at.
+    read(physical offset, size) returns bytes of the log.  Raises damage(physical offset,
+    expected) for an entry that points at no such record.  Bodies are not checked.
     """
     index = 0
     while index < len(entries):
@@ -77,9 +77,9 @@ def raw_records(
 
 
 def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:
-    """What raw_records() gave, as messages; source: where it is from, for an error.
+    """The messages in the bytes of raw_records(); source is named in the error.
 
-    Raises StoreDamaged; bodies are checked, too.
+    Checks bodies, too.  Raises StoreDamaged.
     """
     at = 0
     while at < len(records):

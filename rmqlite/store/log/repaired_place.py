@@ -1,10 +1,10 @@
-"""A repaired place: what stands in the log where a record was lost.
+"""A repaired place: a record in the log that fills the space of a lost one.
 
-It is a record that says so: transaction type rolled back, to which RocketMQ gives no queue
-entry, reconsume times -1, and the property REPAIRED where there is room.  A named place
-keeps the queue and the queue offset of the lost record, and has its entry, so that no queue
-offset changes; nobody is given it.  An anonymous one has queue offset -1: which records it
-stands for is not known, and entries that are missing from there on point at it.
+It has the transaction type rolled back, to which RocketMQ gives no queue entry, reconsume
+times -1, and the property REPAIRED if there is room.  A named place has the queue and the
+queue offset of the lost record, and a queue entry, so that no queue offset changes; consumers
+never get it.  An anonymous place has queue offset -1, because the lost records are unknown;
+queue entries that are missing from there on point at it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _NO_OFFSET: Final = -1
 _NO_TOPIC: Final = "?"
 _NO_HOST: Final = bytes(8)
 _PLAIN: Final = encode_properties({REPAIRED: "1"})
-# RocketMQ passes over a scheduled record that names this destination; one without any would
-# hold up its level for ever (reference §6.3).
+# RocketMQ skips a scheduled record with this destination; without a destination the record
+# would block its level for ever (reference §6.3).
 _SCHEDULED: Final = encode_properties(
     {REPAIRED: "1", REAL_TOPIC: "RMQ_SYS_TRANS_HALF_TOPIC", REAL_QID: "0"}
 )
 
 
 class RepairedPlace(NamedTuple):
-    """The queue entry of a place, but for the tags code; store_timestamp_ms: of its record."""
+    """A place's queue entry without the tags code, and its record's store timestamp."""
 
     physical_offset: int
     size: int
@@ -50,16 +50,16 @@ def is_repaired(found: Head) -> bool:
 
 
 def is_anonymous(head: Head) -> bool:
-    """Is it one that stands for records nobody knows?"""
+    """Is the record an anonymous repaired place?"""
     return head.queue_offset == _NO_OFFSET and is_repaired(head)
 
 
 def explains_gap(
     place: RepairedPlace | None, *, last_offset: int, head: Head, missing: int
 ) -> bool:
-    """May so many records before head, of its queue, have been where the place is now?
+    """Can the records that are missing in head's queue before it have lain at the place?
 
-    last_offset: physical offset of the queue's record before the gap, -1 when unknown.
+    last_offset: physical offset of the queue's record before the gap, -1 if unknown.
     """
     room = (head.physical_offset - max(0, last_offset)) // RECORD_BYTES_MIN
     return place is not None and place.physical_offset > last_offset and 0 < missing <= room
@@ -74,7 +74,7 @@ def encode_named(
     size: int,
     store_timestamp_ms: int,
 ) -> bytes:
-    """A place for the record with that queue offset; anonymous if its topic has no room."""
+    """A place for the record with that queue offset; anonymous if its topic does not fit."""
     if size < OVERHEAD_BYTES + len(topic.encode()):
         return encode_anonymous(physical_offset, size, store_timestamp_ms)
     room = size - OVERHEAD_BYTES - len(topic.encode())
@@ -95,7 +95,7 @@ def encode_named(
 
 
 def encode_anonymous(physical_offset: int, size: int, store_timestamp_ms: int) -> bytes:
-    """A place for nobody knows what; size: PLACE_BYTES_MIN or more."""
+    """A place for unknown records; size: PLACE_BYTES_MIN or more."""
     assert size >= PLACE_BYTES_MIN
     return encode_named(
         *(_NO_TOPIC, 0, _NO_OFFSET),

@@ -1,8 +1,8 @@
-"""Changes of files as values: shown in a layer, kept in a side folder, then done.
+"""Changes of files as values: first shown in a layer, then carried out.
 
-Whatever a change overwrites or removes is in the side folder, on disk, before the first
-change is made; each may be made twice.  So a repair that is interrupted has lost nothing,
-and is planned anew from what is there.
+All bytes that the changes overwrite or remove are copied to a side folder and synced before
+the first change; each change may be made twice.  So an interrupted repair loses nothing, and
+a new plan starts from the files as they are.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A file or folder goes; all of it is kept.  Of a link only the link goes."""
+    """Remove a file or folder with all its content, after a copy; of a link only the link."""
 
     path: Path
 
@@ -71,9 +71,9 @@ def show(change: Change, layer: FileLayer) -> None:
 
 
 class Keeper:
-    """Copies what changes take away into a side folder, durably, before they are made.
+    """Copies bytes that changes will overwrite or remove into a side folder, durably.
 
-    A copy has the name of its file, and the position where it is not all of it.
+    A copy has the name of its file; a copy of a part also has its position in the name.
     """
 
     def __init__(self, files: Files, root: Path, side: Path) -> None:
@@ -84,7 +84,7 @@ class Keeper:
         self._taken: set[Path] = set()
 
     def keep(self, change: Change) -> list[Path]:
-        """The copies of what one change takes away, which may be nothing."""
+        """Copy the bytes that one change overwrites or removes; returns the copies."""
         path = change.path
         if path in self._removed or not _exists(self._files, path):
             return []
@@ -108,7 +108,7 @@ class Keeper:
             for name in self._files.names(path):
                 yield from self._keep_all(path / name, target / name)
         elif kind == REGULAR:
-            # Nothing else holds bytes of this store: what a link points at is somebody else's.
+            # Only regular files: the target of a link does not belong to this store.
             yield self._copied(path, target, 0, self._files.size(path))
 
     def _copied(self, path: Path, target: Path, begin: int, end: int) -> Path:
@@ -147,7 +147,7 @@ def make(change: Change, files: Files) -> None:
 
 
 def _has_bytes(files: Files, path: Path, begin: int, end: int) -> bool:
-    """Is there anything but zeros?"""
+    """Are there bytes other than zeros between begin and end?"""
     at = begin
     while at < end:
         at = min(end, files.next_data(path, at))

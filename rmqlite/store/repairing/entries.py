@@ -1,4 +1,4 @@
-"""Queue entries that point into parts of the log: who lay there, if the log itself cannot say."""
+"""Queue entries that point into damaged parts of the log: they name the lost records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rmqlite.store.files import Files
 from rmqlite.store.record import RECORD_BYTES_MIN
 
 POINTERS_MAX: Final = 100_000
-"""So many are remembered; what more was lost is lost without a name."""
+"""The most entries in memory; records behind them are lost without a name."""
 _BLOCK_ENTRIES: Final = 8192
 NO_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]
-"""What fills up a first file points at nothing."""
+"""The size in the entries that fill up a first file; they point at no record."""
 Interval = tuple[int, int]
 """Physical offsets begin <= n < end."""
 
@@ -47,7 +47,7 @@ class Pointers:
 
     @classmethod
     def none(cls) -> Self:
-        """Of a store without queues."""
+        """The pointers of a store without queues."""
         nothing = cls.__new__(cls)
         nothing._at, nothing._positions = {}, []
         return nothing
@@ -57,12 +57,12 @@ class Pointers:
         return self._at.get(physical_offset, ())
 
     def next_behind(self, physical_offset: int) -> int | None:
-        """Where the next record begins that an entry points at."""
+        """The next physical offset behind this one that an entry points at."""
         at = bisect_right(self._positions, physical_offset)
         return self._positions[at] if at < len(self._positions) else None
 
     def ranges_from(self, physical_offset: int) -> dict[QueueKey, tuple[int, int]]:
-        """Lowest and highest queue offset of what lies at or behind there."""
+        """Lowest and highest queue offset of the entries that point there or behind."""
         ranges: dict[QueueKey, tuple[int, int]] = {}
         for position in self._positions[bisect_left(self._positions, physical_offset) :]:
             for key, queue_offset, _, _ in self._at[position]:

@@ -1,6 +1,6 @@
-"""Whole files and tables that cannot be used, and queue entries that are wrong.
+"""Repairs of unusable files and tables, and of wrong queue entries.
 
-Nothing of this is the log: what is put aside is made again from it, or was settings.
+None of them is part of the log: they are rebuilt from it, or they held settings.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ _REMEDIES: Final = {
     "consumerOffset.json": "groups begin again where their consumers start, and may read"
     " messages a second time",
     CLOCK_TABLE: "the next broker goes on with the wall clock",
-    DELAY_OFFSET_TABLE: "what was delivered is known from the log; what RocketMQ delivered"
+    DELAY_OFFSET_TABLE: "deliveries are found in the log; what RocketMQ delivered"
     " is delivered again",
-    LEVELS_TABLE: "deliver times are kept from the queues, the levels are those given",
+    LEVELS_TABLE: "deliver times come from the queues, and the levels are the given ones",
     PROGRESS_TABLE: "nothing is lost: it is made again from the log",
 }
-_OWN: Final = "RocketMQ's own, nothing here needs it"
+_OWN: Final = "RocketMQ's own; rmqlite does not need it"
 
 
 def mend_file(finding: Finding, file_bytes: int) -> Action:
-    """A file in a folder of the log or of a queue that could not be opened with it."""
+    """Repair a file that keeps its folder, of the log or of a queue, from being opened."""
     path = finding.path
     place = (path, finding.position, finding.sentence)
     if finding.what == FOREIGN:
         return Action(MOVED, *place, "moved aside", (Remove(path),))
     change = (Resize(path, file_bytes),)
     if finding.what == LENGTH:
-        remedy = f"{file_bytes} bytes long again; what is missing reads as zeros"
+        remedy = f"{file_bytes} bytes long again; missing bytes read as zeros"
         return Action(RESIZED, *place, remedy, change)
-    return Action(MADE, *place, "an empty file in its place; what was in it is gone", change)
+    return Action(MADE, *place, "an empty file in its place; its content is lost", change)
 
 
 def mend_table(files: Files, root: Path, finding: Finding) -> Action:
-    """A generation of a table that cannot be used: the other one takes its place, if any."""
+    """Replace an unusable generation of a table by the other one, if it is sound."""
     name = finding.path.name.removesuffix(_BACKUP)
     current = finding.path.with_name(name)
-    # What is said of a table is said of the generation that is used.
+    # A finding about a table means the generation that would be read.
     is_there = finding.path.name in files.names(finding.path.parent)
     path = finding.path if is_there else current.with_name(name + _BACKUP)
     changes: list[Change] = [Remove(path)]
@@ -75,7 +75,7 @@ def mend_table(files: Files, root: Path, finding: Finding) -> Action:
 
 
 def clear_entries(files: FileLayer, finding: Finding, file_bytes: int) -> Action:
-    """Queue entries that opening would not write over by itself."""
+    """Clear queue entries that opening the store would not overwrite."""
     path = finding.path
     count = finding.size // ENTRY_BYTES
     changes: list[Change] = [Overwrite(path, finding.position, PRE_BLANK * count)]
@@ -86,7 +86,7 @@ def clear_entries(files: FileLayer, finding: Finding, file_bytes: int) -> Action
 
 
 def forget_index(files: Files, finding: Finding) -> Action:
-    """Opening makes the key index again from the log."""
+    """Remove the key index; opening rebuilds it from the log."""
     folder = finding.path.parent
     names = [name for name in files.names(folder) if name.isascii() and name.isdigit()]
     remedy = "the key index is moved aside, and made again from the log"
@@ -95,7 +95,10 @@ def forget_index(files: Files, finding: Finding) -> Action:
 
 
 def forget_progress(files: Files, root: Path, wrong: str) -> Iterator[Action]:
-    """Opening begins at the log's first record again; nothing if it does so anyway."""
+    """Remove the progress table, so that opening begins at the log's first record.
+
+    Yields nothing if there is no table.
+    """
     folder = root / "config"
     there = [
         name for name in (PROGRESS_TABLE, PROGRESS_TABLE + _BACKUP) if name in files.names(folder)
@@ -107,7 +110,7 @@ def forget_progress(files: Files, root: Path, wrong: str) -> Iterator[Action]:
 
 
 def _topics_of(files: Files, root: Path) -> dict[str, Any]:
-    """A table of the topics that have queues, each with as many as there are."""
+    """A topics table with every topic that has queues, and their number."""
     queues: dict[str, int] = {}
     for topic, queue_id in queue_keys(files, root):
         queues[topic] = min(QUEUES_MAX, max(queues.get(topic, 0), queue_id + 1))

@@ -1,8 +1,8 @@
-"""A queue offset that does not follow: which record is not where it belongs?
+"""Gaps in a queue's offsets: finds the record whose header has changed.
 
-One of a queue's records says something else than it did.  The queue's own entries tell which
-one, if there are any; else it is the one that its successor does not follow, or one with
-which some other queue seems to begin.
+The queue's own entries show which record it is.  Without entries it is the record behind the
+gap if its successor does not follow it, or else a record with which another queue seems to
+begin.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from rmqlite.store.repairing.plan import PLACE, Action
 
 LOOK_AHEAD_RECORDS: Final = 100_000
 MISSING_MAX: Final = 1_000
-"""In a longer gap no single record has changed."""
+"""A longer gap has another cause than one changed record."""
 
 
 class Gaps:
@@ -44,9 +44,9 @@ class Gaps:
         self._starts = starts
 
     def close(self, gap: Gap, pointers: Pointers) -> Iterator[Action]:
-        """Mend the header that is wrong, or give its record up.
+        """Mend the wrong header, or replace its record by a repaired place.
 
-        pointers: the entries that point at the record with which the gap was noticed.
+        pointers: the entries that point at the record behind the gap.
         """
         head = gap.head
         pointer = pointer_of(head, pointers)
@@ -57,7 +57,7 @@ class Gaps:
         yield from actions or [self._give_up(each, gap) for each in self._culprits(gap)]
 
     def _mend_missing(self, gap: Gap) -> Iterator[Action | None]:
-        """Where the queue's entries say that the missing ones are."""
+        """Mend the headers of the records that the queue's missing offsets point at."""
         head = gap.head
         key = (head.topic, head.queue_id)
         missing = range(gap.expected, head.queue_offset)
@@ -110,7 +110,7 @@ class Gaps:
             *(PLACE, path, position),
             f"queue offset {gap.head.queue_offset} does not follow {gap.expected - 1}, and no"
             " queue entry says which record has changed",
-            f"a repaired place of {head.size} bytes, which nobody is given",
+            f"a repaired place of {head.size} bytes, which consumers skip",
             (Overwrite(path, position, data),),
             (name_of(head),),
             lost_messages=1,

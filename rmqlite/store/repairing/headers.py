@@ -1,9 +1,9 @@
-"""Records whose headers have changed: what their queue entries and neighbours still tell.
+"""Mends changed headers of records from their queue entries and neighbours.
 
-No CRC of RocketMQ's covers a header.  Where a checksum of ours says that bytes have changed,
-each record there is compared with the entry that points at it: topic, queue, queue offset
-and transaction type are mended, and a store timestamp that does not fit between its
-neighbours.  All else is taken as it is.
+No CRC of RocketMQ's covers a header.  Where our checksums show changed bytes, each record is
+compared with the queue entry that points at it: topic, queue, queue offset and transaction
+type are mended, and a store timestamp that does not fit between its neighbours.  Other
+fields stay as they are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMPLETES_BEFORE_BODY = 12
 
 @dataclass(frozen=True, slots=True)
 class Suspects:
-    """The records of a span that has changed, and what can be mended of them."""
+    """The records of a changed span, and the actions that mend some of them."""
 
     heads: tuple[Head, ...]
     actions: tuple[Action, ...]
@@ -48,9 +48,9 @@ def look_at_span(
     levels: LevelHistory | None,
     newest_timestamp_ms: int | None,
 ) -> Suspects:
-    """What can be mended in a span; anchor: where a record begins at or before it.
+    """The mendable headers in a span; anchor: where a record begins at or before it.
 
-    newest_timestamp_ms: of a record known to lie behind; None when none is known.
+    newest_timestamp_ms: of a record behind the span; None if unknown.
     """
     before, heads, behind = _records(log, span, anchor)
     confirmed = [pointer_of(head, pointers) for head in heads]
@@ -68,7 +68,10 @@ def look_at_span(
 
 
 def mend_pointer(log: CommitLog, physical_offset: int) -> Action | None:
-    """A delivered record that points at nothing: it completes no scheduled record any more."""
+    """Clear the pointer of a delivered record that completes no scheduled record.
+
+    None if no record lies there.
+    """
     head = head_at(log, physical_offset, physical_offset + log.segment_bytes)
     if head is None:
         return None
@@ -87,7 +90,7 @@ def mend_pointer(log: CommitLog, physical_offset: int) -> Action | None:
 def _records(
     log: CommitLog, span: Span, anchor: int
 ) -> tuple[Head | None, list[Head], Head | None]:
-    """The record before a span, those that overlap it, and the one behind, in its file."""
+    """The record before a span, those that overlap it, and the one behind, within a file."""
     begin, end = span.first.position, span.claim.position
     file_end = begin - begin % log.segment_bytes + log.segment_bytes
     before, heads, at = None, list[Head](), anchor
@@ -106,7 +109,7 @@ def _records(
 
 
 def pointer_of(head: Head, pointers: Pointers) -> Pointer | None:
-    """The queue entry that points at a record; one that agrees with it rather than another."""
+    """The queue entry that points at a record; if several do, one that agrees with it."""
     fitting = [each for each in pointers.at(head.physical_offset) if each.size == head.size]
     for each in fitting:
         if (each.key, each.queue_offset) == ((head.topic, head.queue_id), head.queue_offset):
@@ -120,7 +123,7 @@ def _times(
     levels: LevelHistory | None,
     limits: tuple[int, int | None],
 ) -> list[int]:
-    """Each record's store timestamp, or a better one: they never go back."""
+    """A store timestamp for each record; one that breaks the ascending order is replaced."""
     lowest, highest = limits
     given = [head.store_timestamp_ms for head in heads]
     kept = set(_ascending(given, lowest, highest))
@@ -159,7 +162,7 @@ def _ascending(times: Sequence[int], lowest: int, highest: int | None) -> list[i
 
 
 def _promised(pointer: Pointer | None, levels: LevelHistory | None) -> int | None:
-    """When a scheduled record was stored, by its deliver time."""
+    """The store timestamp of a scheduled record, computed from its deliver time."""
     if pointer is None or levels is None or pointer.key[0] != SCHEDULE_TOPIC:
         return None
     level = pointer.key[1] + 1
@@ -173,7 +176,7 @@ def _promised(pointer: Pointer | None, levels: LevelHistory | None) -> int | Non
 def mend_header(
     log: CommitLog, head: Head, pointer: Pointer | None, timestamp_ms: int
 ) -> Action | None:
-    """The record says what the queue entry says; None when it does already."""
+    """Make a record's header agree with its queue entry; None if it does already."""
     changes = tuple(_mended(log, head, pointer, timestamp_ms))
     if not changes:
         return None
@@ -184,7 +187,7 @@ def mend_header(
     return Action(
         *(HEADER, path, position),
         "a header that has changed since it was written",
-        "it says again what its queue entry and its neighbours say",
+        "it agrees with its queue entry and its neighbours again",
         changes,
         (),
         (record_name(key, queue_offset, message_id_of(head)),),
@@ -218,10 +221,10 @@ def _mended(
 
 
 def name_of(head: Head) -> str:
-    """How a record is called in a plan."""
+    """The name of a record in a plan."""
     return record_name((head.topic, head.queue_id), head.queue_offset, message_id_of(head))
 
 
 def place_of(log: CommitLog, physical_offset: int) -> tuple[Path, int]:
-    """The file of a physical offset, and the position there."""
+    """The file of a physical offset, and the position in it."""
     return log.path_at(physical_offset), physical_offset % log.segment_bytes

@@ -1,8 +1,8 @@
-"""Damaged stretches of the log, and its lost end: what lay there, and what is put in its place.
+"""Fills damaged stretches of the log with repaired places, and cuts off a lost end.
 
-A record whose lengths still add up says itself what it was; of others the queue entries tell
-that point there.  Each gets a repaired place of its own size; where nobody knows how many
-there were, one anonymous place stands for all.
+A record whose lengths still add up names itself; the queue entries that point at others name
+those.  Each gets a repaired place of its own size; one anonymous place stands for all records
+whose number is unknown.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rmqlite.store.repairing.entries import Interval, Pointer, Pointers
 from rmqlite.store.repairing.plan import CUT, PLACE, Action, message_id_of, record_name
 
 CHUNK_BYTES: Final = 1 << 20
-"""An anonymous place is at most this long, and a little."""
+"""Length of an anonymous place; the last one of a stretch may be a little longer."""
 _BLANK_BYTES_EQUAL_MIN: Final = 5
-"""So many bytes of a blank's eight must be right for it to be taken for one."""
+"""Eight bytes are taken for a damaged blank if this many of them are right."""
 
 
 @dataclass(slots=True)
 class _Piece:
-    """begin <= n < end of the log; key None: nobody knows what it was."""
+    """Bytes begin <= n < end of the log; key is None if their records are unknown."""
 
     begin: int
     end: int
@@ -56,17 +56,17 @@ class _Piece:
 
     def __str__(self) -> str:
         if self.key is None:
-            return f"{self.end - self.begin} bytes of messages that nobody knows"
+            return f"{self.end - self.begin} bytes of unknown messages"
         return record_name(self.key, self.queue_offset, self.message_id)
 
 
 def interval_of(damage: Damage) -> Interval:
-    """The bytes that a damage concerns; all that is behind a lost end."""
+    """The bytes of a damage; everything behind a lost end."""
     return damage.begin, damage.follows or 1 << 62
 
 
 def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
-    """Repaired places from a damage on up to the record that follows."""
+    """Put repaired places from the damage up to the record that follows."""
     assert damage.follows is not None
     pieces: list[_Piece] = []
     changes: list[Change] = []
@@ -79,9 +79,9 @@ def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
     if not pieces:
         remedy = "the blank at the file's end is written anew"
     elif len(pieces) == 1:
-        remedy = f"a repaired place of {size} bytes, which nobody is given"
+        remedy = f"a repaired place of {size} bytes, which consumers skip"
     else:
-        remedy = f"{len(pieces)} repaired places, {size} bytes together, which nobody is given"
+        remedy = f"{len(pieces)} repaired places, {size} bytes together, which consumers skip"
     return Action(
         PLACE,
         log.path_at(damage.begin),
@@ -95,7 +95,7 @@ def mend_stretch(log: CommitLog, damage: Damage, pointers: Pointers) -> Action:
 
 
 def cut_tail(log: CommitLog, damage: Damage, pointers: Pointers, trusted_end: int) -> Action:
-    """The log ends where the damage begins; later files go."""
+    """End the log where the damage begins, and remove later files."""
     begin = damage.begin
     file_begin = begin - begin % log.segment_bytes
     changes: list[Change] = []
@@ -112,7 +112,7 @@ def cut_tail(log: CommitLog, damage: Damage, pointers: Pointers, trusted_end: in
             lost.append(record_name(key, low) + (f" to {high}" if high > low else ""))
             messages += high - low + 1
         if not lost:
-            lost.append(f"{size} bytes of messages that nobody knows")
+            lost.append(f"{size} bytes of unknown messages")
     else:
         remedy = "the log ends there, as opening would cut it; nothing was acknowledged"
     position = begin % log.segment_bytes
@@ -174,7 +174,7 @@ class _Stretch:
         return _Piece(at, self._next_known(at, end), self._timestamp_ms)
 
     def _pointer_at(self, at: int, end: int, head: Head | None) -> Pointer | None:
-        """What the queues say lies there; an entry that agrees with the record first."""
+        """A queue entry that points there; if several do, one that agrees with the record."""
         fitting = [each for each in self._pointers.at(at) if at + each.size <= end]
         if head is not None:
             fitting = [each for each in fitting if each.size == head.size]
@@ -187,7 +187,7 @@ class _Stretch:
         return fitting[0] if fitting else None
 
     def _next_known(self, at: int, end: int) -> int:
-        """Where the next record begins of which anything is known."""
+        """Where the next record begins that a queue entry or its own header names."""
         pointed = self._pointers.next_behind(at)
         limit = end if pointed is None else min(end, pointed)
         position = at + 1
@@ -203,7 +203,7 @@ class _Stretch:
         return limit
 
     def _take_rest(self) -> int:
-        """Where the file's rest begins, behind all that is known; a place for what was there."""
+        """Where the file's blank begins; unknown bytes before it get an anonymous place."""
         last = self.pieces[-1] if self.pieces else None
         if last is None or last.key is not None:
             return last.end if last else self._begin
@@ -218,7 +218,7 @@ class _Stretch:
         return last.begin + PLACE_BYTES_MIN
 
     def _join_short(self) -> None:
-        """What is too short for a place goes to the piece before, or else to the next one."""
+        """Join a piece that is too short for a place with the one before, or else the next."""
         joined: list[_Piece] = []
         for piece in self.pieces:
             is_short = piece.end - piece.begin < PLACE_BYTES_MIN
@@ -236,7 +236,7 @@ class _Stretch:
             self._take_next(joined[0])
 
     def _take_next(self, piece: _Piece) -> None:
-        """No place is that short: the sound record behind is given up for it."""
+        """Extend a piece that is too short for a place over the sound record behind it."""
         head = head_at(self._log, piece.end, self._end + self._log.segment_bytes)
         assert head is not None, "a sound record follows"
         piece.end += head.size
@@ -252,7 +252,7 @@ class _Stretch:
             position += len(part)
 
     def _end_file(self, begin: int) -> None:
-        """A blank from there to the file's end, and zeros where other bytes are in it."""
+        """Write a blank from `begin` to the file's end, and zeros over other bytes in it."""
         path, position = self._log.path_at(begin), begin % self._log.segment_bytes
         if self._end - begin < BLANK_BYTES:
             return
@@ -267,7 +267,7 @@ class _Stretch:
 
 
 def head_at(log: CommitLog, position: int, end: int) -> Head | None:
-    """The record whose lengths add up there, its body sound or not."""
+    """The record at a position if its lengths add up; its body may be damaged."""
     data = log.read_raw(position, BLANK_BYTES)
     if len(data) < BLANK_BYTES:
         return None
@@ -279,7 +279,7 @@ def head_at(log: CommitLog, position: int, end: int) -> Head | None:
 
 
 def _parts(log: CommitLog, begin: int, end: int) -> Iterator[tuple[int, int, bool]]:
-    """The parts of a stretch by file; True: up to the file's end."""
+    """The parts of a stretch by file; True: the part reaches its file's end."""
     while begin < end:
         file_end = begin - begin % log.segment_bytes + log.segment_bytes
         yield begin, min(file_end, end), file_end <= end

@@ -1,4 +1,4 @@
-"""What a repair would do, as values: actions, each with its changes and with what is lost."""
+"""The plan of a repair, as values: actions, each with its changes and its losses."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One thing to do; what: a stable code.  wrong and remedy are sentences.
+    """One step of a repair; what: a stable code.  wrong and remedy are sentences.
 
-    lost: what is gone for good, a line each.  about: what else is concerned.  lost_messages:
-    how many of those are known.
+    lost: a line for each loss.  about: a line for each other record concerned.
+    lost_messages: the number of lost messages that have a name.
     """
 
     what: str
@@ -47,7 +47,7 @@ class Action:
     lost_messages: int = 0
 
     def tree(self, root: Path, kept: list[Path]) -> dict[str, Any]:
-        """For the report; kept: the copies of what it took away."""
+        """The action in the report; kept: the copies of what it overwrote or removed."""
         return {
             "what": self.what,
             "path": str(self.path.relative_to(root)),
@@ -63,11 +63,11 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a check finds, what would be done, and what would still be found afterwards.
+    """The findings of a check, the actions against them, and the findings that remain.
 
-    remaining: nothing can be done about it, or opening the store puts it right.  before,
-    after: what can be read of each topic, now and when all is done; empty when there is
-    nothing to do.  config: what the store has to be opened with.
+    remaining: no action can mend them, or opening the store does.  before, after: the
+    messages that can be read of each topic, now and after the repair; empty without actions.
+    config: the configuration with which the store must be opened.
     """
 
     root: Path
@@ -80,11 +80,11 @@ class Plan:
 
 
 def record_name(key: QueueKey, queue_offset: int, message_id: str = "") -> str:
-    """How a message is called in a plan."""
+    """The name of a message in a plan."""
     name = f"{queue_name(key)}, queue offset {queue_offset}"
     return f"{name}, message {message_id}" if message_id else name
 
 
 def message_id_of(head: Head) -> str:
-    """The id that its producer gave a message; empty without."""
+    """The message id from the producer; empty if there is none."""
     return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")

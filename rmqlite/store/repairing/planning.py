@@ -1,8 +1,9 @@
-"""How a plan is found: mend, look at the store as it would be, and mend what is found then.
+"""Finds a plan in rounds: check the store as it would be, then plan actions for the findings.
 
-Each round does one kind of thing, because the next kind is only known when it is done: a
-checksum that tells which byte has changed spares a message; places are put only where that
-did not help; headers can be judged when all records are found; sums come when bytes are final.
+Each round does one kind of repair, because the next kind depends on its result: first
+checksums restore single bytes, which loses no message; then repaired places replace what is
+still damaged; then headers are judged, when all records are found; checksums are made anew
+when the bytes are final.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ from rmqlite.store.repairing.trial import (
 
 ROUNDS_MAX: Final = 12
 SPANS_MAX: Final = 64
-"""Where more spans of a log have changed, it was not a byte of each."""
+"""If more spans have changed, the cause is not a single byte in each."""
+_OLD_LOG: Final = "it describes the log before the repair"
 Progress = Callable[[int, int], None]
 
 
@@ -79,7 +81,7 @@ class Planning:
         self._root = root
         self._config = config
         files = ReadOnlyFiles()
-        # As it is now: what is mended may be all that tells.
+        # Read now: the files that show the sizes may change by the repair.
         self._sizes = sizes_of(files, root, config)
         self._index_shape = index_shape(files, root, config or BrokerConfig())
         files.close()
@@ -88,13 +90,13 @@ class Planning:
         self._checking: StoreCheck | None = None
         self._actions: list[Action] = []
         self._restored: dict[Interval, Action] = {}
-        """By the bytes whose checksum fits again."""
+        """Restored bytes, by the interval whose checksum fits again."""
         self._refuted: set[Interval] = set()
         self._touched: set[int] = set()
-        """Where the log files begin that have checksums and are changed."""
+        """The starts of changed log files that have checksums."""
         self._renewed: set[int] = set()
         self._cut: set[int] = set()
-        """Where the log was cut."""
+        """The physical offsets at which the log was cut."""
         self._trusted_end = 0
         self._newest: Point | None = None
         """The persisted end, and the newest store timestamp before it."""
@@ -123,7 +125,7 @@ class Planning:
         return Plan(self._root, first, done, tuple(found), before, after, config)
 
     def _check(self) -> tuple[StoreCheck, list[Finding]]:
-        """The store as it would be after all actions so far."""
+        """Check the store as it would be after all actions so far."""
         layer = FileLayer()
         for action in self._actions:
             for change in action.changes:
@@ -143,7 +145,7 @@ class Planning:
         return checking, list(checking.run())
 
     def _note(self, checking: StoreCheck) -> None:
-        """What later rounds would no longer find."""
+        """Note facts that later rounds would no longer find."""
         tree = load_sound(checking.files, self._root / "config" / PROGRESS_TABLE)
         if tree is not None:
             self._newest = Point(int(tree["physicalOffset"]), int(tree["newestTimestamp"]))
@@ -166,7 +168,7 @@ class Planning:
         )
 
     def _touch(self, log: CommitLog, files: FileLayer, actions: Sequence[Action]) -> None:
-        """Remember whose checksums have to be made anew."""
+        """Remember the log files whose checksums must be made anew."""
         folder = self._root / "commitlog"
         for change in [change for action in actions for change in action.changes]:
             if change.path.parent == folder and isinstance(change, Overwrite | Zero):
@@ -201,7 +203,10 @@ class Planning:
             yield action
 
     def _refute(self, checking: StoreCheck) -> bool:
-        """Was a byte wrongly taken for the only one?  Then its record is still damaged."""
+        """Withdraw restored bytes in records that are still damaged; True if there are any.
+
+        In such a record more than one byte has changed.
+        """
         walk = checking.walk
         if walk is None:
             return False
@@ -236,10 +241,10 @@ class Planning:
                 yield cut_tail(log, damage, pointers, self._trusted_end)
                 self._note_cut(log, damage.begin)
         if wanted:
-            yield from forget_progress(files, self._root, "it tells of the log as it was")
+            yield from forget_progress(files, self._root, _OLD_LOG)
 
     def _note_cut(self, log: CommitLog, end: int) -> None:
-        """No mark may say that there was more."""
+        """Note a cut of the log: no mark may reach beyond it."""
         self._cut.add(end)
         self._trusted_end = min(self._trusted_end, end)
         for start in log.segment_starts:
@@ -248,7 +253,7 @@ class Planning:
                 self._touched.add(start)
 
     def _is_lost(self, log: CommitLog, end: int, pointers: Pointers) -> bool:
-        """Does anything but storeProgress.json say that there was more?"""
+        """Does anything but storeProgress.json show that the log was longer?"""
         mark = log.log_end.mark_over(end)
         is_marked = mark is not None and end < mark.synced_end
         return is_marked or log.has_bytes_from(end) or bool(pointers.ranges_from(end))
@@ -269,7 +274,7 @@ class Planning:
             looked = look_at_span(log, span, anchor, pointers, checking.levels, newest_ms)
             actions += looked.actions
         for head in walk.starts:
-            # An entry that points exactly there, and is another queue's, knows better.
+            # If another queue's entry points exactly there, the record's header is wrong.
             action = mend_header(log, head, pointer_of(head, pointers), head.store_timestamp_ms)
             actions += [action] if action and not is_repaired(head) else []
         if not actions:
@@ -282,7 +287,7 @@ class Planning:
                     action = mend_pointer(log, int(each.path.name) + each.position)
                     actions += [action] if action else []
         if actions:
-            actions += forget_progress(checking.files, self._root, "it tells of the log as it was")
+            actions += forget_progress(checking.files, self._root, _OLD_LOG)
         yield from {(each.path, each.position, each.what): each for each in actions}.values()
 
     def _renew_sums(
@@ -305,13 +310,13 @@ class Planning:
             if start == log.segment_starts[-1]:
                 synced_end = min(content_end, self._trusted_end or walk.end)
             changes = tuple(new_sums(log, files, start, content_end, synced_end))
-            wrong = "its checksums are not those of its bytes"
+            wrong = "its checksums do not fit its bytes"
             yield Action(SUMS, log.path_at(start), 0, wrong, "made anew", changes)
         if walk.changed:
-            yield from forget_progress(files, self._root, "it has a checksum of the log as it was")
+            yield from forget_progress(files, self._root, _OLD_LOG)
 
     def _is_mended(self, log: CommitLog, span: Span) -> bool:
-        """Has any other action to do with these bytes?"""
+        """Does another action change these bytes, or were their checksums renewed?"""
         begin, end = interval(span)
         path, at = log.path_at(begin), begin % log.segment_bytes
         for action in self._actions:
@@ -325,13 +330,13 @@ class Planning:
     def _accept(self, log: CommitLog, span: Span, anchor: int) -> Action:
         told = span_finding(log, span)
         looked = look_at_span(log, span, anchor, Pointers.none(), None, None)
-        remedy = "which ones is not known: they stay as they are and get a new checksum"
+        remedy = "it is unknown which bytes: they stay as they are and get a new checksum"
         return Action(
             *(ACCEPTED, told.path, told.position, told.sentence, remedy, ()),
             about=tuple(name_of(head) for head in looked.heads),
         )
 
-    # ---- queues, and what says how far all is
+    # ---- queues, and the tables of progress
 
     def _mend_queues(self, files: FileLayer, found: Sequence[Finding]) -> Iterator[Action]:
         wrong = ""
@@ -353,14 +358,14 @@ class Planning:
         return Pointers(files, self._root, self._sizes[1], intervals)
 
     def _config_to_open(self, checking: StoreCheck) -> BrokerConfig:
-        """What the store is opened with.  Raises InvalidValue if nobody knows its levels."""
+        """The configuration to open the store with.  Raises InvalidValue without its levels."""
         tree = load_sound(checking.files, self._root / "config" / LEVELS_TABLE)
         is_known = tree is not None or checking.levels_given is not None
         if self._actions and not is_known and checking.has_queues_of(SCHEDULE_TOPIC):
-            rule = "the store keeps no record of its delay levels: give them"
+            rule = "the store has no record of its delay levels: give them"
             raise InvalidValue("levels", "", rule)
         plain = self._config or BrokerConfig(message_delay_level=checking.levels.current.text)
-        # Not with_values(): the files of a store may be shorter than a new one's can be.
+        # Not with_values(): an existing store may have shorter files than a new one may get.
         return plain.model_copy(
             update={
                 "store_path": self._root,

@@ -1,8 +1,8 @@
-"""What checksums can mend, and how they are made anew.
+"""Mends single bytes by their checksums, and makes checksums anew.
 
-A CRC-32 is linear: what one changed byte does to it depends only on the change and on how
-far the end is.  So where a single byte of a block has changed, the difference of the two
-checksums says which one it was and what it was before.
+A CRC-32 is linear: the effect of one changed byte depends only on the change and on its
+distance from the end.  So if a single byte of a block has changed, the difference of the two
+checksums shows its position and its old value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmqlite.store.log.checksums import BLOCK_BYTES, Mark, encode_mark, mark_pos
 from rmqlite.store.repairing.changes import Change, Overwrite, Resize
 
 MENDED_SPAN_BYTES_MAX: Final = 1 << 20
-"""In a longer span too many single bytes would explain any difference."""
+"""In a longer span a random difference too often looks like one changed byte."""
 _SUM_BYTES: Final = 4
 
 
@@ -32,15 +32,15 @@ def _table() -> list[int]:
 
 
 _TABLE: Final = _table()
-"""How a byte changes the checksum of what ends with it."""
+"""The change of a checksum by a change of the last byte, by the XOR of that byte."""
 _BYTES: Final = {row: value for value, row in enumerate(_TABLE)}
 _BY_TOP: Final = {row >> 24: value for value, row in enumerate(_TABLE)}
 
 
 def changed_byte(size: int, wanted: int, found: int) -> tuple[int, int] | None:
-    """The one byte of so many whose change makes the difference: where, and what to XOR.
+    """Position and XOR of the one changed byte that explains two checksums of size bytes.
 
-    None when no byte does, or more than one could.
+    None if no byte explains them, or more than one could.
     """
     candidates = []
     difference = wanted ^ found
@@ -48,14 +48,14 @@ def changed_byte(size: int, wanted: int, found: int) -> tuple[int, int] | None:
         change = _BYTES.get(difference)
         if change is not None:
             candidates.append((at, change))
-        # One byte back: which difference became this one behind a byte that is right?
+        # One byte back: find the difference that became this one after an unchanged byte.
         value = _BY_TOP[difference >> 24]
         difference = (difference ^ _TABLE[value]) << 8 & 0xFFFF_FFFF | value
     return candidates[0] if len(candidates) == 1 else None
 
 
 def mended_bytes(log: CommitLog, spans: Iterable[Span]) -> Iterator[tuple[Span, int, bytes]]:
-    """Where single bytes have changed: the span, the physical offset, the byte as it was."""
+    """For each span with one changed byte: the span, the physical offset, the old byte."""
     for span in spans:
         begin, end = span.first.position, span.claim.position
         if end - begin <= MENDED_SPAN_BYTES_MAX:
@@ -67,7 +67,7 @@ def mended_bytes(log: CommitLog, spans: Iterable[Span]) -> Iterator[tuple[Span, 
 
 
 def is_summed(log: CommitLog, files: Files, start: int) -> bool:
-    """Has the log file that begins there any checksums?"""
+    """Has the log file that begins at start any checksums?"""
     path = sums_path(log, start)
     return path.name in files.names(path.parent) or log.log_end.mark_of(start) is not None
 
@@ -75,7 +75,7 @@ def is_summed(log: CommitLog, files: Files, start: int) -> bool:
 def new_sums(
     log: CommitLog, files: Files, start: int, content_end: int, synced_end: int
 ) -> Iterator[Change]:
-    """The table and the mark of the file that begins there, from the bytes it has now."""
+    """The table and the mark of the file that begins at start, from its present bytes."""
     blocks = log.segment_bytes // BLOCK_BYTES
     sums = bytearray()
     at, chain = start, 0
@@ -92,7 +92,7 @@ def new_sums(
     if blocks:
         yield Overwrite(path, 0, bytes(sums).ljust(blocks * _SUM_BYTES, b"\0"))
     place = mark_position(log.segment_bytes)
-    # Where RocketMQ wrote, a record may lie there.
+    # In a file that RocketMQ wrote, a record may lie in the mark's place.
     if content_end <= start + place:
         mark = Mark(synced_end, content_end, chain)
         yield Overwrite(log.path_at(start), place, encode_mark(mark))

@@ -1,7 +1,7 @@
-"""What a repair comes to, counted on a store that looks as if it were done.
+"""Counts the result of a repair on a layer that shows the store as it would be.
 
-It also refuses what nothing explains: to take sound records away that no action names.
-Then somebody is mistaken about the store, and that may be us.
+It refuses a plan that takes away sound records which no action names: then the plan rests on
+a mistake about the store, which may be ours.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rmqlite.store.repairing.plan import Action
 
 _READ_BYTES: Final = 1 << 20
 _PLACE_AT: Final = 24
-"""Where a record has its physical offset, seen from its magic number."""
+"""Distance of a record's physical offset from its magic number."""
 _PLACE_END: Final = _PLACE_AT + 8
 _NAME_DIGITS: Final = 20
 
 
 def counted_before(checking: StoreCheck, root: Path, found: Sequence[Finding]) -> TopicCounts:
-    """What can be read of a store as it is, past all that is damaged.
+    """The messages that can be read of a store as it is; damage is skipped.
 
-    found: by the check, whose layer hides afterwards what cannot be read.
+    found: the check's findings; unreadable tables among them are hidden in its layer.
     """
     for each in found:
         if each.what == UNREADABLE:
@@ -41,7 +41,10 @@ def counted_before(checking: StoreCheck, root: Path, found: Sequence[Finding]) -
 
 
 def counted_after(checking: StoreCheck, root: Path) -> TopicCounts:
-    """What can be read of a store that is in order.  Raises RepairRefused if it is not."""
+    """The messages that can be read after the repair.
+
+    Raises RepairRefused if the store would not open.
+    """
     try:
         snapshot = _snapshot(checking, root)
         if snapshot.damage is not None:
@@ -59,14 +62,14 @@ def check_explained(
     gone = total(before.values()).messages - total(after.values()).messages
     named = sum(action.lost_messages for action in actions)
     if actions and gone > named and not is_open:
-        why = f"{gone} messages would no longer be readable, and only {named} are known as lost"
+        why = f"{gone} messages would no longer be readable, but the plan names only {named}"
         raise _refused(root, why)
 
 
 def check_holds_nothing(finding: Finding, file_bytes: int) -> None:
-    """Raises RepairRefused if what an action would take of a log file has sound records.
+    """Raises RepairRefused if an action would remove sound records from a log file.
 
-    A finding about a file that has no business there, or is too long.
+    This concerns findings about a foreign file, or one that is too long.
     """
     path = finding.path
     is_position = len(path.name) == _NAME_DIGITS and path.name.isascii() and path.name.isdigit()
@@ -98,7 +101,7 @@ def _snapshot(checking: StoreCheck, root: Path) -> Snapshot:
 
 
 def _record_in(files: Files, path: Path, begin: int) -> int | None:
-    """Where in a log file, from a byte on, a record begins that says it lies there."""
+    """The first position from `begin` on in a log file where a record has its own offset."""
     size, start = files.size(path), int(path.name)
     while begin < size:
         begin = files.next_data(path, begin)
@@ -109,6 +112,6 @@ def _record_in(files: Files, path: Path, begin: int) -> int | None:
             if place == start + begin + at - 4:
                 return begin + at - 4
             at = data.find(MAGIC_BYTES, at + 1)
-        # What lies on the seam is seen with the next piece.
+        # The next piece repeats the end of this one, for a record across the seam.
         begin += len(data) if begin + len(data) >= size else max(1, len(data) - _PLACE_END - 4)
     return None

@@ -1,8 +1,9 @@
-"""Which clock a store goes on with: config/clock.json.
+"""The clock that a store goes on with: config/clock.json.
 
-While something waits to be delivered and the machine has not been booted since, it is the
-clock of the process before: a step of the wall clock in between neither hastens nor delays
-anything.  Otherwise it is the wall clock's time, but never before what the store has seen.
+While messages wait to be delivered and the machine has not been booted since, the store
+takes over the clock of the process before: a step of the wall clock in between makes no
+message early or late.  Otherwise it takes the wall clock, but never a time before the newest
+that the store has seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from rmqlite.table_shapes import ClockTable
 
 CLOCK_TABLE: Final = "clock.json"
 AHEAD_MS_MIN: Final = 1_000
-"""A clock this much before what the store has seen did not merely stand still."""
+"""A clock that is this far behind the store's newest time was set back."""
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ class Origin(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SavedClock:
-    """What config/clock.json says."""
+    """The content of config/clock.json."""
 
     basis: Basis
     origin: Origin
@@ -46,7 +47,7 @@ class SavedClock:
 
 
 def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, bytes]]:
-    """Path and content of config/clock.json as of now; none where no boot is recognised."""
+    """Path and present content of config/clock.json; empty if the system has no boot id."""
     basis = clock.basis()
     if basis is None:
         return []
@@ -64,14 +65,14 @@ def clock_table(root: Path, clock: Clock, origin: Origin) -> list[tuple[Path, by
 def open_clock(
     files: Files, root: Path, clock: Clock, newest_ms: int, dispatch: Dispatch
 ) -> Origin:
-    """Set the clock for a store whose newest record is of newest_ms; where its time came from.
+    """Set the clock for a store whose newest record is of newest_ms; returns its origin.
 
-    A table that cannot be read costs nothing but the promise that it kept.
+    If the table cannot be read, the wall clock is used and a warning is logged.
     """
     saved = _load(files, root)
     origin, goes_on = Origin.WALL_CLOCK, False
     least_ms = max(newest_ms + 1, dispatch.levels.in_force_from_ms)
-    # With nothing to be delivered nobody can be early: a corrected wall clock is welcome.
+    # If no message is pending, none can become early: follow a corrected wall clock.
     if saved is not None and _is_any_pending(dispatch):
         least_ms = max(least_ms, saved.reached_ms)
         goes_on = clock.go_on_from(saved.basis, saved.reached_ms)
@@ -98,9 +99,9 @@ def _save(files: Files, table: list[tuple[Path, bytes]]) -> None:
         try:
             files.replace(path, data)
         except StoreUnavailable as error:
-            # What is there tells of another clock; without it the wall clock is taken.
+            # The old file describes another clock; without it the wall clock is used.
             files.remove(path)
-            log.warning("which clock is used cannot be written down error=%s", error)
+            log.warning("the clock in use cannot be saved error=%s", error)
 
 
 def _load(files: Files, root: Path) -> SavedClock | None:
@@ -109,7 +110,7 @@ def _load(files: Files, root: Path) -> SavedClock | None:
         table = tables.load_as(files, path, ClockTable)
     except (StoreDamaged, StoreUnavailable) as error:
         log.warning(
-            "the last run's clock is not known, the wall clock is taken file=%s error=%r",
+            "the last run's clock is unknown, the wall clock is used file=%s error=%r",
             path,
             error,
         )

@@ -1,8 +1,8 @@
-"""Which table of delay levels is in force, and which ones were before: config/delayLevels.json.
+"""The table of delay levels in force, and all earlier ones: config/delayLevels.json.
 
-A table comes from broker.conf or from somebody who sets it while the broker runs; of the
-two the later change wins.  So the file also keeps what broker.conf said when it was read
-last: it counts again only when it says something else.
+A table comes from broker.conf or from an operator who sets it while the broker runs; the
+later change wins.  So the file also stores the table that was last read from broker.conf:
+broker.conf counts again only after its table has changed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def change_levels(
     *,
     is_configured: bool,
 ) -> None:
-    """From the next append on this table is in force, if what is known already lets it be.
+    """Put a table in force from the next append on, unless its delays already are.
 
-    newest_ms: of the newest record.  is_configured: broker.conf says so.  Raises
-    StoreUnavailable, and nothing has changed; FlushFailed, and a restart may find either.
+    newest_ms: of the newest record.  is_configured: the table is from broker.conf; it counts
+    only if broker.conf has changed.  Raises StoreUnavailable: nothing has changed;
+    FlushFailed: a restart may find the old or the new table.
     """
     # The millisecond of the newest record still belongs to the table before.
     since_ms = max(clock.now_ms(), newest_ms + 1)
@@ -48,7 +49,7 @@ def change_levels(
     known = dispatch.levels
     is_first = tables.load(files, path) is None
     if is_first and newest_ms:
-        # By which tables RocketMQ delayed what is there, is not known.
+        # The tables by which RocketMQ delayed the existing messages are unknown.
         known = LevelHistory.starting_with(table, since_ms)
     after = known.configured_as if is_configured else known.changed_to
     history = after(table, since_ms)

@@ -21,15 +21,15 @@ from rmqlite.table_shapes import validated
 BACKUP: Final = ".bak"
 Tree = dict[str, Any]
 Snapshot = Callable[[], Tree]
-"""Makes a table of values that nobody changes any more, in whatever thread calls it."""
+"""Makes a table from immutable values; it may be called in any thread."""
 _T = TypeVar("_T")
 _scalar_text = json.JSONEncoder(ensure_ascii=False).encode
-# A text that does not end goes to the end: tried anew at each quote it would take for ever.
+# An unclosed text matches up to the end: retried at each quote it would take quadratic time.
 _TEXT_OR_BARE_KEY = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*"?)|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
 
 
 class NoTable(ValueError):
-    """What a table's bytes are not; position: the byte at which that shows."""
+    """The bytes are no valid table; position: the first wrong byte."""
 
     def __init__(self, position: int, expected: str, found: str) -> None:
         super().__init__(f"expected {expected}, found {found}")
@@ -38,7 +38,7 @@ class NoTable(ValueError):
         self.found = found
 
     def damage(self, path: Path) -> StoreDamaged:
-        """The same, of a file."""
+        """The error for the file at path."""
         return StoreDamaged(str(path), self.position, self.expected, self.found)
 
 
@@ -49,7 +49,7 @@ class Encoded(str):
 
 
 class Torn(NoTable):
-    """The bytes are no JSON, as when a crash came in the middle of writing them."""
+    """The bytes are no JSON, for example because a crash interrupted their writing."""
 
 
 def encode(tree: Tree) -> bytes:
@@ -60,13 +60,13 @@ def encode(tree: Tree) -> bytes:
 def encode_row(key: str, value: Any, depth: int) -> str:
     """A row of a table, with its key, as encode() writes it at this depth.
 
-    For a table that is written often: encoding 10,000 rows takes 100 ms, joining them 2 ms.
+    A table that is written often caches its rows: encoding 10,000 takes 100 ms, joining 2 ms.
     """
     return f"{_scalar_text(key)}:{_text(value, depth)}"
 
 
 def joined(rows: Iterable[str], depth: int) -> Encoded:
-    """Rows that encode_row() made for this depth."""
+    """An object of rows that encode_row() made for this depth."""
     text = (",\n" + "\t" * depth).join(rows)
     if not text:
         return Encoded("{}")
@@ -94,7 +94,7 @@ def decode(data: bytes) -> Tree:
 
 
 def shaped(tree: Tree, data: bytes, shape: type[_T]) -> _T:
-    """What decode() gave for data, as a value of a shape.  Raises NoTable."""
+    """The tree that decode() made of data, as a value of a shape.  Raises NoTable."""
     try:
         return validated(shape, tree)
     except WrongValue as error:
@@ -102,18 +102,18 @@ def shaped(tree: Tree, data: bytes, shape: type[_T]) -> _T:
 
 
 def load(files: Files, path: Path) -> Tree | None:
-    """A table; its previous generation if it is no JSON; None if there is neither.
+    """A table, or its previous generation if the table is no JSON; None without both.
 
-    Raises StoreDamaged when there is something but neither can be read.
+    Raises StoreDamaged if there are files but none can be read.
     """
     return load_as(files, path, Tree)
 
 
 def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
-    """The same as a value of a shape.
+    """load(), as a value of a shape.
 
-    Raises StoreDamaged also for a value that may not be: the table was not torn, so going
-    back a generation would hide what somebody has written.
+    Raises StoreDamaged also for an invalid value: such a table was not torn but edited, and
+    the previous generation would hide the edit.
     """
     problem: StoreDamaged | None = None
     for candidate in (path, path.with_name(path.name + BACKUP)):
@@ -134,7 +134,8 @@ def load_as(files: Files, path: Path, shape: type[_T]) -> _T | None:
 def save(files: Files, path: Path, tree: Tree) -> None:
     """Replace a table, durably.
 
-    Raises StoreUnavailable: then it is as before; FlushFailed: then a restart may find either.
+    Raises StoreUnavailable: the table is as before; FlushFailed: a restart may find the old or
+    the new table.
     """
     data = encode(tree)
     before = files.read_all(path)
@@ -143,13 +144,13 @@ def save(files: Files, path: Path, tree: Tree) -> None:
     except StoreUnavailable as error:
         if data == before or _is_other(files, path, data):
             raise
-        # It has its name and may lose it again in a power cut.
+        # The new file has its name already, but a power cut may bring back the old one.
         sentence = f"cannot tell whether a restart will find the new {path.name}: {error}"
         raise FlushFailed(sentence, field="store", value=path) from error
 
 
 def _is_other(files: Files, path: Path, data: bytes) -> bool:
-    """Does a file certainly hold something else?"""
+    """Does the file certainly have other bytes?  False if it cannot be read."""
     try:
         return files.read_all(path) != data
     except StoreUnavailable:
@@ -168,7 +169,7 @@ def _tree(text: str) -> Any:
 
 
 def _unquoted(text: str, position: int) -> int:
-    """Where a position of the text with quoted keys is in the text as it stands."""
+    """Convert a position in the text with quoted keys to one in the original text."""
     quotes = 0
     for found in _TEXT_OR_BARE_KEY.finditer(text):
         if found.start() + quotes >= position:
@@ -183,7 +184,7 @@ def _no_table(text: str, error: WrongValue) -> NoTable:
 
 
 def _quoted(found: re.Match[str]) -> str:
-    # Text is matched only to step over it: it may hold what looks like a bare key.
+    # Quoted text is matched only to skip it: a bare key inside it is none.
     text, before, key = found.groups()
     return text or f'{before}"{key}"'
 
