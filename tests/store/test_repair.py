@@ -567,7 +567,7 @@ TABLES = {
     "consumerOffset.json": "groups begin again where their consumers start",
     "subscriptionGroup.json": "with default settings",
     "topics.json": "made again from the queues that are there: orders",
-    "consumerFilter.json": "nothing here needs it",
+    "consumerFilter.json": "rmqlite does not need it",
 }
 
 
