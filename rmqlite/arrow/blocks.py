@@ -1,6 +1,6 @@
-"""The blocks of a log: some megabytes of it, and where in them records begin.
+"""The blocks of a log: some megabytes of bytes each, and where records begin in them.
 
-A store's files and a broker's chunks are read by the same walk.
+The same walk reads a store's files and a broker's chunks.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from rmqlite.arrow.records import (
 )
 
 WINDOW_BYTES: Final = 4 << 20
-"""How much of the log makes a batch at most; more is no faster, and takes more memory."""
+"""The most bytes of the log in one batch; more is not faster, and takes more memory."""
 _BLANK_BYTES: Final = 8
 Block = tuple[Bytes, int | None, Longs]
-"""Bytes, the physical offset of the first one, and where in them records begin."""
+"""Bytes, the physical offset of the first byte, and where records begin in the bytes."""
 
 
 def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
-    """The records that begin in a slice.  Raises UnsoundRecord where neither one nor a blank is."""
+    """The records that begin in a slice.
+
+    Raises UnsoundRecord at bytes that are neither a record nor a blank.
+    """
     room = wanted.place.log_file_bytes
     file_begin = wanted.begin - wanted.begin % room
     file_end = file_begin + room
@@ -51,7 +54,7 @@ def log_blocks(source: Source, wanted: LogSlice) -> Iterator[Block]:
         position = base + following
         starts = starts[rows]
         if following > len(data):
-            # The last one goes on behind the window; in a file all is there already.
+            # The last record ends behind the window.  A file has its bytes already.
             first = base + int(starts[0])
             data, moved = source.at(first, position - first)
             starts, base = starts + (base - moved), moved

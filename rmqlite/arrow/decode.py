@@ -1,8 +1,8 @@
-"""Records of the commit log as Arrow batches: the columns of schema.py, 16,384 rows at a time.
+"""Records of the commit log as Arrow batches with the columns of columns.py.
 
-Whole columns are copied at once, by numpy and by Arrow, never record by record; that is
-twenty times as fast as one value after the other.  Only the columns that are asked for are
-made.  Spark is not needed here, and never loaded.
+numpy and Arrow copy whole columns at once, never record by record; that is twenty times as
+fast as one value after the other.  Only the requested columns are made.  This module never
+loads Spark.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _TEXTS: Final[dict[str, tuple[str, ...]]] = {
     "origin_message_id": (ORIGIN_MESSAGE_ID, DLQ_ORIGIN_MESSAGE_ID),
     "failure_reason": (FAILURE_REASON,),
 }
-"""Column -> the properties that it may come from, the first one that is there."""
+"""Column -> properties: the first one that a record has gives the value."""
 _NUMBERS: Final = {
     "delay_level": DELAY,
     "real_queue_id": REAL_QID,
@@ -84,11 +84,11 @@ class Promises(Protocol):
     """The deliver times that the queue entries of scheduled records promise."""
 
     def promised_ms(self, records: Records, rows: Longs) -> Longs:
-        """Of these rows, all of SCHEDULE_TOPIC_XXXX; 0 where no entry says it."""
+        """The times in the entries of these rows, all of SCHEDULE_TOPIC_XXXX; 0 without one."""
 
 
 class Dues:
-    """When scheduled records are due, many at once."""
+    """Computes when scheduled records are due, many at once."""
 
     def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
         self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
@@ -100,7 +100,10 @@ class Dues:
         self._promises = promises
 
     def due_ms(self, records: Records, rows: Longs) -> Longs:
-        """Of these rows, all of SCHEDULE_TOPIC_XXXX: what was promised, else by their level."""
+        """The deliver times of these rows, all of SCHEDULE_TOPIC_XXXX.
+
+        It is the time in the queue entry, else the store time plus the delay of the level.
+        """
         head = records.head[rows]
         stored_ms = head["store_timestamp"].astype(np.int64)
         level = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
@@ -130,12 +133,12 @@ class Decoder:
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    """The columns as Spark wants them from Arrow, to the letter."""
+    """The columns with exactly the Arrow types that Spark expects."""
     return pa.schema([pa.field(column.name, _ARROW_TYPES[column.type]) for column in columns])
 
 
 def topics_of(records: Records) -> pa.Array:
-    """The topic of each record.  Raises UnsoundRecord for one that no record can have."""
+    """The topic of each record.  Raises UnsoundRecord for a topic that no record can have."""
     if not len(records):
         return pa.array([], pa.string())
     pieces, wanted = interleaved(records.data, records.topic_begin, records.topic_end)
@@ -155,13 +158,13 @@ def topics_of(records: Records) -> pa.Array:
 
 
 def is_topic(topics: pa.Array, name: str) -> Flags:
-    """Which of them are this topic?"""
+    """Which of these topics are this one?"""
     found: Flags = pc.equal(topics, name).to_numpy(zero_copy_only=False)
     return found
 
 
 class _Batch:
-    """The columns of some records; what several of them need is made once."""
+    """The columns of some records; parts that several columns need are made once."""
 
     def __init__(self, records: Records, dues: Dues) -> None:
         self._records = records
@@ -208,7 +211,7 @@ class _Batch:
         return self._sparse(numbers[good], rows[good], kind)
 
     def _sparse(self, numbers: Longs, rows: Longs, kind: pa.DataType) -> pa.Array:
-        """A column that has these numbers in these rows, and is null in the others."""
+        """A column with these numbers in these rows, and null in the others."""
         if len(rows) == 0:
             return pa.nulls(self._count, kind)
         mask = np.ones(self._count, bool)
@@ -263,9 +266,9 @@ class _Batch:
 
     @cached_property
     def _completing(self) -> tuple[Longs, Longs]:
-        """The rows that end the wait of a scheduled record, and the levels at which that waited.
+        """The rows that end the wait of a scheduled record, and the level of each wait.
 
-        The rule is that of rmqlite/store/completion.py.
+        rmqlite/store/completion.py has the same rule.
         """
         points = self._records.longs("prepared_transaction_offset") != 0
         if not points.any():
@@ -314,7 +317,7 @@ def _longs(values: Longs) -> pa.Array:
 
 
 def _times(values_ms: Longs) -> pa.Array:
-    """A clock that was wrong by more than a timestamp can say gives null."""
+    """Times that no timestamp can hold, as of a wrong clock, become null."""
     good = (values_ms >= -_MS_MAX) & (values_ms <= _MS_MAX)
     if not good.all():
         values_us = np.where(good, values_ms, 0) * _US_PER_MS
@@ -324,7 +327,7 @@ def _times(values_ms: Longs) -> pa.Array:
 
 
 def _hosts(records: Records, name: str) -> pa.Array:
-    """Few producers send many messages: each address is written out once."""
+    """The hosts as text.  Few producers send many messages, so each address is made once."""
     if records.is_v6:
         texts = [unpack_host(records.host_at(row, name)) for row in range(len(records))]
         return pa.array(texts, pa.string())

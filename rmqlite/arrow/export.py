@@ -1,7 +1,7 @@
 """A store's records as one Parquet or Arrow file; needs Arrow and numpy, no Spark.
 
-What is asked for by topic, queue or time is found as the Spark source finds it; the other
-questions are put to whole columns of what comes out.
+Topic, queue and time choose records in the same way as options of the Spark source; the other
+parts of the filter are applied to whole columns of the resulting batches.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rmqlite.store.reader import MessageFilter
 
 SLICE_BYTES: Final = 16 << 20
-"""So that a bar moves, and little is read in vain when a limit is reached."""
+"""Small slices: a progress bar moves, and little is read in vain when a limit is reached."""
 ROW_GROUP_ROWS: Final = 131_072
 COMPRESSION: Final = "zstd"
 _ASKED_BY: Final = {
@@ -44,7 +44,7 @@ _ID_DIGITS: Final = (32, 56)
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """How many rows were written, and how many bytes of records these are."""
+    """How many rows were written, and the bytes of their records."""
 
     rows: int
     record_bytes: int
@@ -61,10 +61,10 @@ def export(
     config: BrokerConfig | None = None,
     advance: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Exported:
-    """Write what a filter takes to an open file; form: parquet or arrow.
+    """Write the records that match a filter to an open file; form: parquet or arrow.
 
-    advance: told how much is done of how much.  Raises InvalidValue, StoreDamaged, OffsetGone,
-    StoreUnavailable.
+    advance: called with the number of finished and of all slices.  Raises InvalidValue,
+    StoreDamaged, OffsetGone, StoreUnavailable.
     """
     named = columns_named(columns)
     schema = arrow_schema(named)
@@ -117,7 +117,7 @@ def _batches(
 
 
 def _options(root: str, wanted: MessageFilter) -> ReadOptions:
-    """What the source itself can leave out."""
+    """The part of the filter that the source itself applies."""
     topics: tuple[str, ...] = ()
     if wanted.is_scheduled:
         topics = (SCHEDULE_TOPIC,)
@@ -138,7 +138,7 @@ def _options(root: str, wanted: MessageFilter) -> ReadOptions:
 
 
 def _mask(batch: pa.RecordBatch, wanted: MessageFilter) -> pa.Array:
-    """Which rows the filter takes: the rules of MessageFilter, column by column."""
+    """The rows that match the filter: the rules of MessageFilter, column by column."""
     topic = batch.column("topic")
     is_scheduled = pc.equal(topic, SCHEDULE_TOPIC)
     target = topic
@@ -173,7 +173,7 @@ def _named(topics: pa.Array, options: ReadOptions) -> pa.Array:
 
 
 def _identified(batch: pa.RecordBatch, message_id: str) -> pa.Array:
-    """A producer's id, or the address and the physical offset that an offset message id tells."""
+    """The rows with this message id: a producer's id, or a record's offset message id."""
     found = pc.fill_null(pc.equal(batch.column("unique_key"), message_id), False)
     try:
         raw = bytes.fromhex(message_id)

@@ -1,6 +1,6 @@
-"""Dead letters as a Parquet file, a row group for some tens of megabytes.
+"""Writes dead letters as a Parquet file, with a row group per some tens of megabytes.
 
-The columns are those of rmqlite dlq export; times are timestamps, and the body is its bytes.
+It has the columns of rmqlite dlq export; times are timestamps, and the body is binary.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _GROUP_BYTES: Final = 32 << 20
 
 
 class LetterTable:
-    """Writes to a file that is open; leaving the context ends the table, not the file."""
+    """Writes to an open file; leaving the context ends the table, but does not close the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._writer = parquet.ParquetWriter(file, SCHEMA, compression="zstd")
         self._batches: list[pa.RecordBatch] = []
 
     def write(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows as row_of() of the export makes them."""
+        """Add rows in the form that row_of() of the export makes."""
         arrays = [
             pa.array([_value(row, field.name) for row in rows], field.type) for field in SCHEMA
         ]
@@ -90,7 +90,7 @@ class LetterTable:
 
 def _value(row: Mapping[str, Any], name: str) -> Any:
     if name in _TIMES:
-        # 0 is a time that is not known.
+        # 0 stands for an unknown time.
         return row[_TIMES[name]] or None
     value = row[name]
     return list(value.items()) if name == "properties" else value

@@ -1,4 +1,4 @@
-"""What is read of a store or a broker, as a value: which records, and in which portions."""
+"""The options of a reading of a store or a broker: which records, and in which portions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Offsets = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a reader is asked for; an option that is not given does not matter.
+    """The options of a reader; without an option its limit does not apply.
 
-    topics, topic_pattern, queue_ids: which records; empty: all.  starting_offsets <= queue
-    offset < ending_offsets; a number stands for all queues, None for what suits (batch:
-    earliest, stream: latest).  starting_timestamp_ms <= store timestamp < ending_timestamp_ms.
-    starting_physical_offset <= a record's begin < ending_physical_offset.  group: to which
-    consumer group a stream publishes how far it is.
+    topics, topic_pattern, queue_ids: choose records; empty means all.  starting_offsets <=
+    queue offset < ending_offsets; a number stands for all queues, None for the default (start
+    of a batch: earliest, of a stream: latest).  starting_timestamp_ms <= store timestamp <
+    ending_timestamp_ms.  starting_physical_offset <= a record's begin < ending_physical_offset.
+    group: the consumer group in which a stream shows its progress.
     """
 
     path: str = ""
@@ -56,7 +56,7 @@ class ReadOptions:
 
     @property
     def is_by_topic(self) -> bool:
-        """Are only some topics asked for?"""
+        """Does it choose only some topics?"""
         return bool(self.topics or self.topic_pattern)
 
     def takes_topic(self, topic: str) -> bool:

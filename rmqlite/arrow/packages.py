@@ -1,4 +1,4 @@
-"""The packages that an extra brings: are they installed, and in a version that works?"""
+"""Checks the packages of an extra: are they installed, in a version that works?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from rmqlite.errors import ExtraMissing
 
 Versions = tuple[tuple[int, ...], tuple[int, ...]]
-"""From this version on, below that one."""
+"""The first version that works, and the first one that does not work any more."""
 ARROW_PACKAGES: Final[dict[str, Versions]] = {
     "pyarrow": ((18,), (27,)),
     "numpy": ((2, 1), (3,)),
@@ -19,7 +19,7 @@ ARROW_PACKAGES: Final[dict[str, Versions]] = {
 
 
 def check_packages(wanted: Mapping[str, Versions]) -> None:
-    """Raises ExtraMissing unless these packages are there, in a version that works."""
+    """Raises ExtraMissing unless these packages are installed, in a version that works."""
     for name, (low, high) in wanted.items():
         rule = f"{name} {_dotted(low)} or newer, below {_dotted(high)}"
         try:
@@ -35,7 +35,7 @@ def _version(package: str) -> str:
     try:
         return version(package)
     except PackageNotFoundError:
-        # Spark's own folder, or a zip: there without pip knowing of it.
+        # It may come from Spark's own folder or from a zip, without pip's metadata.
         return str(import_module(package).__version__)
 
 

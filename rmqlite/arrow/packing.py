@@ -1,4 +1,4 @@
-"""Stretches of queues packed into partitions that are all about as long."""
+"""Packs stretches of queues into partitions of about the same length."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class QueueSlice(NamedTuple):
 def packed(
     slices: Sequence[QueueSlice], *, partitions_max: int, rows: int
 ) -> list[tuple[QueueSlice, ...]]:
-    """The slices on as many partitions as rows a partition make, all about as long.
+    """The slices in partitions of about the same length: about `rows` rows each.
 
-    A partition costs a fixed time however little it reads, and a topic has many queues.
+    They are longer if that would make more than partitions_max.  A partition costs a fixed time
+    even if it reads little, and a topic has many queues.
     """
     total = sum(each.end - each.begin for each in slices)
     count = max(1, min(partitions_max, -(-total // rows)))

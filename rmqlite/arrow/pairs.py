@@ -1,8 +1,8 @@
 """The property strings of many records at once: their pairs as positions in one buffer.
 
-The strings are copied one behind the other with a 0x02 before each, so that every pair, also
-a record's first, is  02 key 01 value  and ends at the next 02.  All separators are found in
-one pass; what a key is called is compared eight bytes at a time.
+The strings are copied one behind the other with a 0x02 before each, so that every pair, even
+a record's first, is  02 key 01 value  and ends at the next 02.  One pass finds all
+separators; names of keys are compared eight bytes at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rmqlite.message import decode_properties, encode_properties
 _KEY_END: Final = 1
 _PAIR_END: Final = 2
 _PAD_BYTES: Final = 16
-"""Behind the last string: the end of its last pair, and room to read eight bytes anywhere."""
+"""Bytes behind the last string: the end of its last pair, and room to read eight bytes."""
 _WORD_BYTES: Final = 8
 _MASKS: Final = np.array([(1 << 8 * n) - 1 for n in range(_WORD_BYTES + 1)], np.uint64)
 _MIX: Final = np.uint64(0x9E37_79B9_7F4A_7C15)
@@ -28,9 +28,9 @@ _DIGITS_MAX: Final = 18
 
 
 def interleaved(data: Bytes, begins: Longs, ends: Longs) -> tuple[pa.Array, pa.Array]:
-    """The pieces begin <= n < end of data as Arrow sees them, and the indexes to take.
+    """An Arrow array over data, and the indexes of its pieces begin <= n < end.
 
-    One list of positions serves as begins and ends; the gaps are pieces nobody takes.
+    Begins and ends alternate in one list of positions, so the array has the gaps as pieces, too.
     """
     low = int(begins.min()) if len(begins) else 0
     bounds = np.empty(2 * len(begins), np.int32)
@@ -46,7 +46,7 @@ def _pieces(data: Bytes, low: int, bounds: Any) -> pa.Array:
 
 
 def as_text(found: pa.Array) -> pa.Array:
-    """Bytes as text; what is no UTF-8 becomes U+FFFD, as decode_properties does."""
+    """Bytes as text; bytes that are no UTF-8 become U+FFFD, as in decode_properties."""
     try:
         return found.cast(pa.string())
     except pa.ArrowInvalid:
@@ -59,7 +59,7 @@ class Pairs:
 
     def __init__(self, records: Records) -> None:
         self.count = len(records)
-        # Any bytes do for the pad: the end of the last record is at hand.
+        # The pad may have any bytes: take the end of the last record.
         last = int(records.end[-1])
         whole, wanted = interleaved(
             records.data,
@@ -82,7 +82,7 @@ class Pairs:
         return found
 
     def _set(self, data: Bytes, begins: Longs) -> None:
-        """begins: of each row, and the end of the last one."""
+        """begins: where each row begins, then where the last one ends."""
         self.data = data if data.flags.writeable else data.copy()
         end = int(begins[-1])
         self.data[begins[:-1]] = _PAIR_END
@@ -103,10 +103,10 @@ class Pairs:
         else:
             firsts = self._set_uneven(at, kinds)
         self.firsts = firsts
-        """Of each row its first pair, and one past the last row's last pair."""
+        """The first pair of each row, then one past the last row's last pair."""
 
     def _set_uneven(self, at: Longs, kinds: Bytes) -> Longs:
-        """Some parts have no 01, or several: these are no pair, or the value's."""
+        """Set the pairs if some part has no 01, and is no pair, or several: the first one counts."""
         all_ends = at[kinds == _PAIR_END]
         begins, ends = all_ends[:-1], all_ends[1:]
         key_ends = at[kinds == _KEY_END]
@@ -119,12 +119,12 @@ class Pairs:
 
     @cached_property
     def rows(self) -> Longs:
-        """Of each pair its row."""
+        """The row of each pair."""
         return np.repeat(np.arange(self.count), np.diff(self.firsts))
 
     @cached_property
     def _names(self) -> Any:
-        """Of each pair a number that only keys of the same length and ends share."""
+        """A number for each pair; keys of the same length, beginning and end share it."""
         return _mixed(self.data, self.key_begins, self.key_ends)
 
     def named(self, name: str) -> tuple[Longs, Longs]:
@@ -141,7 +141,7 @@ class Pairs:
         return pairs, rows
 
     def last(self, name: str) -> tuple[Longs, Longs]:
-        """Of each row that has it the pair that a reader of one string gives; and these rows."""
+        """For each row with this key its last pair that has a value, and these rows."""
         pairs, rows = self.named(name)
         has_value = self.value_ends[pairs] > self.key_ends[pairs] + 1
         pairs, rows = pairs[has_value], rows[has_value]
@@ -150,7 +150,7 @@ class Pairs:
         return pairs, rows
 
     def texts(self, pairs: Longs, rows: Longs) -> pa.Array:
-        """The values of these pairs in a column; null in the rows that have none."""
+        """The values of these pairs as a column; null in the other rows."""
         if not len(pairs):
             return pa.nulls(self.count, pa.string())
         values, _ = interleaved(self.data, self.key_ends[pairs] + 1, self.value_ends[pairs])
@@ -161,7 +161,7 @@ class Pairs:
         return as_text(values.take(pa.array(indexes, mask=_without(self.count, rows))))
 
     def numbers(self, pairs: Longs) -> tuple[Longs, Flags]:
-        """The values as numbers, and which are: 1 to 18 digits and nothing else."""
+        """The values as numbers, and which of them are numbers: 1 to 18 digits, nothing else."""
         begins = self.key_ends[pairs] + 1
         lengths = self.value_ends[pairs] - begins
         good = (lengths > 0) & (lengths <= _DIGITS_MAX)
@@ -174,11 +174,11 @@ class Pairs:
         return found, good
 
     def as_map(self, kind: pa.DataType) -> pa.Array:
-        """All pairs in a column of maps; each key once, as decode_properties has it."""
+        """All pairs as a column of maps, with each key once, as in decode_properties."""
         return (self._canonical() if self._is_odd() else self)._as_map(kind)
 
     def _as_map(self, kind: pa.DataType) -> pa.Array:
-        """Of pairs that are not odd."""
+        """The same for pairs that are not odd."""
         has_both = (self.key_ends > self.key_begins) & (self.value_ends > self.key_ends + 1)
         firsts = self.firsts
         key_begins, key_ends, value_ends = self.key_begins, self.key_ends, self.value_ends
@@ -203,7 +203,7 @@ class Pairs:
         return pa.Array.from_buffers(kind, self.count, buffers, children=[entries])
 
     def _is_odd(self) -> bool:
-        """Is some key given twice, or anything no UTF-8?"""
+        """Has some row a key twice, or bytes that are no UTF-8?"""
         if bool((self.data[: int(self.begins[-1])] > 127).any()):
             try:
                 strings, wanted = interleaved(self.data, self.begins[:-1], self.begins[1:])
@@ -223,14 +223,14 @@ class Pairs:
         return self.data[self.key_begins[pair] : self.key_ends[pair]].tobytes()
 
     def _canonical(self) -> Pairs:
-        """The same with each key once, and all of it UTF-8; row by row, as few need it."""
+        """The same pairs with each key once, and all in UTF-8; row by row, as few need it."""
         view, bounds = self.data.tobytes(), self.begins.tolist()
         strings = [view[at + 1 : end] for at, end in pairwise(bounds)]
         return Pairs._of_strings([encode_properties(decode_properties(s)) for s in strings])
 
 
 def _mixed(data: Bytes, begins: Longs, ends: Longs) -> Any:
-    """Of texts that lie there a number made of their length, first and last eight bytes."""
+    """For each text a number, made of its length and its first and last eight bytes."""
     lengths = ends - begins
     masks = _MASKS[np.minimum(lengths, _WORD_BYTES)]
     first = gathered(data, begins, "<u8") & masks

@@ -1,7 +1,7 @@
-"""What one task reads: a stretch of one log file, or stretches of some queues.
+"""Partitions: one task reads a stretch of one log file, or stretches of some queues.
 
-A partition is a small value that the driver makes and an executor gets; it says where to read
-and up to where, so that reading it again gives the same rows.
+A partition is a small value that the driver makes and an executor gets.  It has the place, the
+begin and the end of the reading, so that reading it again gives the same rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ QueueStretch = tuple[str, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A store's folder (root) or a broker (endpoint), as it was when the reading was planned.
+    """A store's folder (root) or a broker (endpoint), in its state when the reading was planned.
 
-    begin <= physical offset < end is all that is read; known_end: up to there a store's
-    queues have all their entries in their files.
+    Only begin <= physical offset < end is read.  known_end: for records before this physical
+    offset the queue files have all entries.
     """
 
     root: str
@@ -38,9 +38,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class LogSlice:
-    """The records that begin at begin <= physical offset < end, of one log file.
+    """The records of one log file that begin at begin <= physical offset < end.
 
-    bounds: stretches of queues; of these queues no other records are taken.
+    bounds: stretches of queues; records of these queues outside of the stretches are left out.
     """
 
     place: Place
@@ -51,7 +51,7 @@ class LogSlice:
 
 @dataclass(frozen=True, slots=True)
 class QueueSlices:
-    """Records by their queue offsets, stretch by stretch; without a place it is looked up."""
+    """Records by their queue offsets, stretch by stretch; place None: the task looks it up."""
 
     ranges: tuple[QueueStretch, ...]
     place: Place | None = None

@@ -1,8 +1,8 @@
-"""What there is to read, and which task reads what: done once per load, where the driver is.
+"""Plans a load: one look at the store or broker, and the partitions for the tasks.
 
-One look at a store or a broker says where everything ends; all partitions of a load keep to
-it.  Options that name queue offsets or times are turned into bounds here, and what is out of
-range is refused here, before any task runs.
+The driver does this once per load.  The look shows where the log and the queues end, and all
+partitions of a load end there.  Options with queue offsets or times become bounds here, and
+values out of range are refused here, before any task runs.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
 
 QUEUE_SHARE: Final = 0.4
-"""Of more than that share of all records, passing over the others in the log costs less."""
+"""If a load wants a larger share of all records, it reads the log: to skip records costs less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """A store or a broker at one moment.
 
-    files: of each log file where it begins and the store timestamp of its first record, where
-    that is known.  queues: min_offset <= queue offset < max_offset of each, sorted.
+    files: the begin of each log file and the store timestamp of its first record, or None if it
+    is unknown.  queues: min_offset <= queue offset < max_offset of each, sorted.
     """
 
     place: Place
@@ -40,14 +40,14 @@ class Look:
 
 
 def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
-    """config: a broker's, for what the files cannot say.
+    """Look at a store.  config: the broker's, for values that the files do not have.
 
-    Raises InvalidValue for what is no store, StoreDamaged, StoreUnavailable.
+    Raises InvalidValue if the folder is no store, StoreDamaged, StoreUnavailable.
     """
-    # The store's reader loads more than an executor may have.
+    # Import it here: the store's reader needs modules that an executor may not have.
     from rmqlite.store.reader import StoreReader
 
-    # Whole, as an executor may run in another folder.
+    # The absolute path, because an executor may run in another folder.
     folder = Path(path).absolute()
     with StoreReader(folder, config) as reader:
         layout = reader.layout()
@@ -66,7 +66,7 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
 
 
 def plan(options: ReadOptions, found: Look) -> list[Partition]:
-    """The partitions of a batch; found: what there is.  Raises InvalidValue, OffsetGone."""
+    """The partitions of a batch.  Raises InvalidValue, OffsetGone."""
     begin, end = _log_bounds(found.place, options)
     stretches = _stretches(found, options)
     files = _files_between(found, begin, end, options)
@@ -75,7 +75,7 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
         wanted = sum(high - low for _, _, low, high in stretches)
         every = sum(high - low for _, _, low, high in found.queues)
         is_filed = (found.place.end - found.place.known_end) * 4 <= end - begin
-        # A window of time that leaves out log files is not known to the queues.
+        # Queue entries have no store timestamps: if times leave out log files, read the log.
         is_whole = len(files) == len(found.files)
         if wanted <= every * QUEUE_SHARE and is_filed and is_whole:
             return _queue_slices(found.place, stretches, options)
@@ -102,9 +102,9 @@ def _log_slices(
     slice_bytes: int,
     bounds: tuple[QueueStretch, ...],
 ) -> list[Partition]:
-    """Stretches of about the same length, none longer than it may be, none in two files.
+    """Slices of about the same length, none longer than slice_bytes, none in two files.
 
-    Not an odd number of them: of three, one of two tasks would read two.
+    Their number is even: with three slices one of two workers would read two.
     """
     slices: list[Partition] = []
     total = sum(end - begin for begin, end in files)
@@ -135,7 +135,7 @@ def _log_bounds(place: Place, options: ReadOptions) -> tuple[int, int]:
 def _files_between(
     found: Look, begin: int, end: int, options: ReadOptions
 ) -> list[tuple[int, int]]:
-    """The parts of log files that lie between, without those that a window of time leaves out."""
+    """The parts of log files from begin to end, without files that the time options leave out."""
     since, until = options.starting_timestamp_ms, options.ending_timestamp_ms
     parts = []
     room = found.place.log_file_bytes
@@ -152,7 +152,7 @@ def _files_between(
 
 
 def _stretches(found: Look, options: ReadOptions) -> list[QueueStretch]:
-    """Of each queue that is asked for, from where to where; checked against what there is."""
+    """The stretch of each wanted queue, checked against the offsets that the queue has."""
     kept = {(topic, queue_id): (low, high) for topic, queue_id, low, high in found.queues}
     starts, ends = _by_queue(options.starting_offsets), _by_queue(options.ending_offsets)
     for name, given in (("startingOffsets", starts), ("endingOffsets", ends)):

@@ -1,8 +1,8 @@
-"""Records found by their queue offsets: from the queues' files, and where these lag from the log.
+"""Finds records by their queue offsets: in the queue files, and in the log where these lag.
 
-An entry is believed when the record it points at says the same topic, queue and queue offset.
-What has no such entry is looked for in the log behind known_end, where a broker that was
-killed may not have filed it; what is not there either was taken by retention, or is damage.
+An entry counts if its record has the same topic, queue and queue offset.  Records without such
+an entry are searched in the log behind known_end, because a killed broker may not have written
+their entries.  A record that is not there either was deleted by retention, or is damaged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rmqlite.errors import OffsetGone
 
 PIECE_BYTES: Final = 4 << 20
 _ANONYMOUS: Final = -1
-"""The queue offset of a place where nobody knows which records were lost."""
+"""The queue offset of a repaired place whose lost records are unknown."""
 
 
 def stretches(
@@ -64,7 +64,7 @@ def _pieces(
     if not is_entry.all():
         yield np.empty(0, np.uint8), 0, nothing, offsets[~is_entry]
         offsets, places, sizes = offsets[is_entry], places[is_entry], sizes[is_entry]
-    # In pieces of one log file, not too large for a batch.
+    # Each piece lies in one log file, and is small enough for a batch.
     numbers = places // files.place.log_file_bytes
     numbers = numbers * len(offsets) * PIECE_BYTES + np.cumsum(sizes) // PIECE_BYTES
     cuts = np.flatnonzero(numbers[1:] != numbers[:-1]) + 1
@@ -84,7 +84,7 @@ def _pieces(
 def _fitting(
     data: Bytes, base: int, starts: Longs, sizes: Longs, queue: tuple[str, int], offsets: Longs
 ) -> tuple[Flags, Flags]:
-    """Which entries point at their record, and of which it is known what became of them."""
+    """Which entries point at their record; and which do that, or point at a repaired place."""
     topic, queue_id = queue
     good = starts + sizes <= len(data)
     at = np.where(good, starts, 0)
@@ -110,7 +110,7 @@ def _fitting(
 def _behind(
     files: StoreFiles, topic: str, queue_id: int, missing: Longs, options: ReadOptions
 ) -> Iterator[Block]:
-    """The records with these queue offsets from where the files may lag behind the log."""
+    """The missing records, from the part of the log that the queue files may lack."""
     place = files.place
     has_lost = False
     position = max(place.begin, place.known_end)

@@ -1,8 +1,8 @@
 """Many records of the commit log at once: where they begin, and their fixed parts as arrays.
 
-A record says where it lies, so a beginning is found by the magic number in front of that; a
-body may look the same, so beginnings are believed only where each record ends at the next
-one.  The layout is drawn in rmqlite/store/record.py; a test compares the two.
+A record has a magic number and its own physical offset, and these show where it may begin.  A
+body may have the same bytes, so a beginning counts only if each record ends where the next one
+begins.  rmqlite/store/record.py draws the layout; a test compares the two.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ V6_MORE_BYTES: Final = 12
 NOT_FOR_READERS: Final = 0x04
 """Set in both transaction types whose records are in no queue: prepared and rolled back."""
 CHUNK_BYTES: Final = 1 << 20
-"""How much is searched at a time: what stays in the processor's cache."""
+"""How much is searched at a time: so much stays in the processor's cache."""
 LOOK_BACK_BYTES: Final = (4 << 20) + (64 << 10)
-"""How far before a place a record is looked for that may reach over it: RocketMQ's largest."""
+"""How far before a place a record may begin that reaches over it: RocketMQ's largest record."""
 
 _PER_RECORD: Final = (
     *("starts", "head", "body_begin", "body_end", "topic_begin", "topic_end"),
@@ -64,7 +64,7 @@ _AFTER_STORE_HOST: Final = 72
 
 
 class UnsoundRecord(Exception):
-    """No record begins at a physical offset where one should; the reader says in which file."""
+    """No sound record lies at a physical offset; the reader adds the file."""
 
     def __init__(self, physical_offset: int, expected: str = "a record") -> None:
         super().__init__(f"{expected} at {physical_offset}")
@@ -76,18 +76,18 @@ class Source(Protocol):
     """Bytes of the log by their physical offset."""
 
     def at(self, position: int, size: int) -> tuple[Bytes, int]:
-        """An array that has the bytes from a position on, and the offset of its first byte.
+        """An array with the bytes from a position on, and the offset of its first byte.
 
-        It has fewer than size of them only where no more are there.
+        It has fewer than size bytes from there on only if the source has no more.
         """
 
 
 def gathered(data: Bytes, places: Any, kind: str | np.dtype[Any]) -> NDArray[Any]:
-    """The values that lie at these places of data, wherever these are."""
+    """The values at these places of data, which need no alignment."""
     dtype = np.dtype(kind)
     room = len(data) - dtype.itemsize + 1
     if dtype.fields is None:
-        # Any byte begins a value: a view that is copied from only where it is asked to.
+        # A view in which every byte begins a value; only the wanted values are copied.
         view: NDArray[Any] = np.ndarray((max(0, room),), dtype, buffer=data, strides=(1,))
         found: NDArray[Any] = view[places]
         return found
@@ -114,10 +114,10 @@ class Records:
     )
 
     def __init__(self, data: Bytes, begin: int | None, starts: Longs) -> None:
-        """starts: ascending.  begin: physical offset of data's first byte; None: the records
-        tell their own places.
+        """starts: ascending.  begin: physical offset of data's first byte; None: take the
+        physical offsets from the records.
 
-        All that read_head() of the store checks, but for the bytes of the topic.  Raises
+        Checks all that read_head() of the store checks, except the bytes of the topic.  Raises
         UnsoundRecord.
         """
         self.data = data
@@ -154,7 +154,7 @@ class Records:
         return len(self.starts)
 
     def only(self, wanted: Flags) -> Records:
-        """Those that are wanted."""
+        """The wanted records."""
         if wanted.all():
             return self
         found = object.__new__(Records)
@@ -171,18 +171,18 @@ class Records:
 
     @property
     def places(self) -> Longs:
-        """Where they lie in the log."""
+        """Their physical offsets."""
         return self.longs("physical_offset")
 
     def place(self, row: int) -> int:
-        """The physical offset of one; also of what is no record, if its place is known."""
+        """The physical offset of one row; if begin is given, even if no record is there."""
         start = int(self.starts[row])
         if self.begin is not None:
             return self.begin + start
         return int.from_bytes(self.data[start + 28 : start + 36].tobytes(), "big")
 
     def host_at(self, row: int, name: str) -> bytes:
-        """The 8 or 20 bytes of one host."""
+        """The 8 or 20 bytes of one host; name: born_host or store_host."""
         at = int(self.starts[row]) + _BORN_HOST_AT
         sys_flag = int(self.head["sys_flag"][row])
         is_v6 = sys_flag & BORN_HOST_V6
@@ -192,7 +192,7 @@ class Records:
         return self.data[at : at + (20 if is_v6 else 8)].tobytes()
 
     def check_bodies(self) -> None:
-        """Do all fit their CRC?  Raises UnsoundRecord."""
+        """Check that all bodies have their CRC.  Raises UnsoundRecord."""
         view = self.data.data
         told = self.ints("body_crc").tolist()
         begins, ends = self.body_begin.tolist(), self.body_end.tolist()
@@ -203,7 +203,7 @@ class Records:
                 raise UnsoundRecord(self.place(row), expected)
 
     def _shift_heads(self, sys_flag: NDArray[np.int32]) -> Longs:
-        """What lies behind an IPv6 address moves to where it is without; by how much it moved."""
+        """Move the fields behind IPv6 addresses to their usual places.  Returns how far."""
         born = np.where(sys_flag & BORN_HOST_V6, V6_MORE_BYTES, 0)
         shift = born + np.where(sys_flag & STORE_HOST_V6, V6_MORE_BYTES, 0)
         self._check(self.starts + HEAD_BYTES + shift <= len(self.data))
@@ -222,11 +222,11 @@ class Records:
 
 
 def candidates(data: Bytes, begin: int, low: int, high: int) -> Longs:
-    """Where in low <= n < high of data something lies that could be a record."""
+    """The positions low <= n < high of data at which a record may begin."""
     found = []
     high = min(high, len(data) - RECORD_BYTES_MIN + 1)
     for first in range(low, high, CHUNK_BYTES):
-        # The first byte of the magic number; of what is compared next, little is left.
+        # The first byte of the magic number leaves few positions for the next comparisons.
         part = data[first + 4 : min(first + CHUNK_BYTES, high) + 4]
         at = np.flatnonzero(part == _MAGIC_BYTES[0]) + first
         at = at[gathered(data, at + 4, "<u4") == _MAGIC_WORD]
@@ -260,12 +260,12 @@ def chained(starts: Longs, sizes: Longs, position: int) -> tuple[Longs, int]:
 
 
 def is_blank(data: bytes, room: int) -> bool:
-    """Is it the beginning of what fills the last `room` bytes of a log file?"""
+    """Does a blank begin here, which fills the last `room` bytes of a log file?"""
     return len(data) >= _BLANK.size and _BLANK.unpack_from(data) == (room, BLANK_MAGIC)
 
 
 def synced(source: Source, begin: int, file_begin: int) -> int:
-    """A place at or before `begin` where a record surely begins, from which to walk to it."""
+    """A physical offset at or before `begin` where a record surely begins, for a walk."""
     low = begin - LOOK_BACK_BYTES
     if low <= file_begin:
         return file_begin
@@ -277,19 +277,19 @@ def synced(source: Source, begin: int, file_begin: int) -> int:
         rows, position = chained(starts, sizes, int(starts[first]))
         if position + base >= begin and _is_sound(data, base, int(starts[first])):
             return base + int(starts[first])
-        # What looked like a record lay in a body; or its file ends before.
+        # The candidate lay in a body, or its chain ends before `begin`.
         first = max(first + 1, int(rows[-1]) + 1)
     return file_begin
 
 
 def joined(parts: list[Records]) -> Records:
-    """Several of the same array as one, in the order in which they lie there."""
+    """Several parts of the same array as one, in the order of their positions."""
     if len(parts) == 1:
         return parts[0]
     found = object.__new__(Records)
     found.data, found.begin = parts[0].data, parts[0].begin
     found.is_v6 = any(part.is_v6 for part in parts)
-    # Of several queues: bytes are gathered in one go through the array, and only forwards.
+    # Parts may be from several queues; sorted, their bytes are gathered in one forward pass.
     order = np.argsort(np.concatenate([part.starts for part in parts]), kind="stable")
     for name in _PER_RECORD:
         setattr(found, name, np.concatenate([getattr(part, name) for part in parts])[order])

@@ -1,7 +1,7 @@
-"""The rows of a partition: find records, take those that are wanted, decode them in batches.
+"""The rows of a partition: find records, choose the wanted ones, decode them in batches.
 
-What is wanted is decided by the fixed parts of many records at once, before anything else of
-them is copied.
+The choice needs only the fixed parts of many records at once; nothing else of the other records
+is copied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rmqlite.errors import OffsetGone
 def store_rows(
     partition: Partition, options: ReadOptions, columns: tuple[str, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of a store; columns: their names, else what the options say.
+    """The rows of a partition of a store; columns: names, or empty for those of the options.
 
     Raises StoreDamaged, OffsetGone, StoreUnavailable.
     """
@@ -56,7 +56,7 @@ class RowFilter:
         self._bounds: tuple[QueueStretch, ...] = getattr(partition, "bounds", ())
 
     def taken(self, records: Records) -> Records:
-        """Those that are wanted.  Raises UnsoundRecord."""
+        """The wanted records.  Raises UnsoundRecord."""
         options, head = self._options, records.head
         keep = head["sys_flag"] & NOT_FOR_READERS == 0
         for name, low, high in (
@@ -90,7 +90,7 @@ class RowFilter:
 
 
 class Making:
-    """Makes batches of rows of a partition from blocks of records."""
+    """Makes batches of a partition's rows from blocks of records."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Making:
         columns: tuple[str, ...],
         promises: Promises | None = None,
     ) -> None:
-        """columns: their names; empty: what the options say.  Raises InvalidValue."""
+        """columns: names, or empty for those of the options.  Raises InvalidValue."""
         named = columns_of(columns) if columns else columns_named(options.columns)
         self._decoder = Decoder(named, Dues(place.levels, promises))
         self._wanted = RowFilter(options, partition)

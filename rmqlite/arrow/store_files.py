@@ -1,7 +1,7 @@
-"""A store's files as an executor sees them: mapped, read only, never a byte changed.
+"""A store's files, mapped for reading by an executor, which changes no byte.
 
-A broker may be at work on the store.  What was planned lies below its end at that time and
-stays as it is; only retention may take whole files, which then are simply not there.
+A broker may be at work on the store.  The planned bytes lie before the end that the log had
+then, and do not change; only retention may delete whole files, which then are missing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from rmqlite.store.regular_file import check_regular
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize
 TIME_MIN: Final = 1 << 31
-"""A tags code below is a hash, not a deliver time."""
+"""A tags code below this is a hash, not a deliver time."""
 _NOTHING: Final = np.empty(0, np.uint8)
 _FOUND_BYTES: Final = 16
 
 
 class LogGone(Exception):
-    """The log file of a physical offset is not there any more."""
+    """The log file of a physical offset does not exist any more."""
 
     def __init__(self, physical_offset: int) -> None:
         super().__init__(f"no log file has {physical_offset}")
@@ -52,7 +52,7 @@ class StoreFiles:
             data = mapped(self.log_path(position))
             if data is None:
                 raise LogGone(position)
-            # Nothing behind the end is ever looked at: it is being written.
+            # Leave out the bytes behind the end: the broker may be writing them.
             self._log = start, data[: max(0, self.place.end - start)]
         return self._log[1], start
 
@@ -61,12 +61,12 @@ class StoreFiles:
         return self._root / "commitlog" / f"{start:020d}"
 
     def log_begin(self) -> int:
-        """Where the oldest log file begins that is there now."""
+        """Where the oldest present log file begins."""
         names = [path.name for path in (self._root / "commitlog").glob("[0-9]*")]
         return min((int(name) for name in names if name.isdigit()), default=self.place.end)
 
     def entries(self, topic: str, queue_id: int, offsets: Longs) -> NDArray[Any]:
-        """The entries at these queue offsets; all zeros where the files have none."""
+        """The entries at these queue offsets; all zeros for an offset without an entry."""
         found = np.zeros(len(offsets), ENTRY)
         in_file = self.place.queue_file_bytes // ENTRY_BYTES
         numbers = offsets // in_file
@@ -82,7 +82,7 @@ class StoreFiles:
         return found
 
     def promised_ms(self, records: Records, rows: Longs) -> Longs:
-        """See decode.Promises: what the queue entry says that points at the record."""
+        """See decode.Promises: the time in the queue entry that points at the record."""
         head = records.head[rows]
         queue_ids = head["queue_id"].astype(np.int64)
         places = records.places[rows]
@@ -99,7 +99,7 @@ class StoreFiles:
         return promised
 
     def damage(self, unsound: UnsoundRecord) -> StoreDamaged:
-        """The error for a place where no record is, with what is there."""
+        """The error for a place without a record, with the bytes that are there."""
         position = unsound.physical_offset
         data, base = self.at(position, _FOUND_BYTES)
         found = data[position - base : position - base + _FOUND_BYTES].tobytes()
@@ -108,7 +108,7 @@ class StoreFiles:
         return StoreDamaged(path, position - base, unsound.expected, text)
 
     def queue_damage(self, topic: str, queue_id: int, queue_offset: int) -> StoreDamaged:
-        """The error for an entry that is missing, and its record with it."""
+        """The error for a missing entry whose record is missing, too."""
         position = queue_offset * ENTRY_BYTES
         start = position - position % self.place.queue_file_bytes
         path = self._queue_path(topic, queue_id, start)
@@ -127,9 +127,9 @@ class StoreFiles:
 
 
 def mapped(path: Path) -> Bytes | None:
-    """A file's bytes, which are read when they are looked at; None if it is not there.
+    """A file's bytes, which are read from disk only when used; None if there is no file.
 
-    Raises StoreDamaged for what is no regular file.
+    Raises StoreDamaged if it is not a regular file.
     """
     try:
         status = path.lstat()

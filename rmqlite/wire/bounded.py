@@ -1,11 +1,11 @@
-"""Looks at the bytes of a request before they are parsed, and refuses what is too much.
+"""Checks the bytes of a request before they are parsed, and refuses a request over its limits.
 
-A list of 2-byte items costs fifty times its bytes as objects, and a text is looked at character
-by character.  So items are counted and texts measured in the wire format itself, which has every
-length before its content.  Contents are stepped over, and the look ends at the first limit.
-Bytes that are no message are left to the parser, which refuses them.
+A list of 2-byte items takes fifty times its bytes as objects, and the broker reads each text
+character by character.  So this module counts items and measures texts in the wire format, in
+which a length stands before each content.  It steps over contents, and ends at the first broken
+limit.  It leaves bytes that are no message to the parser, which refuses them.
 
-https://protobuf.dev/programming-guides/encoding/ has the format.
+The format: https://protobuf.dev/programming-guides/encoding/
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from rmqlite.errors import InvalidValue
 _VARINT: Final = 0
 _LENGTH: Final = 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
-"""By wire type, as the two above."""
+"""Wire type -> bytes; the two above are wire types, too."""
 _PLAIN_TAG: Final = 0b1000_0101
-"""None of these bits: a tag of one byte, of a varint or of something with a length."""
+"""A tag without these bits has one byte, and belongs to a varint or to a field with a length."""
 _VARINT_BYTES_MAX: Final = 10
 SMALL_BYTES_MAX: Final = 256
-"""A request, or a message in one, that is no longer is not looked into: nothing that it can hold
-takes long, and to look costs as much as to parse.  The broker has the same limits behind it."""
+"""A request of at most this length, or such a message inside of one, is not checked: its work is
+short, and a check costs as much as parsing.  The broker checks the same limits once more."""
 _OTHER_FIELDS_MAX: Final = 100
-"""How many fields of a request may be of a newer proto, or given twice."""
+"""How many fields of a request may be unknown (from a newer proto), or given twice."""
 _UNLIMITED: Final = 1 << 62
 _UNCOUNTED: Final = -1
 _CONTINUED: Final = bytes(range(128, 256))
-"""The bytes of a varint but its last one."""
+"""The bytes of a varint except its last one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What one field may hold; None where that does not apply.
+    """The limits of one field; None means no limit.
 
-    size: bytes of a text, of each one if the field is repeated.  count: how often a repeated
-    field may be there, in all of the request.  total: bytes of all that are there.  error: what
-    is raised.  size_key, count_key, total_key: in broker.conf.
+    size: bytes of a text, of each one if the field is repeated.  count: how many items of a
+    repeated field the whole request may have.  total: bytes of all these items.  error: the
+    class to raise.  size_key, count_key, total_key: the keys of these limits in broker.conf.
     """
 
     size: int | None = None
@@ -65,9 +65,9 @@ _VARINTS: Final = (
 
 
 class _Rule(NamedTuple):
-    """What is done with a field.
+    """The compiled limits of a field.
 
-    number: of its counter.  inner: the rules of the message that it is.
+    number: the number of its counter.  inner: the rules for the fields of its message.
     """
 
     size_max: int
@@ -81,7 +81,7 @@ class _Rule(NamedTuple):
 
 
 Rules: TypeAlias = dict[int, _Rule]
-"""By the field's tag, which is its number and its wire type."""
+"""Tag (field number and wire type) -> rule."""
 _OTHER: Final = _Rule(
     _UNLIMITED,
     _UNCOUNTED,
@@ -92,7 +92,7 @@ _OTHER: Final = _Rule(
     field="",
     limit=_NO_LIMIT,
 )
-"""Of a field of a newer proto, and of single numbers."""
+"""The rule for unknown fields and for single numbers."""
 
 
 class _Broken(Exception):
@@ -102,8 +102,8 @@ class _Broken(Exception):
 class Bounds:
     """The limits of one kind of request.
 
-    limits: by "Message.field", of every field that is repeated or has no fixed size.  size: of
-    the whole request.  beside: how much longer it may be than its fields of type bytes.
+    limits: "Message.field" -> limit of each field that is repeated or has no fixed size.  size:
+    the limit of the whole request.  beside: the limit of all but its fields of type bytes.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Bounds:
         self._rules = self._compiled(request, "", 1)
 
     def check(self, data: bytes) -> None:
-        """Raises InvalidValue, or what a limit has as its error."""
+        """Raises InvalidValue, or the error class of the broken limit."""
         if self._size.size is not None and len(data) > self._size.size:
             raise _too_long("request", len(data), self._size)
         if len(data) <= SMALL_BYTES_MAX:
@@ -139,7 +139,7 @@ class Bounds:
             raise _too_long("request without bodies", beside, self._beside)
 
     def _compiled(self, message: Descriptor, path: str, messages_max: int) -> Rules:
-        """The rules of one kind of message, of which a request may have so many."""
+        """The rules of one kind of message; a request may have messages_max of them."""
         rules: Rules = {}
         self._fields_max += messages_max
         for field in message.fields:
@@ -176,7 +176,7 @@ class Bounds:
 
 
 class _Look:
-    """One look at one request."""
+    """The check of one request."""
 
     __slots__ = ("_counts", "_data", "_fields_left", "_fields_max", "totals")
 
@@ -187,13 +187,13 @@ class _Look:
         self.totals = [0] * counters
 
     def at(self, at: int, end: int, rules: Rules) -> None:
-        """The message between two positions.  Hot: half a µs for each field."""
+        """Check the message between two positions.  Hot: half a µs for each field."""
         data, counts, totals = self._data, self._counts, self.totals
         left = self._fields_left
         while at < end:
             left -= 1
             if left < 0:
-                said = f"at most {self._fields_max}, what all that is allowed can have"
+                said = f"at most {self._fields_max}, which is enough for every allowed request"
                 raise InvalidValue("request", "more fields", said)
             tag, size = data[at], data[at + 1]
             if tag & _PLAIN_TAG == 0 and size < 128:
@@ -228,9 +228,10 @@ class _Look:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int, int]:
-    """The tag at a position, how long the content is, and where it begins.
+    """The tag at a position, the length of the content, and where the content begins.
 
-    Of a number that is behind it, with length 0; the begin and the end of a group have none.
+    A number counts as length 0: the position is then the one behind the number.  Group marks
+    have no content.
     """
     tag = data[at]
     if tag & _PLAIN_TAG == 0 and tag & _LENGTH and data[at + 2] < 128:

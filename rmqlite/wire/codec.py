@@ -1,4 +1,4 @@
-"""How one kind of value is written as one kind of protobuf message, and read back."""
+"""Builds codecs: each writes one kind of value as one kind of protobuf message, and reads it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ V = TypeVar("V")
 
 
 ROWS_AT_ONCE: Final = 200
-"""How many rows of a long answer are written at once, 1 to 3 ms."""
+"""How many rows of a long answer are written in one step, which takes 1 to 3 ms."""
 
 
 class Codec(NamedTuple):
     """A pair: to_pb and from_pb.
 
-    parts: of a long answer; messages whose bytes, one behind the other, are the answer's.
+    parts: for long answers; yields messages whose bytes, one behind the other, are the answer.
     """
 
     pb_class: type[ProtoMessage]
@@ -33,10 +33,10 @@ class Codec(NamedTuple):
 
 
 def in_parts(whole: Codec, at_once: int = ROWS_AT_ONCE, **rows: Codec) -> Codec:
-    """The same codec, for answers that may be long: first without some fields, then their rows.
+    """The same codec for long answers: first a message without some fields, then their rows.
 
-    rows: how one row of each of these fields is written.  protobuf joins what comes in parts: a
-    field that is repeated goes on.
+    rows: field -> codec of one row.  protobuf joins such parts: it appends the rows of a repeated
+    field.
     """
 
     def parts(value: Any) -> Iterator[Any]:
@@ -55,7 +55,7 @@ def _in_rows(
 
 
 def parsed(pb_class: Any, data: bytes) -> Any:
-    """The message that these bytes are.  Raises InvalidValue if they are none."""
+    """The message in these bytes.  Raises InvalidValue if they are no such message."""
     try:
         return pb_class.FromString(data)
     except DecodeError as error:
@@ -63,24 +63,24 @@ def parsed(pb_class: Any, data: bytes) -> Any:
 
 
 def not_a(pb_class: type[ProtoMessage], data: bytes) -> InvalidValue:
-    """What is raised for bytes that are no such message."""
+    """The error for bytes that are no such message."""
     rule = f"a protobuf message {pb_class.DESCRIPTOR.full_name}"
     return InvalidValue("request", f"{len(data)} bytes", rule)
 
 
 def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
-    """For a message whose fields are all scalars and called like the value's.
+    """For a message whose fields are all scalars and have the names of the value's fields.
 
-    An optional field that is absent is None.
+    An absent optional field is None.
     """
     return nested(value_class, pb_class)
 
 
 def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | type) -> Codec:
-    """For a message whose fields are called like the value's, whatever they hold.
+    """For a message whose fields have the names of the value's fields, and any content.
 
-    inner: for a field that is a message, or several, its codec; for an enumeration its class.
-    What is repeated is a tuple, an optional field that is absent None.
+    inner: field -> codec if it holds one or several messages, or the class of an enumeration.
+    A repeated field is a tuple; an absent optional field is None.
     """
     names = tuple(inspect.signature(value_class).parameters)
     fields = [pb_class.DESCRIPTOR.fields_by_name[name] for name in names]
@@ -108,8 +108,8 @@ def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | 
         return pb_class(**given)
 
     def from_pb(message: ProtoMessage) -> V:
-        # All fields at once, and then only those that are not what the value holds: a page
-        # of letters takes a third of what one look at a time takes.
+        # Get all fields at once, then convert only those that need it: for a page of letters
+        # this takes a third of the time of getting field by field.
         values = values_of(message)
         for at, read in readers.items():
             values[at] = read(values[at])
@@ -128,7 +128,7 @@ def _values_of(names: tuple[str, ...]) -> Callable[[Any], list[Any]]:
 
 
 def _reader_of(field: Any, of: Codec | type | None) -> Callable[[Any], Any] | None:
-    """How a field's content becomes a value's; None where it is one."""
+    """The conversion from a field's content to the value's; None if it needs none."""
     read = of.from_pb if isinstance(of, Codec) else of
     if not field.is_repeated:
         return read
@@ -136,12 +136,12 @@ def _reader_of(field: Any, of: Codec | type | None) -> Callable[[Any], Any] | No
 
 
 def _each(convert: Callable[[Any], Any], kind: type) -> Callable[[Any], Any]:
-    """Converts what is repeated."""
+    """Converts each item of a repeated field."""
     return lambda values: kind([convert(value) for value in values])
 
 
 def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
-    """For a message that is nothing but a list: tuple <-> its one repeated field."""
+    """For a message with one repeated field and nothing else: tuple <-> that field."""
 
     def to_pb(values: Iterable[Any]) -> ProtoMessage:
         return pb_class(**{field: [item.to_pb(value) for value in values]})
@@ -156,7 +156,7 @@ def sequence(pb_class: type[ProtoMessage], field: str, item: Codec) -> Codec:
 
 
 def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None) -> Codec:
-    """For a message that is nothing but one field, a scalar or another message."""
+    """For a message with one field and nothing else, a scalar or another message."""
 
     def to_pb(value: Any) -> ProtoMessage:
         return pb_class(**{field: item.to_pb(value) if item else value})
@@ -169,5 +169,5 @@ def wrapped(pb_class: type[ProtoMessage], field: str, item: Codec | None = None)
 
 
 def nothing(pb_class: type[ProtoMessage]) -> Codec:
-    """For a message without fields: None."""
+    """For a message without fields; its value is None."""
     return Codec(pb_class, lambda _: pb_class(), lambda _: None)

@@ -1,8 +1,8 @@
-"""What every field of every request may hold: one table for all calls of rmqlite.v1.
+"""The limits of every field of every request: one table for all calls of rmqlite.v1.
 
-Who adds a field to the proto adds a line here; a test walks the proto and misses it otherwise.
-Each number has its name: with its noun, in rmqlite/limits.py, or, where an operator may change
-it, in config.py.
+Each new field in the proto needs a line here; a test walks the proto and finds missing lines.
+Each number has a name in the module of its noun, in rmqlite/limits.py, or, if an operator may
+change it, in config.py.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ _LISTS: Final = frozenset(
         rpcs.GET_LOG_SNAPSHOT.name,
     }
 )
-"""Calls with long lists."""
+"""Calls whose requests have long lists."""
 
 
 def limits_of(config: BrokerConfig) -> dict[str, Limit]:
@@ -148,8 +148,8 @@ def limits_of(config: BrokerConfig) -> dict[str, Limit]:
     several = Limit(
         count=config.bulk_messages_max, count_key="maxBulkMessages", error=MessageTooLarge
     )
-    # One message of a bulk call is refused alone.  So who is told that a call is too large
-    # sends it in two parts, and so on, until the one that is meant is alone.
+    # MessageTooLarge makes a client split its call in two, and again, until the message that is
+    # too large is alone and only it is refused.
     column = replace(several, size=limits.PROPERTIES_BYTES_MAX)
     text = Limit(size=limits.PROPERTIES_BYTES_MAX, error=MessageTooLarge)
     bodies = Limit(total=config.send_bytes_max, total_key="maxSendBytes", error=MessageTooLarge)
@@ -198,9 +198,9 @@ class RequestLimits:
             self._bounds[rpc.path] = bounds
 
     def check(self, rpc: Rpc[Any, Any], data: bytes) -> None:
-        """Look at a request's bytes before they are read.
+        """Check a request's bytes before they are parsed.
 
-        Raises InvalidValue, InvalidName, MessageTooLarge, which name the field, its length or
-        number, and the rule.
+        Raises InvalidValue, InvalidName or MessageTooLarge, with the field, its length or count,
+        and the rule.
         """
         self._bounds[rpc.path].check(data)

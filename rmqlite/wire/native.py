@@ -1,7 +1,7 @@
-"""The messages of rmqlite.v1 and the plain values they carry: a codec each.
+"""A codec for each message of rmqlite.v1 and the plain value that it carries.
 
-Those on the hot path, and those that codec.py cannot make by field name, are written out.
-Nothing outside wire/ sees protobuf.
+Codecs on the hot path, and those that codec.py cannot make by field names, are written by hand.
+Nothing outside of wire/ sees protobuf.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rmqlite.wire.codec import Codec, flat, in_parts, nested
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 MEMBERS_AT_ONCE: Final = 8
-"""How many members of a group are written at once: each may have hundreds of subscriptions."""
+"""How many members of a group are written in one step: each may have hundreds of subscriptions."""
 
 # ---- messages
 
@@ -269,7 +269,7 @@ def group_status_from_pb(value: pb.DescribeGroupResponse) -> GroupStatus:
     )
 
 
-# ---- what codec.py makes by field name
+# ---- codecs that codec.py makes by field names
 
 stored = Codec(pb.KeptMessage, stored_to_pb, stored_from_pb)
 found = nested(FoundMessage, pb.FoundMessage, message=stored, state=MessageState)

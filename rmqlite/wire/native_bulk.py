@@ -1,4 +1,4 @@
-"""What a bulk sender asks <-> rmqlite.v1: columns stay columns, so this runs once per call."""
+"""requests/bulk.py <-> rmqlite.v1: columns stay columns, so a codec runs once per call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked about letters and redrive jobs <-> rmqlite.v1, field by field."""
+"""requests/letters.py and requests/redrive.py <-> rmqlite.v1, field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of service Log <-> rmqlite.v1, field by field."""
+"""requests/log.py <-> rmqlite.v1, field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the schedule <-> rmqlite.v1, field by field."""
+"""requests/schedule.py and requests/levels.py <-> rmqlite.v1, field by field."""
 
 from __future__ import annotations
 

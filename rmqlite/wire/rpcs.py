@@ -1,7 +1,7 @@
-"""The table of rmqlite.v1's calls: path, and how request and answer become bytes.
+"""The table of rmqlite.v1's calls: the path and the codecs of each.
 
-Server and client both build on this table, so neither needs generated service code and
-neither sees protobuf: a call takes a value of requests/ and gives one back.
+Server and client both use this table, so neither needs generated service code and neither
+sees protobuf: a call takes a value of requests/ and returns one.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ A = TypeVar("A")
 class Rpc(Generic[Q, A]):
     """One call: Q is the request's type, A the answer's.
 
-    request: what its protobuf message has.  decode_request raises InvalidValue for bytes that
-    are no such request.  response_parts: the bytes of an answer, which may be long, in parts.
+    request: the descriptor of its protobuf message.  decode_request raises InvalidValue for
+    bytes that are no such request.  response_parts: the bytes of a long answer, in parts.
     """
 
     service: str

@@ -1,6 +1,6 @@
-"""Errors <-> gRPC status: one table; a test says that it is complete.
+"""Errors <-> gRPC status: one table; a test checks that it is complete.
 
-A failed call ends with a gRPC status code by name, the sentence as its details, and the
+A failed call ends with the name of a gRPC status code, the sentence as its details, and the
 whole error as a protobuf message in the trailing metadata, so that the other side raises
 the same class with the same field, value and rule.
 """
@@ -52,14 +52,15 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.Overloaded.code: "RESOURCE_EXHAUSTED",
     errors.BrokerUnreachable.code: "UNAVAILABLE",
 }
-"""The name of the gRPC status code for every error's code."""
+"""Code of an error -> name of its gRPC status code."""
 
 
 def error_to_status(error: RmqliteError) -> tuple[str, str, bytes]:
-    """What a failed call ends with: the status by name, its details, and the metadata.
+    """The end of a failed call: the name of the status, its details, and the metadata.
 
-    Together they have at most 8 KiB in gRPC's headers, where a byte of the details may take
-    three and three bytes of the metadata take four; else the caller gets another status.
+    Details and metadata are cut so that they take at most 8 KiB in gRPC's headers, where one
+    byte of details may take three bytes, and three bytes of metadata take four.  If they took
+    more, the caller would get another status.
     """
     return STATUS_NAMES[error.code], _cut(str(error), SENTENCE_BYTES_MAX), error_to_metadata(error)
 
@@ -90,7 +91,7 @@ def error_from_metadata(value: bytes) -> RmqliteError:
 
 
 def error_from_status(status_name: str, details: str) -> RmqliteError:
-    """For a failure without our metadata: the transport's own."""
+    """The error for a failure without our metadata, which comes from the transport."""
     if status_name in ("UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"):
         return BrokerUnreachable(f"no answer from the broker: {details}")
     if status_name == "RESOURCE_EXHAUSTED":
@@ -99,7 +100,7 @@ def error_from_status(status_name: str, details: str) -> RmqliteError:
 
 
 def _cut(text: str, bytes_max: int) -> str:
-    """At most so many bytes of it; what UTF-8 cannot write is a question mark."""
+    """The text, cut to bytes_max bytes; characters without a UTF-8 form become "?"."""
     data = text.encode("utf-8", "replace")
     if len(data) > bytes_max:
         return data[: bytes_max - 3].decode("utf-8", "ignore") + "…"
