@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.brokers import BrokerUnderTest
+from tests.support.golden import unpack_golden
 
 # No example is wrong because the machine had much else to do.
 ANY_MACHINE = "any machine"
@@ -36,3 +37,9 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     broker = BrokerUnderTest(tmp_path / "store")
     yield broker
     broker.store.release()
+
+
+@pytest.fixture
+def golden(tmp_path: Path) -> Path:
+    """The unpacked stores of RocketMQ 4.9.8, and what it said is in them."""
+    return unpack_golden(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,13 +23,13 @@ from rmqlite.store import record
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
-from tests.arrow.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
+from tests.support.golden import unpack_golden
+from tests.support.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.stores import StoreUnderTest, new_record
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 ALL = tuple(column.name for column in COLUMNS)
 
 NAMES = (
@@ -125,7 +124,7 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
     found = found.only(keep)
     from rmqlite.arrow.decode import Decoder, Dues
     from rmqlite.levels import DEFAULT_LEVELS, LevelHistory, parse_levels
-    from tests.arrow.plain_decoder import plain_row
+    from tests.support.plain_decoder import plain_row
 
     levels = LevelHistory.starting_with(parse_levels(DEFAULT_LEVELS))
     fast = decoded_rows([Decoder(COLUMNS, Dues(levels)).batch(found)])
@@ -143,9 +142,7 @@ def test_random_records_decode_as_one_by_one(news: list[NewRecord]) -> None:
 @pytest.mark.parametrize("which", ["clean", "killed"])
 def test_a_store_of_rocketmqs_decodes_as_one_by_one(tmp_path: Path, which: str) -> None:
     """Its retries, dead letters and transactions are not ours in every detail."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    root = tmp_path / "rocketmq-4.9.8" / which
+    root = unpack_golden(tmp_path) / which
     fast, slow = fast_rows(root), slow_rows(root)
     assert len(slow) > 50
     assert fast == slow

@@ -7,18 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow.columns import COLUMNS
 from rmqlite.arrow.partitions import LogSlice, Partition, QueueSlices
 from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError, StoreDamaged
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.spark.options import parse_options
-from tests.arrow.plain_decoder import Row, decoded_rows, plain_rows
 from tests.support.looking import untouched
+from tests.support.plain_decoder import ALL, decoded_rows, every, read
 from tests.support.stores import StoreUnderTest, new_record
-
-ALL = tuple(column.name for column in COLUMNS)
 
 
 @pytest.fixture
@@ -33,20 +30,6 @@ def filled(tmp_path: Path) -> StoreUnderTest:
     store.persist()
     store.crash()
     return store
-
-
-def read(root: Path, **options: str) -> list[Row]:
-    """The rows in the order of the log, with what was planned for them."""
-    wanted = parse_options({"path": str(root), **options})
-    rows: list[Row] = []
-    for partition in plan(wanted, look_at_store(wanted.path)):
-        rows += decoded_rows(store_rows(partition, wanted, ALL))
-    return sorted(rows, key=lambda row: row["physical_offset"])
-
-
-def every(root: Path) -> list[Row]:
-    place = look_at_store(str(root)).place
-    return list(plain_rows(root, place.levels, place.queue_file_bytes))
 
 
 def planned(root: Path, **options: str) -> list[Partition]:

@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
+from tests.support.golden import INDEX
 
 Make = Callable[..., BrokerUnderTest]
 
@@ -34,3 +35,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def under_test(make: Make) -> BrokerUnderTest:
     """A broker on a fresh store."""
     return make()
+
+
+@pytest.fixture(params=["clean", "killed"])
+def broker(golden: Path, request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
+    """A broker on a store that RocketMQ wrote."""
+    under_test = BrokerUnderTest(golden / request.param, **INDEX)
+    yield under_test
+    under_test.crash()

@@ -26,9 +26,9 @@ from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
-from tests.broker.words import FragileDisk, bodies
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
+from tests.support.messages import FragileDisk, bodies
 from tests.support.steps import done
 
 

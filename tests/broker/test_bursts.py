@@ -18,10 +18,10 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.waiting import FIRE, by_ids, forward_to, named
-from tests.broker.words import TOPIC, bodies, delayed, level_status
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
+from tests.support.messages import TOPIC, bodies, delayed, level_status
+from tests.support.pending import FIRE, by_ids, forward_to, named
 
 
 class UnreadableFiles(SystemFiles):

@@ -33,8 +33,19 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from tests.broker.conftest import Make
-from tests.broker.test_schedule_restart import WAYS, Restart, crash, scheduled
-from tests.broker.waiting import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import (
+    GROUP,
+    TOPIC,
+    FragileDisk,
+    bodies,
+    create_topic,
+    level_status,
+    received,
+    save_group,
+    send_back,
+)
+from tests.support.pending import (
     ALL,
     CANCEL,
     FIRE,
@@ -53,18 +64,7 @@ from tests.broker.waiting import (
     waiting,
     waiting_ids,
 )
-from tests.broker.words import (
-    GROUP,
-    TOPIC,
-    FragileDisk,
-    bodies,
-    create_topic,
-    level_status,
-    received,
-    save_group,
-    send_back,
-)
-from tests.support.brokers import BrokerUnderTest
+from tests.support.restarts import WAYS, Restart, crash, scheduled
 
 DONE = ChangeOutcome.DONE
 How = Callable[..., int]

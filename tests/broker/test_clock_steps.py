@@ -16,10 +16,10 @@ from rmqlite.message import Message
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.store.tables.clock_table import Origin
 from tests.broker.conftest import Make
-from tests.broker.words import bodies, delayed, plain
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS, FakeClock, FakeMachine
 from tests.support.files import ForgetfulFiles
+from tests.support.messages import bodies, delayed, plain
 
 SECOND_MS = 1_000
 HOUR_MS = 3_600_000

@@ -11,8 +11,8 @@ from rmqlite.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavaila
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.words import TOPIC, FragileDisk, delayed, plain
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import TOPIC, FragileDisk, delayed, plain
 
 
 class FullDisk(SystemFiles):

@@ -13,11 +13,11 @@ from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
-from tests.broker.letter_words import dead, dead_ids, dead_letters, dead_pages, groups, reasons
-from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import deliver_all, forget_topic, named
-from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons
+from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
+from tests.support.pending import deliver_all, forget_topic, named
+from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 from tests.support.stores import new_record
 

@@ -16,9 +16,9 @@ from rmqlite.broker.letters.failure_reasons import (
 )
 from rmqlite.names import dlq_topic
 from rmqlite.store.log.property_strings import property_strings
-from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
-from tests.broker.words import GROUP
 from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead, dead_ids, groups, purge, reasons
+from tests.support.messages import GROUP
 from tests.support.stores import new_record
 
 DLQ = dlq_topic(GROUP)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,9 @@ from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, 
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByIds, ScheduleAction
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, create_topic, plain, received, send_back
-from tests.store.test_golden import ARCHIVE
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.golden import unpack_golden
+from tests.support.messages import GROUP, TOPIC, create_topic, plain, received, send_back
 from tests.support.steps import done
 
 STORED, SCHEDULED = MessageState.STORED, MessageState.SCHEDULED
@@ -336,9 +335,7 @@ def test_what_retention_took_is_not_found(make: Make) -> None:
 
 def test_every_message_of_rocketmqs_is_found(tmp_path: Path) -> None:
     """By its keys and its message id, in a store that RocketMQ wrote."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    broker = BrokerUnderTest(tmp_path / "rocketmq-4.9.8" / "clean")
+    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean")
     for topic in ("orders", "reminders", retry_topic("order-closer"), dlq_topic("order-closer")):
         messages: Sequence[Any] = broker.messages(topic)
         assert messages

@@ -29,9 +29,9 @@ from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topi
 from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import NewRecord, tags_code
-from tests.broker.waiting import by_filter, deliver_all
-from tests.broker.words import GROUP, TOPIC, create_topic, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, create_topic, save_group, send_back
+from tests.support.pending import by_filter, deliver_all
 from tests.support.redrives import redrive
 from tests.support.stores import new_record
 

@@ -15,7 +15,8 @@ from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import (
     GROUP,
     TOPIC,
     bodies,
@@ -24,7 +25,6 @@ from tests.broker.words import (
     plain,
     send_back,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 
 HOUR_MS = 3_600_000

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import tarfile
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +17,9 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
+from tests.support.golden import GROUP, INDEX, Row, rows
 from tests.support.rocketmq_rules import violations
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
-GROUP = "order-closer"
 SIZES: dict[str, Any] = {
     "log_file_bytes": 1 << 20,
     "queue_file_bytes": 4_000,
@@ -32,29 +28,6 @@ SIZES: dict[str, Any] = {
 }
 DELIVERED = {1: 6, 2: 6, 3: 12, 4: 10, 5: 8}
 """What RocketMQ had delivered of each level: delayOffset.json."""
-Row = dict[str, Any]
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "rocketmq-4.9.8"
-
-
-@pytest.fixture(params=["clean", "killed"])
-def broker(golden: Path, request: pytest.FixtureRequest) -> Iterator[BrokerUnderTest]:
-    under_test = BrokerUnderTest(golden / request.param, **INDEX)
-    yield under_test
-    under_test.crash()
-
-
-INDEX: dict[str, Any] = {"max_hash_slots": 1_000, "max_index_entries": 8_000}
-
-
-def rows(golden: Path) -> list[Row]:
-    lines = (golden / "expected.jsonl").read_text("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
 
 
 def pending(golden: Path) -> list[Row]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from rmqlite.requests.letters import HopKind, LetterFilter, Purged
-from tests.broker.letter_words import dead_letters, groups, purge, reasons, retries
-from tests.broker.test_golden_broker import GROUP, INDEX, Row, broker, golden, rows
-from tests.broker.test_life import kinds, life
-from tests.broker.waiting import deliver_all, named
 from tests.support.brokers import BrokerUnderTest
+from tests.support.golden import GROUP, INDEX, Row, rows
+from tests.support.letters import dead_letters, groups, kinds, life, purge, reasons, retries
+from tests.support.pending import deliver_all, named
 
-__all__ = ["broker", "golden"]
 DLQ, RETRY = f"%DLQ%{GROUP}", f"%RETRY%{GROUP}"
 
 

@@ -19,8 +19,8 @@ from rmqlite.requests.groups import (
 from rmqlite.requests.topics import Queue
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, create_topic, plain, save_group
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, create_topic, plain, save_group
 from tests.support.steps import done
 
 RETRY = Queue("%RETRY%" + GROUP, 0)

@@ -10,7 +10,8 @@ import pytest
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.schedule import PendingFilter, ScheduleAction
 from rmqlite.store.tables import tables
-from tests.broker.waiting import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.pending import (
     CANCEL,
     FIRE,
     RESCHEDULE,
@@ -23,7 +24,6 @@ from tests.broker.waiting import (
     waiting,
     waiting_ids,
 )
-from tests.support.brokers import BrokerUnderTest
 
 LEVELS = (3, 4)
 

@@ -10,8 +10,8 @@ from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.requests.groups import Assignment, HeartbeatRequest, Subscription
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, create_topic
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, create_topic
 
 LARGE = 100
 

@@ -21,8 +21,8 @@ from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.record import Head, read_outline
-from tests.broker.words import GROUP, TOPIC, received, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, received, send_back
 from tests.support.stores import new_record
 
 DLQ = dlq_topic(GROUP)

@@ -13,10 +13,10 @@ from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters
 from rmqlite.names import dlq_topic
 from tests.broker.conftest import Make
-from tests.broker.letter_words import dead_letters as listed
-from tests.broker.letter_words import groups, purge
-from tests.broker.words import GROUP, save_group
 from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead_letters as listed
+from tests.support.letters import groups, purge
+from tests.support.messages import GROUP, save_group
 from tests.support.stores import new_record
 
 DLQ = dlq_topic(GROUP)

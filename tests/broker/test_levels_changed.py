@@ -12,8 +12,8 @@ import pytest
 
 from rmqlite.levels import parse_levels
 from tests.broker.conftest import Make
-from tests.broker.words import arrival_times, bodies, delayed, level_status
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import arrival_times, bodies, delayed, level_status
 
 HOUR_MS = 3_600_000
 HOW = ["live", "clean", "crash", "rebuilt"]

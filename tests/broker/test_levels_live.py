@@ -21,7 +21,10 @@ from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.levels import LevelChange, LevelsChange, LevelsChanged
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.clock import FakeClock, FakeMachine
+from tests.support.files import ForgetfulFiles
+from tests.support.messages import (
     GROUP,
     TOPIC,
     arrival_times,
@@ -34,9 +37,6 @@ from tests.broker.words import (
     send_back,
     table,
 )
-from tests.support.brokers import BrokerUnderTest
-from tests.support.clock import FakeClock, FakeMachine
-from tests.support.files import ForgetfulFiles
 
 HOUR_MS = 3_600_000
 SIXTY_FOUR = " ".join(f"{n}s" for n in range(1, LEVELS_MAX + 1))

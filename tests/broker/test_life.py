@@ -11,13 +11,14 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import KEYS, StoredMessage
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.letters import Hop, HopKind, Life, LifeQuery
+from rmqlite.requests.letters import Hop, HopKind, Life
 from rmqlite.requests.redrive import RedriveRequest, RedriveSpec
 from rmqlite.requests.topics import Queue
 from tests.broker.conftest import Make
-from tests.broker.letter_words import dead, dead_letters
-from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead, dead_letters, kinds, life
+from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
+from tests.support.pending import (
     CANCEL,
     FIRE,
     RESCHEDULE,
@@ -27,25 +28,10 @@ from tests.broker.waiting import (
     forget_topic,
     named,
 )
-from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
-from tests.support.brokers import BrokerUnderTest
-from tests.support.steps import done
+from tests.support.restarts import WAYS, Restart
 from tests.support.stores import new_record
 
 RETRY, DLQ = retry_topic(GROUP), dlq_topic(GROUP)
-
-
-def life(broker: BrokerUnderTest, message_id: str) -> Life:
-    return done(broker.broker.letters.lives.life(LifeQuery(message_id)))
-
-
-def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:
-    """Of one life; every id of it tells the same."""
-    told = life(broker, message_id)
-    for hop in told.hops:
-        for other in (hop.message_id, hop.offset_message_id):
-            assert life(broker, other) == told
-    return [hop.kind.name.lower() for hop in told.hops]
 
 
 def retried(broker: BrokerUnderTest, number: int = 0) -> StoredMessage:

@@ -16,8 +16,8 @@ from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.topics import Queue
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, create_topic, plain
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, create_topic, plain
 from tests.support.steps import done
 
 HEAD = Queue(TOPIC, 0)

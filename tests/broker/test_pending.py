@@ -27,8 +27,9 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.test_schedule_restart import WAYS, Restart, crash
-from tests.broker.waiting import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
+from tests.support.pending import (
     CANCEL,
     FIRE,
     RESCHEDULE,
@@ -41,8 +42,7 @@ from tests.broker.waiting import (
     waiting,
     waiting_ids,
 )
-from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
-from tests.support.brokers import BrokerUnderTest
+from tests.support.restarts import WAYS, Restart, crash
 from tests.support.steps import done
 
 TABLES = ("1s 5s 10s 30s", "10s 5s 1s 30s", "30s 30s 2s 1s", "1s 1s 1s 1s")

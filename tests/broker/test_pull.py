@@ -18,8 +18,8 @@ from rmqlite.requests.messages import PullRequest, PullResult, PullStatus, SendR
 from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
-from tests.broker.words import TOPIC, create_topic, plain, save_group
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import TOPIC, create_topic, plain, save_group
 from tests.support.steps import done
 
 FOUND = PullStatus.FOUND

@@ -16,11 +16,11 @@ from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.letter_words import dead, dead_ids, groups, purge, reasons
-from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.words import GROUP, save_group
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
+from tests.support.letters import dead, dead_ids, groups, purge, reasons
+from tests.support.messages import GROUP, save_group
+from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 
 DLQ = dlq_topic(GROUP)

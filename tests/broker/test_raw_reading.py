@@ -22,7 +22,8 @@ from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store import record
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import (
     GROUP,
     TOPIC,
     create_topic,
@@ -32,7 +33,6 @@ from tests.broker.words import (
     received,
     send_back,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 
 T = TypeVar("T")

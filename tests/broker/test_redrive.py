@@ -38,8 +38,8 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
-from tests.broker.words import bodies
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import bodies
 from tests.support.redrives import (
     DLQ,
     GROUP,

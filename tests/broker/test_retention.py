@@ -15,8 +15,8 @@ from rmqlite.requests.messages import PullStatus, SendBackRequest
 from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.steps import done
 
 HOUR_MS = 3_600_000

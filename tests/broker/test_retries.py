@@ -15,11 +15,11 @@ from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
-from tests.broker.letter_words import retries, retry_pages
-from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import CANCEL, by_filter, named
-from tests.broker.words import GROUP, TOPIC, received, save_group, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import retries, retry_pages
+from tests.support.messages import GROUP, TOPIC, received, save_group, send_back
+from tests.support.pending import CANCEL, by_filter, named
+from tests.support.restarts import WAYS, Restart
 from tests.support.steps import done
 from tests.support.stores import new_record
 

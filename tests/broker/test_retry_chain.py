@@ -22,8 +22,8 @@ from rmqlite.message import (
 )
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.messages import SendBackResult
-from tests.broker.words import GROUP, TOPIC, plain, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, plain, send_back
 
 RETRY = retry_topic(GROUP)
 DLQ = dlq_topic(GROUP)

@@ -16,8 +16,9 @@ from rmqlite.requests.levels import LevelsChange
 from rmqlite.retry_policy import TABLE_KEY
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
-from tests.broker.letter_words import dead_letters
-from tests.broker.words import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead_letters
+from tests.support.messages import (
     GROUP,
     TOPIC,
     FragileDisk,
@@ -28,7 +29,6 @@ from tests.broker.words import (
     save_group,
     send_back,
 )
-from tests.support.brokers import BrokerUnderTest
 from tests.support.stores import new_record
 
 RETRY = retry_topic(GROUP)

@@ -30,8 +30,8 @@ from rmqlite.requests.topics import RouteRequest
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import OVERHEAD_BYTES
 from tests.broker.conftest import Make
-from tests.broker.words import GROUP, TOPIC, bodies, create_topic, level_status, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back
 from tests.support.redrives import redrive, redriven_messages
 from tests.support.steps import done
 from tests.support.stores import new_record

@@ -8,7 +8,8 @@ from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, M
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import (
     TOPIC,
     bodies,
     delayed,
@@ -19,7 +20,6 @@ from tests.broker.words import (
     scheduled_entry,
     table,
 )
-from tests.support.brokers import BrokerUnderTest
 
 
 @pytest.mark.parametrize("level", range(1, 19))

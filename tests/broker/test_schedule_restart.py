@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-
 import pytest
 
 from rmqlite.errors import StoreUnavailable
-from rmqlite.message import Message, encode_properties
+from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.requests.messages import SendRequest
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import ForgetfulFiles
+from tests.support.messages import (
     GROUP,
     TOPIC,
     FragileDisk,
@@ -25,47 +24,18 @@ from tests.broker.words import (
     scheduled_entry,
     send_back,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.files import ForgetfulFiles
+from tests.support.restarts import (
+    WAYS,
+    Restart,
+    clean,
+    crash,
+    scheduled,
+)
 from tests.support.steps import done
 from tests.support.stores import new_record
 
 COMMITTED = 0x8
 """A sys flag: of RocketMQ's transactions."""
-
-
-def clean(broker: BrokerUnderTest) -> None:
-    broker.restart()
-
-
-def crash(broker: BrokerUnderTest) -> None:
-    broker.crash()
-    broker.open()
-
-
-def crash_after_persist(broker: BrokerUnderTest) -> None:
-    broker.persist()
-    crash(broker)
-
-
-def lose_the_queues(broker: BrokerUnderTest) -> None:
-    """Only the log is left; the queues are made again from it."""
-    broker.close()
-    root = broker.config.store_path
-    shutil.rmtree(root / "consumequeue", ignore_errors=True)
-    for table in ("storeProgress.json", "storeProgress.json.bak", "delayOffset.json"):
-        (root / "config" / table).unlink(missing_ok=True)
-    (root / "config" / "delayOffset.json.bak").unlink(missing_ok=True)
-    broker.open()
-
-
-def crash_and_lose_the_queues(broker: BrokerUnderTest) -> None:
-    crash(broker)
-    lose_the_queues(broker)
-
-
-WAYS = [clean, crash, crash_after_persist, lose_the_queues, crash_and_lose_the_queues]
-Restart = Callable[[BrokerUnderTest], None]
 
 
 @pytest.mark.parametrize("restart", WAYS)
@@ -193,18 +163,6 @@ def test_what_was_late_while_the_broker_was_down_comes_at_once(
     under_test.open()
     assert under_test.deliver() == 2
     assert level_status(under_test, 18).lateness_max_ms == 86_400_000 - 7_200_000
-
-
-def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) -> None:
-    """A record put into level 1 by hand, as a foreign or broken writer would."""
-    made = encode_properties(properties)
-    host = BORN_HOST
-    born_ms = broker.clock.now_ms()
-    new = NewRecord(
-        SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0, 0
-    )
-    (at,) = broker.store.append([new])
-    broker.broker.schedule.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)
 
 
 @pytest.mark.parametrize(

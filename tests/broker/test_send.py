@@ -21,7 +21,8 @@ from rmqlite.message import CLUSTER, UNIQ_KEY, Message, encode_properties
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import RouteRequest
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import (
     TOPIC,
     FragileDisk,
     bodies,
@@ -32,7 +33,6 @@ from tests.broker.words import (
     plain,
     record,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 
 

@@ -31,7 +31,8 @@ from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from tests.broker.conftest import Make
-from tests.broker.words import (
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import (
     GROUP,
     TOPIC,
     FragileDisk,
@@ -44,7 +45,6 @@ from tests.broker.words import (
     save_group,
     send_back,
 )
-from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
 
 RETRY = retry_topic(GROUP)

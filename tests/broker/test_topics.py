@@ -26,9 +26,9 @@ from rmqlite.requests.topics import RouteRequest, TopicInfo
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
-from tests.broker.words import TOPIC, create_topic, plain, received, send_back
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request
+from tests.support.messages import TOPIC, create_topic, plain, received, send_back
 from tests.support.steps import done
 
 

@@ -30,19 +30,8 @@ from rmqlite.requests.schedule import ChangeOutcome
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import NewRecord, body_crc
 from tests.broker.conftest import Make
-from tests.broker.test_schedule_restart import WAYS, Restart
-from tests.broker.waiting import (
-    CANCEL,
-    counts,
-    deliver_all,
-    everything,
-    forget_topic,
-    named,
-    outcome,
-    true_counts,
-    waiting,
-)
-from tests.broker.words import (
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import (
     GROUP,
     TOPIC,
     FragileDisk,
@@ -53,7 +42,18 @@ from tests.broker.words import (
     scheduled_entry,
     send_back,
 )
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.pending import (
+    CANCEL,
+    counts,
+    deliver_all,
+    everything,
+    forget_topic,
+    named,
+    outcome,
+    true_counts,
+    waiting,
+)
+from tests.support.restarts import WAYS, Restart
 
 SOUND = {DELAY: "1", REAL_TOPIC: TOPIC, REAL_QID: "0", UNIQ_KEY: "x"}
 

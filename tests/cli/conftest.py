@@ -9,41 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
-from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
 from rmqlite.requests.levels import LevelsInForce
-from rmqlite.requests.status import BrokerStatus, LevelStatus
-from rmqlite.requests.topics import Queue, TopicInfo
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import GROUP, STATUS, TOPICS, FakeBroker
 
 Run = Callable[..., Result]
-
-TOPICS = (TopicInfo("orders", 4, 4), TopicInfo("SCHEDULE_TOPIC_XXXX", 18, 18))
-GROUP = GroupStatus(
-    GroupInfo("workers", 16, 1),
-    (MemberInfo("10.0.0.1@77", (Subscription("orders", "A || B"),), 1_700_000_000_000),),
-    (
-        QueueProgress(Queue("orders", 0), 0, 1_234_567, 1_234_000, "10.0.0.1@77"),
-        QueueProgress(Queue("orders", 1), 0, 5, None, ""),
-    ),
-)
-STATUS = BrokerStatus(
-    version="0.1.0",
-    broker_name="broker-a",
-    now_ms=1_700_000_100_000,
-    started_at_ms=1_700_000_000_000,
-    log_min_offset=0,
-    log_max_offset=4_096,
-    sent=1_000_000,
-    delivered=900,
-    retried=17,
-    dead=1,
-    parked_polls=5_000,
-    disk_used_ratio=0.42,
-    levels=(
-        LevelStatus(1, "1s", 99_100, 1_700_000_100_500, 900, 1, 3, 9),
-        LevelStatus(2, "5s", 0, 0, 0, 0, 0, 0),
-    ),
-)
 
 
 @pytest.fixture

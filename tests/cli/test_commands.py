@@ -11,8 +11,8 @@ import pytest
 from rmqlite import __version__
 from rmqlite.cli.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
-from tests.cli.conftest import STATUS, Run
-from tests.client.fake_broker import FakeBroker
+from tests.cli.conftest import Run
+from tests.support.fake_broker import STATUS, FakeBroker
 
 COMMANDS = (
     *("broker", "send", "consume", "status", "bench"),

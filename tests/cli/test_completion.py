@@ -17,7 +17,7 @@ from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.levels import LevelsInForce
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.topics import TopicInfo
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 TOPICS = ("orders", "or|der", "%RETRY%bill|ing", "SCHEDULE_TOPIC_XXXX", "or$(reboot)", "o\nx")
 """A name that no rule allows may stand in a store that something else wrote."""

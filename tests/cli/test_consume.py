@@ -11,7 +11,7 @@ from pathlib import Path
 from rmqlite.message import Message
 from rmqlite.requests.topics import Queue
 from tests.cli.conftest import Run
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged line\u202e".encode()
 

@@ -20,8 +20,8 @@ from rmqlite.requests.letters import (
     ReasonCount,
 )
 from tests.cli.conftest import Run
-from tests.cli.dead_letter_words import HOSTILE, NOW_MS, has_letters, record
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record
 
 OLDEST_MS, NEWEST_MS = NOW_MS - 80_000_000, NOW_MS - 60_000
 BILLING = DeadLetterGroup(

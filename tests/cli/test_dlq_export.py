@@ -17,8 +17,8 @@ from rmqlite.cli.dlq.export_rows import COLUMNS
 from rmqlite.errors import BrokerClosing
 from rmqlite.requests.letters import LetterFilter, LettersQuery
 from tests.cli.conftest import Run
-from tests.cli.dead_letter_words import HOSTILE, NOW_MS, has_letters, record
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_dead_letters import HOSTILE, NOW_MS, has_letters, record
 
 BODIES = (b"plain", b"\xff\x00\xfe", HOSTILE.encode(), b"", b'two "lines"\r\nof it, yes')
 

@@ -18,8 +18,8 @@ from rmqlite.requests.letters import UNREADABLE
 from rmqlite.store.commit_log import Walked
 from rmqlite.store.record import read_head
 from tests.cli.conftest import Run
-from tests.cli.dead_letter_words import HOSTILE, letter_of, record, stored
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_dead_letters import HOSTILE, letter_of, record, stored
 
 
 def line(number: int, body: bytes = b"x", /, **changes: Any) -> bytes:

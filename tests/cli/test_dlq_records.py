@@ -8,8 +8,8 @@ import pytest
 
 from rmqlite.cli.dlq.records import message_at, with_messages
 from rmqlite.client import RawReader
-from tests.cli.dead_letter_words import has_letters, record, stored
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_dead_letters import has_letters, record, stored
 
 
 def runs(broker: FakeBroker) -> list[tuple[int, int]]:

@@ -30,8 +30,8 @@ from rmqlite.requests.redrive import (
     TopicCount,
 )
 from tests.cli.conftest import Run
-from tests.cli.dead_letter_words import HOSTILE, NOW_MS
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_dead_letters import HOSTILE, NOW_MS
 
 SPEC = RedriveSpec("billing")
 REFUSED = RedrivenLetter(0, 9, RedriveOutcome.REFUSED, why=f"no topic named {HOSTILE}")

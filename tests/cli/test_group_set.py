@@ -10,8 +10,8 @@ import pytest
 
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.requests.groups import GroupChange, GroupInfo
-from tests.cli.conftest import GROUP, Run
-from tests.client.fake_broker import FakeBroker
+from tests.cli.conftest import Run
+from tests.support.fake_broker import GROUP, FakeBroker
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from tests.cli.conftest import Run
-from tests.cli.dead_letter_words import HOSTILE
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_dead_letters import HOSTILE
 
 FIRST_MS, LAST_MS = 1_700_000_000_000, 1_700_000_060_000
 REFUSED = Refusal("row\x1b-7", "delay-unknown", "delay='11m' is not allowed", "delay", "11m", "x")

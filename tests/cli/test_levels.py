@@ -23,8 +23,8 @@ from rmqlite.requests.levels import (
     LevelsInForce,
 )
 from rmqlite.requests.status import LevelStatus
-from tests.cli.conftest import STATUS, Run
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.cli.conftest import Run
+from tests.support.fake_broker import STATUS, WAIT_S, FakeBroker
 
 DUE_MS = 1_700_000_100_500
 POLICIES = ", or their group's policy"

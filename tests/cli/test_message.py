@@ -16,7 +16,7 @@ from rmqlite.message import DELAY, REAL_TOPIC, Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from tests.cli.conftest import Run
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 STORED_MS = 1_700_000_000_123
 DUE_MS = 1_700_000_010_123

@@ -17,10 +17,10 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from tests.cli.conftest import Run
-from tests.cli.retry_words import RETRY, has_retries, retry
-from tests.cli.schedule_words import HOSTILE, NOW_MS, asked_to_change, changes
-from tests.cli.test_schedule_change import on_terminal
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_retries import RETRY, has_retries, retry
+from tests.support.fake_schedule import HOSTILE, NOW_MS, asked_to_change, changes
+from tests.support.terminals import on_terminal
 
 CANCEL, FIRE, _ = ScheduleAction
 SHORT_MS, LONG_MS = 250_000, 90_000_000

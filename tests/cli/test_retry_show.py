@@ -13,9 +13,9 @@ from rmqlite.clock import local_text
 from rmqlite.errors import GroupUnknown, MessageNotFound
 from rmqlite.requests.letters import HopKind, Life, LifeQuery
 from tests.cli.conftest import Run
-from tests.cli.retry_words import ID, RETRY, Record, has_life
-from tests.cli.schedule_words import HOSTILE, NOW_MS
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_retries import ID, RETRY, Record, has_life
+from tests.support.fake_schedule import HOSTILE, NOW_MS
 
 DLQ = "%DLQ%billing"
 SECOND, MINUTE = 1_000, 60_000

@@ -26,9 +26,9 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
-from tests.cli.conftest import STATUS, Run
-from tests.cli.schedule_words import HOSTILE, NOW_MS, asked_for, has_schedule, waiting
-from tests.client.fake_broker import FakeBroker
+from tests.cli.conftest import Run
+from tests.support.fake_broker import STATUS, FakeBroker
+from tests.support.fake_schedule import HOSTILE, NOW_MS, asked_for, has_schedule, waiting
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +21,8 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from tests.cli.conftest import Run
-from tests.cli.schedule_words import (
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_schedule import (
     HOSTILE,
     NOW_MS,
     asked_to_change,
@@ -34,7 +30,7 @@ from tests.cli.schedule_words import (
     has_schedule,
     waiting,
 )
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.terminals import on_terminal
 
 CANCEL, FIRE, RESCHEDULE = ScheduleAction
 
@@ -371,29 +367,6 @@ def test_messages_without_an_id_are_changed_by_their_key(run: Run, broker: FakeB
 
 
 # ---- on a terminal
-
-
-@contextmanager
-def on_terminal(
-    broker: FakeBroker, answer: bytes, *args: str, noun: str = "schedule"
-) -> Iterator[tuple[int, str, str]]:
-    """Exit code, output, and what the terminal showed: standard input and error are one."""
-    ours, theirs = pty.openpty()
-    try:
-        os.write(ours, answer)
-        ran = subprocess.run(
-            [sys.executable, "-m", "rmqlite", noun, *args],
-            env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"},
-            stdin=theirs,
-            stdout=subprocess.PIPE,
-            stderr=theirs,
-            text=True,
-            timeout=WAIT_S,
-        )
-        yield ran.returncode, ran.stdout, os.read(ours, 65536).decode()
-    finally:
-        os.close(ours)
-        os.close(theirs)
 
 
 def test_a_filter_is_counted_and_asked_about(broker: FakeBroker) -> None:

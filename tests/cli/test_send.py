@@ -13,7 +13,7 @@ from rmqlite.cli.send import BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, batches
 from rmqlite.errors import Overloaded
 from rmqlite.requests.messages import SendRequest
 from tests.cli.conftest import Run
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 def test_a_message_is_sent_with_all_that_was_said(run: Run, broker: FakeBroker) -> None:

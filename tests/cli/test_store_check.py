@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
-from tests.support.looking import run_store, unpack_golden, untouched
+from tests.support.golden import unpack_golden
+from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, scheduled
 
 

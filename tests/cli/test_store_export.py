@@ -22,7 +22,8 @@ from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessa
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.reader import Waiting
 from rmqlite.store.record import tags_hash
-from tests.support.looking import run_store, unpack_golden, untouched
+from tests.support.golden import unpack_golden
+from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record
 
 COMPRESSED = 0x1

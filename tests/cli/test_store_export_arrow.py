@@ -11,7 +11,8 @@ from pyarrow import ipc, parquet
 
 from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
 from rmqlite.message import KEYS, UNIQ_KEY, offset_message_id
-from tests.support.looking import run_store, unpack_golden, untouched
+from tests.support.golden import unpack_golden
+from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.store.reader import StoreReader
-from tests.support.looking import run_store, unpack_golden, untouched
+from tests.support.golden import unpack_golden
+from tests.support.looking import run_store, untouched
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled
 
 SECTIONS = ("log files", "queues", "delay levels", "groups")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.fake_broker import FakeBroker
+from rmqlite.message import StoredMessage
+from tests.support.fake_broker import FakeBroker
 
 
 @pytest.fixture
@@ -16,3 +17,9 @@ def broker(tmp_path: Path) -> Iterator[FakeBroker]:
     broker.start()
     yield broker
     broker.stop()
+
+
+def stored(queue_offset: int, size: int = 100) -> StoredMessage:
+    body = b"%d" % queue_offset
+    host = "127.0.0.1:1"
+    return StoredMessage("t", 0, queue_offset, 0, size, body, {}, 0, 0, 0, host, 0, host, 0, 0)

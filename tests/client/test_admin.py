@@ -13,7 +13,7 @@ from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, 
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue, TopicInfo
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 def test_every_question_gets_the_brokers_answer(broker: FakeBroker) -> None:

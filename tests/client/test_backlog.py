@@ -9,8 +9,8 @@ from typing import Any
 from rmqlite.client.backlog import Backlog
 from rmqlite.client.process_queue import CacheLimits, ProcessQueue
 from rmqlite.requests.topics import Queue
-from tests.client.fake_broker import WAIT_S
-from tests.client.test_process_queue import stored
+from tests.client.conftest import stored
+from tests.support.fake_broker import WAIT_S
 
 
 def add_queue(

@@ -14,8 +14,8 @@ from rmqlite.client.body import COMPRESSED, INFLATED_BYTES_MAX, inflated
 from rmqlite.errors import MessageTooLarge, NotSupported, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.requests.topics import Queue
-from tests.client.fake_broker import FakeBroker
-from tests.client.test_process_queue import stored
+from tests.client.conftest import stored
+from tests.support.fake_broker import FakeBroker
 
 BODY = b"order " * 1_000
 ZLIB = zlib.compress(BODY, 5)

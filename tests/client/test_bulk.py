@@ -18,7 +18,7 @@ from rmqlite.errors import (
     StoreUnavailable,
 )
 from rmqlite.requests.bulk import BulkAnswer, BulkMatch, BulkRequest, Refusal, RefusedAt
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Messaging"]
 

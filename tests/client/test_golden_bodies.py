@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 
 from rmqlite.client.body import COMPRESSED, inflated
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import QuickFiles
+from tests.support.golden import unpack_golden
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 COMPRESSED_FROM_BYTES = 4_096
 """RocketMQ's producers leave shorter bodies alone."""
 
 
 def test_every_body_that_rocketmqs_client_compressed_is_inflated(tmp_path: Path) -> None:
     """The golden producer's are one letter many times over; a retry has its origin's."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    broker = BrokerUnderTest(tmp_path / "rocketmq-4.9.8" / "clean", files=QuickFiles())
+    broker = BrokerUnderTest(unpack_golden(tmp_path) / "clean", files=QuickFiles())
     queues = [("orders", queue_id) for queue_id in range(4)]
     queues += [("%RETRY%order-closer", 0), ("%DLQ%order-closer", 0)]
     bodies: dict[str, set[bytes]] = {}

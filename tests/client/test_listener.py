@@ -15,7 +15,7 @@ from rmqlite.client import (
     reconsume_later,
 )
 from rmqlite.client.listener import REASON_BYTES_MAX, consume
-from tests.client.test_process_queue import stored
+from tests.client.conftest import stored
 
 
 def answering(result: Any) -> ConsumeResult:

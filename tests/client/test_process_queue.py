@@ -6,14 +6,8 @@ import random
 from collections.abc import Iterable
 
 from rmqlite.client.process_queue import CacheLimits, ProcessQueue
-from rmqlite.message import StoredMessage
 from rmqlite.requests.topics import Queue
-
-
-def stored(queue_offset: int, size: int = 100) -> StoredMessage:
-    body = b"%d" % queue_offset
-    host = "127.0.0.1:1"
-    return StoredMessage("t", 0, queue_offset, 0, size, body, {}, 0, 0, 0, host, 0, host, 0, 0)
+from tests.client.conftest import stored
 
 
 def made(

@@ -20,7 +20,7 @@ from rmqlite.errors import (
     RmqliteError,
 )
 from rmqlite.requests.messages import SendRequest
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000
 """A linger that no test outlives."""

@@ -13,7 +13,7 @@ from rmqlite.client.tag_expression import parse_tags
 from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
 from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 QUEUE = Queue("orders", 0)
 

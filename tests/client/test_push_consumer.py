@@ -34,7 +34,7 @@ from rmqlite.names import retry_topic
 from rmqlite.requests.groups import Assignment, HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.client.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000
 QUEUE = Queue("orders", 0)

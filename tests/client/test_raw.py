@@ -19,8 +19,8 @@ from rmqlite.requests.log import (
     QueueReadRequest,
 )
 from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
-from tests.client.fake_broker import FakeBroker
 from tests.support.eventually import eventually
+from tests.support.fake_broker import FakeBroker
 
 LOG = bytes(range(256)) * 40
 

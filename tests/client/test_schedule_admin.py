@@ -26,7 +26,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 def waiting(number: int) -> PendingMessage:

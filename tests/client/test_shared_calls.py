@@ -13,8 +13,8 @@ from rmqlite.client.shared_calls import CALLS_MAX, Results, SharedCalls
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendResult
-from tests.client.fake_broker import WAIT_S
 from tests.support.eventually import eventually
+from tests.support.fake_broker import WAIT_S
 
 LIMITS = BatchLimits(
     linger_s=0,

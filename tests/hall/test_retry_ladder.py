@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
 from rmqlite.retry_ladder import ONE_BY_ONE_MAX, Rung, ladder
 from rmqlite.retry_policy import RetryPolicy
-from tests.hall.test_retry_policy import POLICIES, TABLES, parsed
+from tests.support.policies import POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)
 

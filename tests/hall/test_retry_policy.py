@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue
-from rmqlite.levels import DEFAULT_LEVELS, LEVELS_MAX, LevelTable, parse_delay, parse_levels
+from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_delay, parse_levels
 from rmqlite.retry_policy import ROCKETMQS, STEPS_MAX, RetryPolicy, level_reaching
+from tests.support.policies import EXPONENTIALS, LENGTHS, POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)
-LENGTHS = st.builds(lambda n, unit: f"{n}{unit}", st.integers(1, 5_000), st.sampled_from("smh"))
-TABLES = st.lists(LENGTHS, min_size=1, max_size=LEVELS_MAX).map(" ".join).map(parse_levels)
-FACTORS = st.decimals("1.0001", "1000", places=4).map(str)
-EXPONENTIALS = st.builds(
-    lambda first, factor, longest: f"exponential({first}, {factor}, {longest})",
-    LENGTHS,
-    FACTORS,
-    LENGTHS,
-)
-POLICIES = st.one_of(
-    st.just(""),
-    st.lists(st.integers(1, LEVELS_MAX), min_size=1, max_size=STEPS_MAX).map(
-        lambda levels: " ".join(map(str, levels))
-    ),
-    st.lists(LENGTHS, min_size=1, max_size=STEPS_MAX).map(" ".join),
-    EXPONENTIALS,
-)
 FAILED_BEFORE = st.one_of(st.integers(0, 20), st.integers(-(2**31), 2**31 - 1))
-
-
-def parsed(text: str) -> RetryPolicy:
-    """The policy; an example that draws a longest length below the first is left out."""
-    try:
-        return RetryPolicy.parse(text)
-    except InvalidValue:
-        assume(False)
-        raise
 
 
 def waits_ms(policy: RetryPolicy, failed_before: int) -> int:

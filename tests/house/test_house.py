@@ -197,3 +197,19 @@ def test_no_test_sleeps() -> None:
         and node.func.value.id == "time"
     ]
     assert not sleeping, "\n".join(sleeping)
+
+
+def test_no_test_module_imports_from_another() -> None:
+    """What two test modules need stands in tests/support, or in a helper of their folder."""
+    wrong = []
+    for path in written("tests"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tests."):
+                continue
+            imported = ROOT.joinpath(*str(node.module).split("."))
+            is_shared = imported.parent == ROOT / "tests" / "support"
+            if imported.name.startswith("test_") or not (
+                is_shared or imported.parent in path.parents
+            ):
+                wrong.append(f"{name_of(path)}:{node.lineno} imports from {node.module}")
+    assert wrong == []

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
+from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
-StartBroker = Callable[..., BrokerProcess]
-OF_ANY_DISK = {
-    "diskSpaceWarningLevelRatio": "100",
-    "cleanFileForciblyEnable": "false",
-    "syncFlushTimeout": "120000",
-}
-"""However full and slow the disk of whoever runs the tests."""
 PATIENCE_MS = 120_000
-_PORTS = iter(SystemRandom().sample(range(20_000, 32_000), 12_000))
-"""Begun anywhere: other runs of the tests look for ports at the same time."""
-
-
-def free_port() -> int:
-    """A port that a broker can have again after a restart, another one each time.
-
-    Not of those that the system gives to outgoing connections: it would give it away.
-    """
-    for port in _PORTS:
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("every port was given once")
 
 
 @pytest.fixture(autouse=True)

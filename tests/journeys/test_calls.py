@@ -15,14 +15,14 @@ from typing import Any
 import grpc
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
 from rmqlite.requests.messages import SendRequest
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 import pytest
 
 from rmqlite.client import Message, Producer
-from tests.journeys.conftest import StartBroker, free_port
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.scrape import Scrape
 
 DAY_S = 86_400

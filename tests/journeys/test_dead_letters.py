@@ -13,7 +13,7 @@ from typing import Any
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.client.channel import Connection
@@ -23,7 +23,7 @@ from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.wire import rpcs
-from tests.journeys.conftest import OF_ANY_DISK, StartBroker
+from tests.support.broker_processes import OF_ANY_DISK, StartBroker
 from tests.support.dead_letters import (
     GROUP,
     TOPICS,

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rmqlite.clock import wall_ms
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.dead_letters import dead_letter_store
 
 SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "dead_letters.py"

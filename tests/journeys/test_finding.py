@@ -17,7 +17,7 @@ from rmqlite.client import (
 from rmqlite.errors import InvalidValue, MessageNotFound, TopicUnknown
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.finding import FoundMessages, MessageQuery, MessageState
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 TOPIC = "orders"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.errors import DiskFull, StoreUnavailable, Unavailable
 from rmqlite.names import SCHEDULE_TOPIC
-from tests.journeys.conftest import StartBroker, free_port
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 
 TOPIC = "orders"

@@ -8,11 +8,11 @@ import signal
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DelayUnknown
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 HOUR_MS = 3_600_000

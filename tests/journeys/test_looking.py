@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.client import Message, Producer
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.looking import run_store
 from tests.support.stores import contents

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import (
     CONSUME_SUCCESS,
     ConsumeResult,
@@ -28,7 +28,7 @@ from rmqlite.client import (
 )
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.wire import rpcs
-from tests.journeys.conftest import StartBroker, free_port
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
 from tests.support.scrape import Scrape
 

@@ -7,7 +7,7 @@ import pytest
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.errors import OffsetGone
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 
 SEGMENT = 1 << 20
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import (
     CONSUME_SUCCESS,
@@ -22,9 +22,9 @@ from rmqlite.client import (
 )
 from rmqlite.message import StoredMessage
 from rmqlite.requests.redrive import RedriveSpec
-from tests.cli.schedule_words import HOSTILE
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
+from tests.support.fake_schedule import HOSTILE
 
 LEVELS = "1s 2s 1h 2h 3h"
 """A first retry waits at level 3, far longer than this test."""

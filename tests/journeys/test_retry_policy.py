@@ -19,7 +19,7 @@ from rmqlite.client import (
 from rmqlite.message import DELIVERY_ATTEMPTS, FAILURE_REASON, StoredMessage
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.topics import Queue
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 SLACK_MS = 1_000_000

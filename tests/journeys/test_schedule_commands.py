@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.main import app
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.requests.schedule import ChangeOutcome
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 LEVELS = "1s 30m 1h 2h"

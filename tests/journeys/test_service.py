@@ -24,7 +24,7 @@ from rmqlite.client import (
 from rmqlite.requests.messages import PullRequest, PullResult
 from rmqlite.wire import rpcs
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 TOPIC = "orders"

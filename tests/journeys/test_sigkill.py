@@ -5,14 +5,12 @@ The seed of a run is in its test's name and in every failure; RMQLITE_SEED sets 
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
 from rmqlite.client import (
     CONSUME_SUCCESS,
     RECONSUME_LATER,
@@ -24,53 +22,14 @@ from rmqlite.client import (
     PushConsumer,
     StoredMessage,
 )
-from rmqlite.errors import Unavailable
 from rmqlite.names import retry_topic
 from rmqlite.requests.topics import Queue
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
+from tests.support.sending import SEED, TOPIC, Sending, kill_and_restart
 
-SEED = int(os.environ.get("RMQLITE_SEED", "20261120"))
-TOPIC = "orders"
 LEVELS = "1s 2s 1s 1s"
 KILLS = 6
-SENT_MIN = 50
-"""Between two kills."""
-
-
-class Sending(threading.Thread):
-    """Sends delayed messages until told to stop; knows which were acknowledged."""
-
-    def __init__(self, endpoint: str, seed: int) -> None:
-        super().__init__()
-        self._endpoint = endpoint
-        self._random = random.Random(seed)
-        self._stopped = threading.Event()
-        self.acknowledged: list[str] = []
-        self.uncertain: list[str] = []
-
-    def run(self) -> None:
-        # No retries: a message whose answer is lost may be stored or not, but never twice.
-        with Producer(self._endpoint, "senders", retries=0, send_timeout_ms=2_000) as producer:
-            number = 0
-            while not self._stopped.wait(0.002):
-                batch = [self._message(number + n) for n in range(self._random.randint(1, 8))]
-                number += len(batch)
-                names = [message.keys[0] for message in batch]
-                try:
-                    producer.send_batch(batch)
-                    self.acknowledged += names
-                except Unavailable:
-                    self.uncertain += names
-
-    def stop(self) -> None:
-        self._stopped.set()
-        self.join()
-
-    def _message(self, number: int) -> Message:
-        level = self._random.choice((0, 1, 1, 2))
-        body = self._random.randbytes(self._random.randint(1, 3_000))
-        return Message(TOPIC, body, keys=f"m{number}", delay_level=level)
 
 
 def drained(endpoint: str) -> None:
@@ -95,15 +54,6 @@ def everything_in(endpoint: str, topic: str) -> Counter[str]:
                 offset = result.next_offset
                 found.update(message.keys[0] for message in result.messages)
     return found
-
-
-def kill_and_restart(broker: BrokerProcess, sending: Sending, chance: random.Random) -> None:
-    """At a random moment, when enough was sent since the last time."""
-    before = len(sending.acknowledged)
-    eventually(lambda: len(sending.acknowledged) > before + SENT_MIN, "messages are sent")
-    threading.Event().wait(chance.uniform(0.3, 1.6))
-    broker.kill()
-    broker.start()
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from rmqlite.client import AdminClient, Producer
 from rmqlite.clock import elapsed_s
 from rmqlite.message import Message
-from tests.journeys.conftest import StartBroker
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import WAIT_S
 
 LOCAL_MODES = 3

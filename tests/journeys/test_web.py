@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.server.web import PACKAGES, bound_port
-from tests.journeys.conftest import StartBroker, free_port
+from tests.support.broker_processes import StartBroker, free_port
 
 
 def ask(port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1") -> int:

@@ -9,17 +9,17 @@ import pytest
 from selenium.common.exceptions import NoAlertPresentException
 from selenium.webdriver.common.keys import Keys
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.channel import Connection
 from rmqlite.names import dlq_topic
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.wire import rpcs
 from tests import chromium
-from tests.journeys.conftest import StartBroker, free_port
 from tests.journeys.web_browser import WebBrowser, web_browser
-from tests.server.web.words import HOSTILE, INVALID_UTF8
+from tests.support.broker_processes import StartBroker, free_port
 from tests.support.eventually import eventually
+from tests.support.web_letters import HOSTILE, INVALID_UTF8
 
 FOUND = chromium.found()
 GROUP = "shop"

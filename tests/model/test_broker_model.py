@@ -43,11 +43,11 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.store.files import SystemFiles
-from tests.broker.waiting import counts, waiting
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock
 from tests.support.disk import LOSSES, ROOT, Loss, SimulatedDisk
+from tests.support.pending import counts, waiting
 from tests.support.steps import done
 
 STORE = ROOT / "store"

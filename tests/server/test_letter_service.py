@@ -10,9 +10,9 @@ from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
 from rmqlite.server.letter_service import LetterService
 from rmqlite.wire import rpcs
-from tests.broker.letter_words import dead
-from tests.broker.words import GROUP, received, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead
+from tests.support.messages import GROUP, received, send_back
 from tests.support.stores import new_record
 
 CONTEXT: Any = None

@@ -11,9 +11,9 @@ import pytest
 from rmqlite.config import BrokerConfig, load_config
 from rmqlite.requests.levels import LevelsChange
 from rmqlite.server.reload import Reload
-from tests.broker.words import delayed
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import ForgetfulFiles
+from tests.support.messages import delayed
 
 
 class Started:

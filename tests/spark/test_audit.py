@@ -6,7 +6,6 @@ The seed of a run is in its test's name; RMQLITE_SEED sets another.
 from __future__ import annotations
 
 import random
-import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,16 +13,16 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.requests.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.tables import collected
-from tests.journeys.conftest import OF_ANY_DISK, free_port
-from tests.journeys.test_sigkill import SEED, Sending, kill_and_restart
-from tests.store.test_golden import ARCHIVE
+from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.eventually import eventually
+from tests.support.golden import unpack_golden
+from tests.support.sending import SEED, Sending, kill_and_restart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -120,9 +119,7 @@ def test_a_store_of_rocketmqs_is_not_reported_as_all_missing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Its deliveries do not point back; delayOffset.json says the same of levels 1 to 5."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    found = audited(spark, path=str(tmp_path / "rocketmq-4.9.8" / "clean"))
+    found = audited(spark, path=str(unpack_golden(tmp_path) / "clean"))
     delivered = {r["level"]: r["messages"] for r in found.rows if r["state"] == "delivered"}
     assert delivered == {1: 6, 2: 6, 3: 12, 4: 10, 5: 8}
     assert (found.held, found.total("without_pointer")) == (True, 42)

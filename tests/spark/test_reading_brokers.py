@@ -10,19 +10,18 @@ import pytest
 from rmqlite.arrow import blocks
 from rmqlite.arrow.partitions import LogSlice, QueueSlices
 from rmqlite.arrow.planning import look_at_store
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.errors import Unavailable
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import look, plan, read_partition
 from rmqlite.spark.reading import snapshot
-from tests.arrow.plain_decoder import Row, decoded_rows
-from tests.arrow.test_planning import ALL, every, read
-from tests.broker.waiting import CANCEL, FIRE, RESCHEDULE, by_ids, deliver_all, named
-from tests.broker.words import GROUP, send_back
-from tests.journeys.conftest import OF_ANY_DISK
+from tests.support.broker_processes import OF_ANY_DISK
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, send_back
+from tests.support.pending import CANCEL, FIRE, RESCHEDULE, by_ids, deliver_all, named
+from tests.support.plain_decoder import ALL, Row, decoded_rows, every, read
 
 
 def test_all_that_a_broker_does_to_messages_is_decoded(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import functions as F
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkJob
 from rmqlite.spark.bulk import bulk_schedule
-from tests.journeys.conftest import OF_ANY_DISK, free_port
+from tests.support.broker_processes import OF_ANY_DISK, free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,8 +14,7 @@ from rmqlite.spark.batch import LogReader, Task, checked_columns
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.reading import read_log, snapshot
 from rmqlite.spark.schema import spark_schema
-from tests.arrow.plain_decoder import Row, decoded_rows
-from tests.arrow.test_planning import every
+from tests.support.plain_decoder import Row, decoded_rows, every
 from tests.support.stores import StoreUnderTest
 
 if TYPE_CHECKING:

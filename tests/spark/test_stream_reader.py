@@ -12,14 +12,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rmqlite.arrow.columns import columns_named
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.schema import spark_schema
 from rmqlite.spark.source import RmqliteDataSource
 from rmqlite.spark.stream import RmqliteStreamReader
-from tests.journeys.conftest import free_port
+from tests.support.broker_processes import free_port
 
 SEGMENT = 1 << 20
 COLUMNS = ("topic", "queue_id", "queue_offset")

@@ -16,14 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqlite.cli.bench.process import BrokerProcess
+from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.errors import Unavailable
 from rmqlite.spark.reading import read_log
 from rmqlite.spark.streaming import INITIAL_OFFSETS, read_stream
-from tests.journeys.conftest import free_port
 from tests.spark.stream_driver import COLUMNS
+from tests.support.broker_processes import free_port
 from tests.support.eventually import eventually
 
 if TYPE_CHECKING:

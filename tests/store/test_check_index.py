@@ -21,7 +21,7 @@ from rmqlite.store.record import NewRecord
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
-from tests.support.looking import unpack_golden
+from tests.support.golden import unpack_golden
 from tests.support.repairs import overwrite
 from tests.support.stores import (
     LOG_FILE_BYTES,

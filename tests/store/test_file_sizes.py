@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,19 +19,17 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import StoreReader
 from rmqlite.store.repair import plan_repair
 from tests.support.clock import FakeClock
+from tests.support.golden import unpack_golden
 from tests.support.repairs import filled
 from tests.support.stores import LOG_FILE_BYTES, QUEUE_FILE_BYTES, StoreUnderTest, contents
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 GOLDEN = Sizes(1 << 20, 4_000)
 Make = Callable[[str, dict[int, int]], None]
 
 
 @pytest.fixture
 def golden(tmp_path: Path) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "rocketmq-4.9.8" / "clean"
+    return unpack_golden(tmp_path) / "clean"
 
 
 @pytest.fixture

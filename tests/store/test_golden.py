@@ -7,12 +7,9 @@ rocketmq-4.9.8.tar.xz holds `clean` (shut down), `killed` (copied while running)
 from __future__ import annotations
 
 import hashlib
-import json
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,9 +20,9 @@ from rmqlite.table_shapes import ConsumerOffsetsTable, TopicsTable
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
+from tests.support.golden import Row, rows
 from tests.support.stores import contents, new_record
 
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 ROW_FIELDS = {
     "physicalOffset": "physical_offset",
     "size": "store_size",
@@ -39,15 +36,6 @@ ROW_FIELDS = {
     "queueId": "queue_id",
 }
 """The names in expected.jsonl, and ours."""
-Row = dict[str, Any]
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """The archive's content."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "rocketmq-4.9.8"
 
 
 @contextmanager
@@ -61,8 +49,7 @@ def opened(root: Path) -> Iterator[MessageStore]:
 
 def expected(golden: Path) -> dict[tuple[str, int], list[Row]]:
     queues: dict[tuple[str, int], list[Row]] = {}
-    for line in (golden / "expected.jsonl").read_text("utf-8").splitlines():
-        row = json.loads(line)
+    for row in rows(golden):
         queues.setdefault((row["topic"], row["queueId"]), []).append(row)
     return queues
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, pairwise
 from pathlib import Path
@@ -20,8 +19,8 @@ from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, S
 from rmqlite.store.index.key_hash import Suffix, key_hash, positive, text_hash, token_hash
 from rmqlite.store.index.key_index import IndexJob, KeyIndex
 from rmqlite.store.record import Head
-from tests.store.test_golden import ARCHIVE
 from tests.support.files import QuickFiles
+from tests.support.golden import unpack_golden
 from tests.support.stores import contents
 
 SLOTS = 1500
@@ -228,9 +227,7 @@ def test_other_characters_are_hashed_as_javas(token: str) -> None:
 
 @pytest.fixture(params=["clean", "killed"])
 def golden(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path / "rocketmq-4.9.8" / str(request.param)
+    return unpack_golden(tmp_path) / str(request.param)
 
 
 def log_records(root: Path) -> Iterator[Head]:

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.reader import messages_in
-from tests.cli.dead_letter_words import record, stored
+from tests.support.fake_dead_letters import record, stored
 
 
 def test_records_behind_each_other_become_messages() -> None:

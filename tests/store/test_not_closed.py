@@ -16,7 +16,7 @@ from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
-from tests.support.looking import unpack_golden
+from tests.support.golden import unpack_golden
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, new_record, scheduled
 
 LAST_RECORDS = 30

@@ -27,7 +27,8 @@ from rmqlite.store.record import NewRecord
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
-from tests.support.looking import unpack_golden, untouched
+from tests.support.golden import unpack_golden
+from tests.support.looking import untouched
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,6 @@ from typer.testing import CliRunner, Result
 
 from rmqlite.cli.main import app
 from tests.support.stores import Content, contents
-
-ARCHIVE = Path(__file__).resolve().parents[1] / "golden" / "rocketmq-4.9.8.tar.xz"
 
 
 @contextmanager
@@ -31,13 +28,6 @@ def _seen(root: Path) -> dict[str, tuple[Content | None, int]]:
     """Every name with its content and the time of its last change."""
     every: dict[str, Content | None] = {".": None, **contents(root)}
     return {name: (data, (root / name).stat().st_mtime_ns) for name, data in every.items()}
-
-
-def unpack_golden(folder: Path) -> Path:
-    """Stores that RocketMQ 4.9.8 wrote, and what it said is in `clean`."""
-    with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "rocketmq-4.9.8"
 
 
 def run_store(*args: object, **env: str) -> Result:

@@ -12,8 +12,8 @@ from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import Hop, HopKind, LetterPage, LettersQuery, Life, LifeQuery
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveRequest
-from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
-from tests.client.fake_broker import FakeBroker
+from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, letter, waiting
+from tests.support.fake_broker import FakeBroker
 
 DEAD_LETTERS = 100_000
 GROUPS = {"workers": group("workers", lag=12, due=3), "mails": group("mails")}

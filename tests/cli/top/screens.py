@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from rmqlite.cli.top.app import TopApp
 from rmqlite.client import AdminClient
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 CALL_MS_MAX = 20_000
 

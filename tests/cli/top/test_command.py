@@ -9,8 +9,8 @@ import pytest
 from rmqlite.cli.top.command import check_installed
 from rmqlite.errors import ExtraMissing
 from tests.cli.conftest import Run
-from tests.cli.top.words import HOSTILE, dead
-from tests.client.fake_broker import FakeBroker
+from tests.cli.top.answers import HOSTILE, dead
+from tests.support.fake_broker import FakeBroker
 
 
 def test_once_prints_the_overview_as_text(run: Run) -> None:

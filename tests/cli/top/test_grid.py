@@ -21,7 +21,7 @@ from rmqlite.cli.top.grid import (
     widths,
     wrapped,
 )
-from tests.cli.top.words import HOSTILE
+from tests.cli.top.answers import HOSTILE
 
 COLUMNS = (
     Column("NAME", is_short=True),

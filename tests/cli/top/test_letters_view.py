@@ -17,7 +17,7 @@ from rmqlite.cli.top.letters_view import (
 from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.letters import LetterFilter, LetterPage
-from tests.cli.top.words import HOSTILE, NOW_MS, dead, group, letter, told
+from tests.cli.top.answers import HOSTILE, NOW_MS, dead, group, letter, told
 
 
 def texts(table: Table, width: int = 100) -> list[str]:

@@ -6,8 +6,8 @@ from rmqlite.cli.retry.life_text import Around
 from rmqlite.cli.top.grid import lines_of, text_of
 from rmqlite.cli.top.life_view import hop_of, hops_table, message_lines, outcome_lines
 from rmqlite.requests.letters import Life, LifeQuery
+from tests.cli.top.answers import NOW_MS
 from tests.cli.top.conftest import life, message
-from tests.cli.top.words import NOW_MS
 
 LIFE = life(LifeQuery("ID1"))
 

@@ -11,7 +11,7 @@ from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.status import LevelStatus
-from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, status, told, waiting
+from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, status, told, waiting
 
 
 def texts(table: Table, width: int = 80) -> list[str]:

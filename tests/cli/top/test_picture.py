@@ -7,7 +7,7 @@ from rmqlite.cli.top.questions import Questions
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from tests.cli.top.words import NOW_MS, dead, group, status, told, waiting
+from tests.cli.top.answers import NOW_MS, dead, group, status, told, waiting
 
 EVERYTHING = Questions(groups=True, pending=True, dead=True, jobs=True)
 

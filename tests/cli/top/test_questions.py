@@ -5,7 +5,7 @@ from __future__ import annotations
 from rmqlite.cli.top.questions import Questions, ask
 from rmqlite.client import AdminClient
 from rmqlite.errors import BrokerUnreachable, GroupUnknown
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 EVERYTHING = Questions(True, ("workers", "nobody"), True, True, True)
 

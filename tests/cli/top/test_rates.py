@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rmqlite.cli.top.rates import HISTORY_MAX, Rates, chart, rate_text
-from tests.cli.top.words import NOW_MS, status
+from tests.cli.top.answers import NOW_MS, status
 
 
 def test_a_rate_is_what_came_in_the_brokers_own_time() -> None:

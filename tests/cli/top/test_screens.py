@@ -9,9 +9,9 @@ from rmqlite.errors import NotSupported
 from rmqlite.requests.letters import LetterPage, LettersQuery, LifeQuery
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
+from tests.cli.top.answers import HOSTILE, NOW_MS, dead, letter, status
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive
-from tests.cli.top.words import HOSTILE, NOW_MS, dead, letter, status
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
 
 
 def test_the_overview_at_80_by_24(broker: FakeBroker) -> None:

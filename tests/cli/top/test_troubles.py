@@ -12,7 +12,7 @@ from rmqlite.errors import BrokerUnreachable, RmqliteError
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.status import BrokerStatus
-from tests.cli.top.words import HOSTILE, NOW_MS, STATUS, dead, group, status, told
+from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, status, told
 
 
 def said(picture: Picture) -> list[tuple[str, str]]:

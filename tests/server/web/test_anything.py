@@ -11,8 +11,8 @@ import pytest
 from rmqlite.message import Message
 from rmqlite.server.web.app import _CHANGES, _LOOKS
 from tests.server.web.browser import Browser, browse
-from tests.server.web.words import GROUP, dead_letters, hostile_letter
 from tests.support.brokers import BrokerUnderTest
+from tests.support.web_letters import GROUP, dead_letters, hostile_letter
 
 LOOKS: Final = 300
 CHANGES: Final = 150

@@ -16,10 +16,10 @@ from rmqlite.server.web import schedule
 from rmqlite.server.web.site import Site
 from rmqlite.wire import rpcs
 from tests.server.web.browser import Browser, browse
-from tests.server.web.words import GROUP, dead_letters
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, breaking, served
 from tests.support.steps import done
+from tests.support.web_letters import GROUP, dead_letters
 
 ACTIONS = [
     ("cancel", "cancelled", 0),

@@ -12,8 +12,8 @@ from rmqlite.requests.schedule import PendingQuery
 from rmqlite.server.turns import done_in_turns
 from rmqlite.server.web.app import FORM_BYTES_MAX
 from tests.server.web.browser import FORM, HOST, OURS, Browser, browse
-from tests.server.web.words import GROUP, dead_letters
 from tests.support.brokers import BrokerUnderTest
+from tests.support.web_letters import GROUP, dead_letters
 
 CHANGE = {"action": "cancel"}
 

@@ -11,8 +11,8 @@ from rmqlite.message import Message
 from rmqlite.names import dlq_topic
 from rmqlite.requests.messages import SendBackRequest
 from tests.server.web.browser import Browser, Page, browse
-from tests.server.web.words import GROUP, HOSTILE, INVALID_UTF8, dead_letters, hostile_letter
 from tests.support.brokers import BrokerUnderTest
+from tests.support.web_letters import GROUP, HOSTILE, INVALID_UTF8, dead_letters, hostile_letter
 
 ELEMENTS = frozenset(
     """html head meta title link script body a header nav span p main footer h1 h2 h3 section div

@@ -9,9 +9,9 @@ from rmqlite.requests.messages import SendBackRequest
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.app import _CHANGES, _LOOKS
 from tests.server.web.browser import Browser, browse
-from tests.server.web.words import GROUP, dead_letters
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
+from tests.support.web_letters import GROUP, dead_letters
 
 EMPTY = ("/", "/lateness", "/schedule", "/retries", "/message", "/dead", "/jobs", "/groups")
 

@@ -1,4 +1,4 @@
-"""The words of those tests that look at failed messages."""
+"""Failed messages of a broker under test: made, listed, purged, and the lives of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from rmqlite.requests.letters import (
     LetterFilter,
     LetterPage,
     LettersQuery,
+    Life,
+    LifeQuery,
     Purged,
     PurgeRequest,
 )
-from tests.broker.words import GROUP, received, send_back
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import GROUP, received, send_back
 from tests.support.steps import done
 
 
@@ -88,3 +90,16 @@ def retries(
 
 def purge(broker: BrokerUnderTest, group: str = GROUP, **how: Any) -> Purged:
     return broker.broker.letters.dead.purge(PurgeRequest(group, **how))
+
+
+def life(broker: BrokerUnderTest, message_id: str) -> Life:
+    return done(broker.broker.letters.lives.life(LifeQuery(message_id)))
+
+
+def kinds(broker: BrokerUnderTest, message_id: str) -> list[str]:
+    """Of one life; every id of it tells the same."""
+    told = life(broker, message_id)
+    for hop in told.hops:
+        for other in (hop.message_id, hop.offset_message_id):
+            assert life(broker, other) == told
+    return [hop.kind.name.lower() for hop in told.hops]

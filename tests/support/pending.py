@@ -1,4 +1,4 @@
-"""The words of those tests that see and change what waits."""
+"""Pending messages of a broker under test: listed, counted, changed and delivered."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from rmqlite.store.completion import topic_ahead
-from tests.broker.words import TOPIC
 from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import TOPIC
 from tests.support.steps import done
 
 CANCEL, FIRE, RESCHEDULE = ScheduleAction

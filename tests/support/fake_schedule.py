@@ -17,8 +17,7 @@ from rmqlite.requests.schedule import (
     PendingPage,
     PendingQuery,
 )
-from tests.cli.conftest import STATUS
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms
 HOSTILE = "\x1b]0;owned\x07\x9b31m\u202e"

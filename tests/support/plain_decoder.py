@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from rmqlite.arrow.columns import COLUMNS
+from rmqlite.arrow.planning import look_at_store, plan
+from rmqlite.arrow.rows import store_rows
 from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.spark.options import parse_options
 from rmqlite.store import record
 from rmqlite.store.completion import completed_level, completion_of
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
@@ -122,3 +126,20 @@ def decoded_rows(batches: Iterable[pa.RecordBatch]) -> list[Row]:
         names = batch.schema.names
         rows += [dict(zip(names, row, strict=True)) for row in zip(*cells, strict=True)]
     return rows
+
+
+ALL = tuple(column.name for column in COLUMNS)
+
+
+def read(root: Path, **options: str) -> list[Row]:
+    """The rows in the order of the log, with what was planned for them."""
+    wanted = parse_options({"path": str(root), **options})
+    rows: list[Row] = []
+    for partition in plan(wanted, look_at_store(wanted.path)):
+        rows += decoded_rows(store_rows(partition, wanted, ALL))
+    return sorted(rows, key=lambda row: row["physical_offset"])
+
+
+def every(root: Path) -> list[Row]:
+    place = look_at_store(str(root)).place
+    return list(plain_rows(root, place.levels, place.queue_file_bytes))

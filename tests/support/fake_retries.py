@@ -11,8 +11,8 @@ from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo
 from rmqlite.requests.letters import Hop, HopKind, Letter, LetterPage, Life
 from rmqlite.requests.schedule import PendingCount
 from rmqlite.requests.topics import Queue, QueueRange
-from tests.cli.schedule_words import NOW_MS, has_schedule, waiting
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_schedule import NOW_MS, has_schedule, waiting
 
 SECOND: Final = 1_000
 MEMBER: Final = MemberInfo("10.0.0.1@77", (), NOW_MS)

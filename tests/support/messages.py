@@ -1,4 +1,4 @@
-"""The short words that the tests of the broker are written in."""
+"""Messages for a broker under test: made, sent, sent back, and read again."""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 It keeps queues in lists, gives every member the queues it is told to, and answers long
 polls as the real one does.  A test changes one answer by putting a function into
-`answers`, and reads what was asked from `asked`.
+`answers`, and reads what was asked from `asked`.  TOPICS, GROUP and STATUS are answers
+to an administrator.
 """
 
 from __future__ import annotations
@@ -22,10 +23,15 @@ from rmqlite.message import RETRY_TOPIC, Message, StoredMessage, message_propert
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.groups import (
     Assignment,
+    GroupInfo,
+    GroupStatus,
     HeartbeatRequest,
     LeaveRequest,
+    MemberInfo,
     OffsetsCommit,
     OffsetsQuery,
+    QueueProgress,
+    Subscription,
 )
 from rmqlite.requests.messages import (
     PullRequest,
@@ -36,6 +42,7 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
+from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
@@ -237,3 +244,32 @@ class FakeBroker:
 
     def _Leave(self, request: LeaveRequest, _: Any) -> None:
         self.members.discard(request.client_id)
+
+
+TOPICS = (TopicInfo("orders", 4, 4), TopicInfo("SCHEDULE_TOPIC_XXXX", 18, 18))
+GROUP = GroupStatus(
+    GroupInfo("workers", 16, 1),
+    (MemberInfo("10.0.0.1@77", (Subscription("orders", "A || B"),), 1_700_000_000_000),),
+    (
+        QueueProgress(Queue("orders", 0), 0, 1_234_567, 1_234_000, "10.0.0.1@77"),
+        QueueProgress(Queue("orders", 1), 0, 5, None, ""),
+    ),
+)
+STATUS = BrokerStatus(
+    version="0.1.0",
+    broker_name="broker-a",
+    now_ms=1_700_000_100_000,
+    started_at_ms=1_700_000_000_000,
+    log_min_offset=0,
+    log_max_offset=4_096,
+    sent=1_000_000,
+    delivered=900,
+    retried=17,
+    dead=1,
+    parked_polls=5_000,
+    disk_used_ratio=0.42,
+    levels=(
+        LevelStatus(1, "1s", 99_100, 1_700_000_100_500, 900, 1, 3, 9),
+        LevelStatus(2, "5s", 0, 0, 0, 0, 0, 0),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Letters for the page: ordinary ones, and such as somebody wrote who means harm."""
+"""Dead letters for the web page: ordinary ones, and ones whose fields attack the page."""
 
 from __future__ import annotations
 

@@ -21,8 +21,7 @@ from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
 from rmqlite.store.record import NewRecord, body_crc, encode, read_head, to_message
-from tests.cli.conftest import STATUS
-from tests.client.fake_broker import FakeBroker
+from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms
 HOST = "10.0.0.2:10911"

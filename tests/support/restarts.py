@@ -1,0 +1,57 @@
+"""The ways in which a broker stops and starts again, and a record put in by hand before."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+
+from rmqlite.message import encode_properties
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.record import NewRecord, body_crc
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+
+
+def clean(broker: BrokerUnderTest) -> None:
+    broker.restart()
+
+
+def crash(broker: BrokerUnderTest) -> None:
+    broker.crash()
+    broker.open()
+
+
+def crash_after_persist(broker: BrokerUnderTest) -> None:
+    broker.persist()
+    crash(broker)
+
+
+def lose_the_queues(broker: BrokerUnderTest) -> None:
+    """Only the log is left; the queues are made again from it."""
+    broker.close()
+    root = broker.config.store_path
+    shutil.rmtree(root / "consumequeue", ignore_errors=True)
+    for table in ("storeProgress.json", "storeProgress.json.bak", "delayOffset.json"):
+        (root / "config" / table).unlink(missing_ok=True)
+    (root / "config" / "delayOffset.json.bak").unlink(missing_ok=True)
+    broker.open()
+
+
+def crash_and_lose_the_queues(broker: BrokerUnderTest) -> None:
+    crash(broker)
+    lose_the_queues(broker)
+
+
+WAYS = [clean, crash, crash_after_persist, lose_the_queues, crash_and_lose_the_queues]
+Restart = Callable[[BrokerUnderTest], None]
+
+
+def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) -> None:
+    """A record put into level 1 by hand, as a foreign or broken writer would."""
+    made = encode_properties(properties)
+    host = BORN_HOST
+    born_ms = broker.clock.now_ms()
+    new = NewRecord(
+        SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0, 0
+    )
+    (at,) = broker.store.append([new])
+    broker.broker.schedule.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)

@@ -1,0 +1,35 @@
+"""The command line in a process of its own, whose standard input and error are a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.fake_broker import WAIT_S, FakeBroker
+
+
+@contextmanager
+def on_terminal(
+    broker: FakeBroker, answer: bytes, *args: str, noun: str = "schedule"
+) -> Iterator[tuple[int, str, str]]:
+    """Exit code, output, and what the terminal showed: standard input and error are one."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, answer)
+        ran = subprocess.run(
+            [sys.executable, "-m", "rmqlite", noun, *args],
+            env=os.environ | {"RMQLITE_ENDPOINT": broker.endpoint, "COLUMNS": "80"},
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            text=True,
+            timeout=WAIT_S,
+        )
+        yield ran.returncode, ran.stdout, os.read(ours, 65536).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
