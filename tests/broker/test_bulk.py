@@ -28,7 +28,8 @@ from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import TOPIC, outcomes, request, schedule
-from tests.support.messages import FragileDisk, bodies
+from tests.support.files import FaultyFiles
+from tests.support.messages import bodies
 from tests.support.steps import done
 
 
@@ -294,13 +295,13 @@ def test_a_full_disk_refuses_the_call(make: Make) -> None:
 
 def test_a_write_that_fails_leaves_nothing(make: Make) -> None:
     """Neither messages nor counts, and the same call works later."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     schedule(broker, ["a"])
-    disk.writes_left = 0
+    disk.take_writes(0)
     with pytest.raises(StoreUnavailable):
         schedule(broker, ["a", "b"])
-    disk.writes_left = None
+    disk.heal()
     assert job(broker) == (1, 0, 0, 1)
     assert outcomes(schedule(broker, ["a", "b"]), 2) == "da"
     broker.crash()
@@ -383,17 +384,17 @@ def test_jobs_are_folded_from_where_the_table_ends(under_test: BrokerUnderTest) 
 
 def test_the_table_of_jobs_is_written_when_it_has_changed(make: Make) -> None:
     """It may have megabytes; and it is written again when a persist has failed."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     jobs = broker.broker.bulk.jobs
     assert jobs.tree() == {}
     schedule(broker, ["a"])
     assert list(jobs.tree()) == [TABLE]
     assert list(jobs.tree()) == [TABLE], "no persist has succeeded since"
-    disk.writes_left = 0
+    disk.take_writes(0)
     with pytest.raises(StoreUnavailable):
         broker.persist()
-    disk.writes_left = None
+    disk.heal()
     assert list(jobs.tree()) == [TABLE]
     broker.persist()
     assert jobs.tree() == {}

@@ -12,7 +12,6 @@ from rmqlite.broker.schedule import schedule
 from rmqlite.broker.schedule.level_queue import READ_ENTRIES
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.schedule import REST_MS, REST_MS_MAX
-from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import parse_levels
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.consume_queue import ENTRY_BYTES
@@ -20,23 +19,9 @@ from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
+from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named
-
-
-class UnreadableFiles(SystemFiles):
-    """Reading a file whose path contains one of some words fails."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.unreadable: set[str] = set()
-        self.tries = 0
-
-    def read(self, path: Path, position: int, size: int) -> bytes:
-        if any(word in str(path) for word in self.unreadable):
-            self.tries += 1
-            raise StoreUnavailable("read", str(path), "Input/output error")
-        return super().read(path, position, size)
 
 
 def queue_of(level: int, file: int = 0) -> str:
@@ -272,27 +257,27 @@ def test_a_level_that_cannot_be_read_rests_and_holds_up_no_other(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Longer every time, said once; when it can be read again it goes on in its order."""
-    files = UnreadableFiles()
+    files = FaultyFiles()
     broker = make(files=files)
     broker.send(*[delayed(f"one {n}", 1) for n in range(3)])
     broker.send(*[delayed(f"two {n}", 2) for n in range(3)])
     broker.clock.forward(5_000)
-    files.unreadable = {queue_of(1)}
+    files.fail("read", where=lambda path: queue_of(1) in str(path), times=FOR_GOOD)
     rests = []
     with caplog.at_level(logging.INFO):
         for _ in range(6):
             due_ms = broker.broker.deliver()
             assert due_ms is not None
-            tries = files.tries
+            tries = files.failed["read"]
             # Whoever asks too early reads nothing.
             assert broker.broker.deliver() == due_ms
-            assert files.tries == tries
+            assert files.failed["read"] == tries
             rests.append(due_ms - broker.clock.now_ms())
             forward_to(broker, due_ms)
         broker.sync()
         assert bodies(broker) == ["two 0", "two 1", "two 2"]
         assert rests == [REST_MS << n if n < 4 else REST_MS_MAX for n in range(6)]
-        files.unreadable.clear()
+        files.heal()
         assert broker.deliver() == 3
     assert bodies(broker)[3:] == ["one 0", "one 1", "one 2"]
     said = [each for each in caplog.messages if each.startswith("level can")]
@@ -304,15 +289,15 @@ def test_a_level_that_cannot_be_read_rests_and_holds_up_no_other(
 
 def test_a_log_that_cannot_be_read_is_no_dead_letter(make: Make) -> None:
     """An I/O error passes; a message must not be given up for it."""
-    files = UnreadableFiles()
+    files = FaultyFiles()
     broker = make(files=files)
     broker.send(*[delayed(str(n), 1 + n % 2) for n in range(6)])
     broker.clock.forward(5_000)
-    files.unreadable = {"commitlog"}
+    files.fail("read", where=lambda path: "commitlog" in path.parts, times=FOR_GOOD)
     for _ in range(5):
         forward_to(broker, broker.broker.deliver() or 0)
     assert broker.broker.status(0).undeliverable == 0
-    files.unreadable.clear()
+    files.heal()
     assert broker.deliver() == 6
     assert bodies(broker) == ["0", "2", "4", "1", "3", "5"]
 
@@ -323,7 +308,7 @@ def test_an_error_behind_what_was_delivered_delivers_nothing_twice(
     make: Make, slice_max: int, file_entries: int
 ) -> None:
     """Its queue's second file is the one that fails: the first is delivered, and others are."""
-    files = UnreadableFiles()
+    files = FaultyFiles()
     broker = make(
         files=files,
         deliver_batch_max=slice_max,
@@ -333,7 +318,8 @@ def test_an_error_behind_what_was_delivered_delivers_nothing_twice(
         broker.send(*[delayed(f"one {begin + n:03d}", 1) for n in range(30)])
         broker.send(*[delayed(f"two {begin + n:03d}", 2) for n in range(30)], queue_id=1)
     broker.clock.forward(10_000)
-    files.unreadable = {queue_of(1, ENTRY_BYTES * file_entries)}
+    second = queue_of(1, ENTRY_BYTES * file_entries)
+    files.fail("read", where=lambda path: second in str(path), times=FOR_GOOD)
     for _ in range(700):
         due_ms = broker.broker.deliver()
         if due_ms is None or due_ms > broker.clock.now_ms():
@@ -344,7 +330,7 @@ def test_an_error_behind_what_was_delivered_delivers_nothing_twice(
     came = len(bodies(broker))
     assert file_entries - READ_ENTRIES < came <= file_entries
     assert (bodies(broker), bodies(broker, queue_id=1)) == (one[:came], two)
-    files.unreadable.clear()
+    files.heal()
     broker.clock.forward(60_000)
     broker.deliver()
     assert (bodies(broker), bodies(broker, queue_id=1)) == (one, two)

@@ -34,10 +34,10 @@ from rmqlite.requests.schedule import (
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
-    FragileDisk,
     bodies,
     create_topic,
     level_status,
@@ -519,7 +519,7 @@ def test_on_a_full_disk_nothing_is_half_done(
     make: Make, action: ScheduleAction, writes: int, is_by_ids: bool
 ) -> None:
     """Each message waits, or was changed; and the same call works when there is room."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     ids = ("a", "b", "c")
     broker.send(*[named(each, 2) for each in ids])
@@ -531,13 +531,13 @@ def test_on_a_full_disk_nothing_is_half_done(
         else:
             by_filter(broker, action, delay_level=level)
 
-    disk.writes_left = writes
+    disk.take_writes(writes)
     try:
         change()
     except StoreUnavailable:
         if action is RESCHEDULE:
             assert sorted(waiting_ids(broker)) == list(ids)
-    disk.writes_left = None
+    disk.heal()
     broker.sync()
     if action is not RESCHEDULE:
         assert sorted([*waiting_ids(broker), *changed_so_far(broker)]) == list(ids)

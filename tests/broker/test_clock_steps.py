@@ -18,7 +18,7 @@ from rmqlite.store.tables.clock_table import Origin
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import START_MS, FakeClock, FakeMachine
-from tests.support.files import ForgetfulFiles
+from tests.support.files import FOR_GOOD, ForgetfulFiles
 from tests.support.messages import bodies, delayed, plain
 
 SECOND_MS = 1_000
@@ -467,32 +467,21 @@ def test_a_changed_digit_makes_nothing_early(
     start(broker)
 
 
-class Refusing(ForgetfulFiles):
-    """Takes no table, from when it is told to."""
-
-    error: StoreUnavailable | None = None
-
-    def replace(self, path: Any, data: bytes, *, keep_previous: bool = False) -> None:
-        if self.error is not None:
-            raise self.error
-        super().replace(path, data, keep_previous=keep_previous)
-
-
 def test_a_full_disk_keeps_no_store_closed_and_no_clock_that_is_not_used(
     make: Make, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The clock of before would time what this one has stored."""
-    disk = Refusing()
+    disk = ForgetfulFiles()
     broker = make(clock=FakeClock(machine=machine), files=disk)
     broker.send(plain("x"))
     kill(broker)
     machine.step_wall(-HOUR_MS)
     machine.forward(60_000)
-    disk.error = StoreUnavailable("replace", CLOCK, "No space left on device", is_full=True)
+    disk.fail("replace", times=FOR_GOOD, is_full=True)
     start(broker)
     assert "the clock in use cannot be saved" in caplog.text
     assert not (broker.config.store_path / "config" / CLOCK).exists()
-    disk.error = None
+    disk.heal()
     broker.send(delayed("y", TEN_SECONDS))
     kill(broker)
     start(broker)
@@ -501,11 +490,11 @@ def test_a_full_disk_keeps_no_store_closed_and_no_clock_that_is_not_used(
 
 def test_a_full_disk_keeps_a_clock_that_goes_on(make: Make, machine: FakeMachine) -> None:
     """What is written down is still true."""
-    disk = Refusing()
+    disk = ForgetfulFiles()
     broker = make(clock=FakeClock(machine=machine), files=disk)
     broker.send(delayed("x", TWO_HOURS))
     kill(broker)
-    disk.error = StoreUnavailable("replace", CLOCK, "No space left on device", is_full=True)
+    disk.fail("replace", times=FOR_GOOD, is_full=True)
     for _ in range(2):
         machine.step_wall(YEAR_MS)
         machine.forward(60_000)
@@ -517,12 +506,12 @@ def test_a_full_disk_keeps_a_clock_that_goes_on(make: Make, machine: FakeMachine
 
 def test_a_disk_that_fails_keeps_the_store_closed(make: Make, machine: FakeMachine) -> None:
     """As with every other table that opening writes."""
-    disk = Refusing()
+    disk = ForgetfulFiles()
     broker = make(clock=FakeClock(machine=machine), files=disk)
     stop(broker)
-    disk.error = StoreUnavailable("replace", CLOCK, "Input/output error")
+    disk.fail("replace", times=FOR_GOOD)
     machine.step_wall(HOUR_MS)
-    with pytest.raises(StoreUnavailable, match="Input/output error"):
+    with pytest.raises(StoreUnavailable, match="told to fail"):
         start(broker)
 
 

@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from rmqlite.errors import DiskFull, InvalidName, MessageNotFound, StoreUnavailable
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
-from tests.support.messages import TOPIC, FragileDisk, delayed, plain
-
-
-class FullDisk(SystemFiles):
-    """No room at all."""
-
-    def used_ratio(self, folder: Path) -> float:
-        assert folder
-        return 1.0
+from tests.support.files import FaultyFiles
+from tests.support.messages import TOPIC, delayed, plain
 
 
 def test_retries_and_dead_letters_are_counted_for_the_group_that_failed(
@@ -69,9 +60,9 @@ def test_appends_are_timed_for_calls_and_for_the_schedule(under_test: BrokerUnde
 
 def test_a_send_that_is_not_stored_is_not_counted(make: Make) -> None:
     """Sent means stored."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
-    disk.writes_left = 0
+    disk.take_writes(0)
     with suppress(StoreUnavailable):
         broker.send(plain("x"))
     assert broker.broker.counts.sent == 0
@@ -80,7 +71,7 @@ def test_a_send_that_is_not_stored_is_not_counted(make: Make) -> None:
 
 def test_a_send_that_finds_the_disk_full_is_counted(make: Make) -> None:
     """By the call, however many messages it has."""
-    broker = make(files=FullDisk())
+    broker = make(files=FaultyFiles(used_ratio=1.0))
     broker.broker.retention.measure()
     for _ in range(2):
         with pytest.raises(DiskFull):

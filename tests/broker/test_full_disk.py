@@ -16,6 +16,7 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -48,17 +49,6 @@ class SizedDisk(SystemFiles):
     def used_ratio(self, folder: Path) -> float:
         files = len(self.names(folder / "commitlog"))
         return (self.percent + files * self.percent_a_log_file) / 100
-
-
-class NoRoom(SystemFiles):
-    """Without room for a new file, when it is told so; what is there can be written to."""
-
-    is_full = False
-
-    def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
-        if self.is_full and data:
-            raise StoreUnavailable("replace", str(path), "no room", is_full=True)
-        super().replace(path, data, keep_previous=keep_previous)
 
 
 @pytest.fixture
@@ -165,24 +155,24 @@ def test_what_was_accepted_goes_on_while_sends_are_refused(
 
 def test_a_store_opens_on_a_full_disk(make: Make) -> None:
     """Only an open one is consumed, and cleaned, so that there is room again."""
-    files = NoRoom()
+    files = FaultyFiles()
     broker = make(files=files)
     broker.send(plain("kept"), delayed("promised", 1))
     assert bodies(broker) == ["kept"]
     broker.persist()
     persisted_end = broker.store.persisted_end
     broker.send(plain("newer"))
-    files.is_full = True
+    files.fail("replace", where=lambda path: path.suffix == ".json", times=FOR_GOOD, is_full=True)
     broker.crash()
     broker.open()
     assert broker.store.persisted_end == persisted_end
     broker.clock.forward(1_000)
     assert broker.deliver() == 1
     assert bodies(broker) == ["kept", "newer", "promised"]
-    with pytest.raises(StoreUnavailable, match="no room"):
+    with pytest.raises(StoreUnavailable, match="told to fail"):
         broker.persist()
     broker.crash()
-    files.is_full = False
+    files.heal()
     broker.open()
     assert broker.deliver() == 0
     assert bodies(broker) == ["kept", "newer", "promised"]
@@ -191,17 +181,12 @@ def test_a_store_opens_on_a_full_disk(make: Make) -> None:
 
 def test_a_store_that_cannot_be_written_for_another_reason_does_not_open(make: Make) -> None:
     """A disk that fails gets no better by waiting."""
-    files = NoRoom()
+    files = FaultyFiles()
     broker = make(files=files)
     broker.send(plain("kept"))
     broker.crash()
-
-    def failing(path: Path, _: bytes, *, keep_previous: bool = False) -> None:
-        assert keep_previous
-        raise StoreUnavailable("replace", str(path), "Input/output error")
-
-    files.replace = failing  # type: ignore[method-assign, assignment]
-    with pytest.raises(StoreUnavailable, match="Input/output"):
+    files.fail("replace", where=lambda path: path.suffix == ".json")
+    with pytest.raises(StoreUnavailable, match="told to fail"):
         broker.open()
 
 

@@ -23,7 +23,7 @@ from rmqlite.requests.levels import LevelChange, LevelsChange, LevelsChanged
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock, FakeMachine
-from tests.support.files import ForgetfulFiles
+from tests.support.files import FOR_GOOD, ForgetfulFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -385,40 +385,22 @@ def test_a_table_that_cannot_be_written_changes_nothing(make: Make) -> None:
     assert table(broker).text == "1h"
 
 
-class LastStepFails(ForgetfulFiles):
-    """The new table has its name when the folder cannot be synced."""
-
-    def __init__(self, *, is_readable: bool) -> None:
-        super().__init__()
-        self.failing = False
-        self.is_readable = is_readable
-
-    def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
-        super().replace(path, data, keep_previous=keep_previous)
-        if self.failing:
-            self.hidden = path
-            raise StoreUnavailable("replace", str(path), "Input/output error")
-
-    def read_all(self, path: Path) -> bytes | None:
-        if self.failing and not self.is_readable and path == getattr(self, "hidden", None):
-            raise StoreUnavailable("read", str(path), "Input/output error")
-        return super().read_all(path)
-
-
 @pytest.mark.parametrize("is_readable", [True, False])
 def test_a_table_that_may_or_may_not_be_on_disk_ends_the_broker(
     make: Make, is_readable: bool
 ) -> None:
     """No message may be promised a time by a table that a restart does not find."""
-    files = LastStepFails(is_readable=is_readable)
+    files = ForgetfulFiles()
     broker = make(message_delay_level="1s 5s", files=files)
     (old,) = broker.send(delayed("old", 1))
-    files.failing = True
+    files.fail("replace", is_done=True, times=FOR_GOOD)
+    if not is_readable:
+        files.fail("read_all", where=lambda _: files.failed["replace"] > 0, times=FOR_GOOD)
     with pytest.raises(FlushFailed, match="cannot tell whether a restart"):
         change(broker, "1h")
     with pytest.raises(FlushFailed):
         broker.store.begin_sync().run()
-    files.failing = False
+    files.heal()
     broker.crash()
     broker.open()
     (new,) = broker.send(delayed("new", 1))

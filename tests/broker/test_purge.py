@@ -14,10 +14,9 @@ from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LetterFilter, LettersQuery, Purged
 from rmqlite.store.check import check
 from rmqlite.store.checking.tables import UNREADABLE
-from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
-from tests.support.files import ForgetfulFiles
+from tests.support.files import FaultyFiles, ForgetfulFiles
 from tests.support.letters import dead, dead_ids, groups, purge, reasons
 from tests.support.messages import GROUP, save_group
 from tests.support.restarts import WAYS, Restart
@@ -174,27 +173,15 @@ def test_an_answered_purge_survives_a_power_cut(make: Make) -> None:
     assert dead_ids(broker) == ["m3", "m4"]
 
 
-class FullDisk(SystemFiles):
-    """It takes no table."""
-
-    is_full = False
-
-    def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
-        if self.is_full and path.name == TABLE:
-            raise StoreUnavailable("replace", str(path), "no space left on device")
-        super().replace(path, data, keep_previous=keep_previous)
-
-
 def test_a_marker_that_cannot_be_written_does_not_move(make: Make) -> None:
     """The purge is refused, and everything is as it was."""
-    disk = FullDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     ids = five(broker)
-    disk.is_full = True
+    disk.fail("replace", where=lambda path: path.name == TABLE)
     with pytest.raises(StoreUnavailable):
         purge(broker)
     assert dead_ids(broker) == ids
-    disk.is_full = False
     assert purge(broker) == Purged(5, 5)
 
 

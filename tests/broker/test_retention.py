@@ -13,9 +13,9 @@ from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import PullStatus, SendBackRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.messages import GROUP, TOPIC, bodies, delayed, level_status, plain
 from tests.support.steps import done
 
@@ -191,27 +191,16 @@ def test_a_group_that_was_slower_goes_on_with_what_is_left(broker: BrokerUnderTe
     assert done(broker.broker.group_status(GROUP)).progress[0].lag == 0
 
 
-class StubbornQueues(SystemFiles):
-    """Queue files cannot be removed, when it is told so."""
-
-    is_stubborn = False
-
-    def remove(self, path: Path) -> None:
-        if self.is_stubborn and "consumequeue" in path.parts:
-            raise StoreUnavailable("remove", str(path), "Input/output error")
-        super().remove(path)
-
-
 def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
     """Meanwhile nobody is given what is gone, and nobody is stuck on it."""
-    files = StubbornQueues()
+    files = FaultyFiles()
     broker = make(files=files, **SETTINGS)
     for _ in range(500):
         broker.send(plain("x" * 900))
     broker.persist()
     age(broker)
     queue_files = broker.config.store_path / "consumequeue" / TOPIC / "0"
-    files.is_stubborn = True
+    files.fail("remove", where=lambda path: "consumequeue" in path.parts)
     with pytest.raises(StoreUnavailable):
         broker.broker.retention.clean(NOW_MS)
     assert starts(broker)[0] > 0
@@ -224,7 +213,6 @@ def test_what_a_failed_round_left_over_goes_with_the_next(make: Make) -> None:
         assert all(m.physical_offset >= broker.store.min_offset for m in result.messages)
         offset = result.next_offset
         bodies_left += len(result.messages)
-    files.is_stubborn = False
     broker.broker.retention.clean(NOW_MS)
     known = done(broker.broker.queue_ranges(TOPIC))[0]
     assert known.max_offset - known.min_offset == bodies_left

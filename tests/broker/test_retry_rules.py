@@ -17,11 +17,11 @@ from rmqlite.retry_policy import TABLE_KEY
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.letters import dead_letters
 from tests.support.messages import (
     GROUP,
     TOPIC,
-    FragileDisk,
     bodies,
     delayed,
     plain,
@@ -241,22 +241,13 @@ def test_a_limit_that_rocketmq_wrote_does_not_stop_another_change(
 def test_what_the_disk_does_not_take_is_not_in_force(make: Make) -> None:
     """The answer was an error, so the next failure goes by the old policy."""
 
-    class NoTables(FragileDisk):
-        is_full = False
-
-        def replace(self, *where: object, **how: object) -> None:
-            if self.is_full:
-                raise StoreUnavailable("write", "config", "no space left on device")
-            super().replace(*where, **how)  # type: ignore[arg-type]
-
-    disk = NoTables()
+    disk = FaultyFiles()
     broker = make(files=disk)
     message = received(broker)
     assert waits_s(broker, message) == 10
-    disk.is_full = True
+    disk.fail("replace")
     with pytest.raises(StoreUnavailable):
         save_group(broker, retry_policy="2h", retry_queues=4)
-    disk.is_full = False
     assert waits_s(broker, message) == 10
     assert broker.broker.topics.existing(RETRY).read_queues == 1
     save_group(broker, retry_policy="2h")

@@ -12,11 +12,10 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.record import tags_hash
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
-from tests.support.files import ForgetfulFiles
+from tests.support.files import FaultyFiles, ForgetfulFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
-    FragileDisk,
     bodies,
     delayed,
     level_status,
@@ -225,20 +224,20 @@ def test_a_vanished_record_does_not_block_its_level(make: Make, is_running: bool
 @pytest.mark.parametrize("writes", range(4))
 def test_a_failing_append_is_tried_again(make: Make, writes: int) -> None:
     """A full disk delays a delivery; it neither loses, repeats nor reorders anything."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk, deliver_batch_max=10)
     for number in range(8):
         broker.send(delayed(str(number), 1), queue_id=number % 2)
     broker.clock.forward(1_000)
     end = broker.store.end
-    disk.writes_left = writes
+    disk.take_writes(writes)
     if writes < 3:
         with pytest.raises(StoreUnavailable):
             broker.broker.deliver()
         assert (broker.store.end, broker.broker.schedule.delivered) == (end, 0)
         assert (bodies(broker), bodies(broker, queue_id=1)) == ([], [])
         assert broker.broker.schedule.next_due_ms(1) == scheduled_entry(broker, 1).tags_code
-    disk.writes_left = None
+    disk.heal()
     broker.deliver()
     crash(broker)
     assert broker.deliver() == 0
@@ -248,14 +247,14 @@ def test_a_failing_append_is_tried_again(make: Make, writes: int) -> None:
 
 def test_a_crash_after_a_failed_append_delivers_once(make: Make) -> None:
     """What a failed write left behind in the files is not taken for a delivery."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     broker.send(delayed("a", 1), delayed("b", 1))
     broker.clock.forward(1_000)
-    disk.writes_left = 1
+    disk.take_writes(1)
     with pytest.raises(StoreUnavailable):
         broker.broker.deliver()
-    disk.writes_left = None
+    disk.heal()
     crash(broker)
     assert level_status(broker, 1).pending == 2
     assert broker.deliver() == 2

@@ -22,9 +22,9 @@ from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import RouteRequest
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.messages import (
     TOPIC,
-    FragileDisk,
     bodies,
     create_topic,
     delayed,
@@ -282,14 +282,14 @@ def test_one_wrong_message_refuses_the_whole_call(
 @pytest.mark.parametrize("writes", range(3))
 def test_a_full_disk_keeps_all_or_none(make: Make, writes: int) -> None:
     """The log, then a queue, then another one: wherever it fails, nothing is there."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
-    disk.writes_left = writes
+    disk.take_writes(writes)
     batch = [plain("a"), delayed("b", 1), delayed("c", 2)]
     with pytest.raises(StoreUnavailable):
         broker.send(*batch)
     assert (broker.store.end, bodies(broker)) == (0, [])
-    disk.writes_left = None
+    disk.heal()
     assert broker.broker.schedule.next_due_ms(1) is None
     results = broker.send(*batch)
     assert [each.queue_offset for each in results] == [0, 0, 0]

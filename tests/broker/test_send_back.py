@@ -32,10 +32,10 @@ from rmqlite.requests.groups import HeartbeatRequest, Subscription
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
-    FragileDisk,
     bodies,
     create_topic,
     delayed,
@@ -309,14 +309,14 @@ def test_row_11_addresses_of_ipv6_survive_every_hop(make: Make) -> None:
 
 def test_row_12_a_full_disk_is_unavailable_and_keeps_nothing(make: Make) -> None:
     """The consumer sends it back again later."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     message = received(broker)
     end = broker.store.end
-    disk.writes_left = 0
+    disk.take_writes(0)
     with pytest.raises(StoreUnavailable):
         send_back(broker, message)
-    disk.writes_left = None
+    disk.heal()
     assert (broker.store.end, broker.broker.status(0).retried) == (end, 0)
     assert send_back(broker, message).reconsume_times == 1
 

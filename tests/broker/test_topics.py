@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -23,11 +22,11 @@ from rmqlite.errors import (
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import RouteRequest, TopicInfo
-from rmqlite.store.files import SystemFiles
 from rmqlite.store.tables import tables
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request
+from tests.support.files import FaultyFiles
 from tests.support.messages import TOPIC, create_topic, plain, received, send_back
 from tests.support.steps import done
 
@@ -168,42 +167,18 @@ def test_the_list_of_topics_is_sorted(under_test: BrokerUnderTest) -> None:
     assert names == ["SCHEDULE_TOPIC_XXXX", "TBW102", "a", "b"]
 
 
-class NoTables(SystemFiles):
-    """A disk on which small files cannot be replaced while `broken`."""
-
-    broken = False
-
-    def replace(self, path: Any, data: bytes, *, keep_previous: bool = False) -> None:
-        if self.broken:
-            raise StoreUnavailable("replace", str(path), "no space left on device")
-        super().replace(path, data, keep_previous=keep_previous)
-
-
 def test_a_topic_that_could_not_be_written_is_not_there(make: Make) -> None:
     """Neither in memory nor on disk; a later try makes it."""
-    files = NoTables()
+    files = FaultyFiles()
     broker = make(files=files)
-    files.broken = True
+    files.fail("replace")
     with pytest.raises(StoreUnavailable):
         broker.send(plain("a"))
     assert broker.broker.topics.get(TOPIC) is None
     assert broker.store.end == 0
-    files.broken = False
     broker.send(plain("a"))
     broker.restart()
     assert broker.broker.topics.get(TOPIC)
-
-
-class CountedTables(NoTables):
-    """A disk that counts how often each small file is replaced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.replaced: Counter[str] = Counter()
-
-    def replace(self, path: Any, data: bytes, *, keep_previous: bool = False) -> None:
-        super().replace(path, data, keep_previous=keep_previous)
-        self.replaced[path.name] += 1
 
 
 def send_many(broker: BrokerUnderTest, topics: list[str]) -> None:
@@ -223,31 +198,30 @@ def test_a_call_writes_each_table_once_however_many_topics_it_makes(
     make: Make, send: Sending
 ) -> None:
     """A write and a sync for each topic of a batch would hold up everybody for seconds."""
-    files = CountedTables()
+    files = FaultyFiles()
     broker = make(files=files)
-    files.replaced.clear()
+    before = files.replaced.copy()
     names = [f"topic-{number}" for number in range(20)] + ["%RETRY%shop", "%RETRY%bank"]
     send(broker, names)
-    assert files.replaced == {"topics.json": 1, "subscriptionGroup.json": 1}
+    assert files.replaced - before == {"topics.json": 1, "subscriptionGroup.json": 1}
     broker.crash()
     broker.open()
     assert {info.topic for info in broker.broker.topics.all()} >= set(names)
     send(broker, names)
-    assert files.replaced["topics.json"] == 1
+    assert (files.replaced - before)["topics.json"] == 1
 
 
 @pytest.mark.parametrize("send", [send_many, schedule_many])
 def test_of_the_topics_of_a_call_all_are_made_or_none(make: Make, send: Sending) -> None:
     """A message without its topic could not be read."""
-    files = CountedTables()
+    files = FaultyFiles()
     broker = make(files=files)
-    files.broken = True
+    files.fail("replace")
     names = ["a", "b", "c"]
     with pytest.raises(StoreUnavailable):
         send(broker, names)
     assert [broker.broker.topics.get(name) for name in names] == [None] * 3
     assert broker.store.end == 0
-    files.broken = False
     send(broker, names)
     broker.restart()
     assert [len(broker.messages(name)) + len(broker.messages(name, 2)) for name in names] == [1] * 3

@@ -31,10 +31,10 @@ from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.record import NewRecord, body_crc
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import FaultyFiles
 from tests.support.messages import (
     GROUP,
     TOPIC,
-    FragileDisk,
     bodies,
     create_topic,
     level_status,
@@ -327,19 +327,19 @@ def spoil(path: Path, position: int, byte: int = 0) -> None:
 @pytest.mark.parametrize("writes", range(6))
 def test_on_a_full_disk_a_dead_letter_waits_like_a_delivery(make: Make, writes: int) -> None:
     """Nothing twice, nothing lost, wherever the room ends."""
-    disk = FragileDisk()
+    disk = FaultyFiles()
     broker = make(files=disk)
     broker.send(named("before", 1))
     topic_gone(broker)
     broker.send(named("behind", 1))
     broker.clock.forward(1_000)
-    disk.writes_left = writes
+    disk.take_writes(writes)
     try:
         broker.broker.deliver()
     except StoreUnavailable:
         assert broker.broker.status(0).undeliverable == 0
         assert len(waiting(broker)) == 3
-    disk.writes_left = None
+    disk.heal()
     broker.deliver()
     broker.crash()
     broker.open()

@@ -9,7 +9,7 @@ import pytest
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.segments import Segments
-from tests.support.files import ForgetfulFiles, QuickFiles
+from tests.support.files import FOR_GOOD, FaultyFiles, ForgetfulFiles
 
 SIZE = 1000
 
@@ -32,17 +32,10 @@ def test_a_file_is_named_by_its_first_byte(tmp_path: Path) -> None:
 def test_a_cut_that_fails_half_way_leaves_no_gap(tmp_path: Path) -> None:
     """A process that is killed then would leave a folder that nobody opens."""
 
-    class Stuck(QuickFiles):
-        def create(self, path: Path, size: int) -> None:
-            super().create(path, size)
-            if path.name.endswith("3000"):
-                raise StoreUnavailable("create", str(path), "told to fail")
-
-        def remove(self, path: Path) -> None:
-            super().remove(path)
-            raise StoreUnavailable("remove", str(path), "told to fail")
-
-    each = Segments(Stuck(), tmp_path, SIZE)
+    files = FaultyFiles()
+    files.fail("create", where=lambda path: path.name.endswith("3000"), is_done=True)
+    files.fail("remove", times=FOR_GOOD, is_done=True)
+    each = Segments(files, tmp_path, SIZE)
     with pytest.raises(StoreUnavailable):
         each.write(0, b"x" * 4 * SIZE)
     for left in ((0, 1000, 2000), (0, 1000), (0,)):

@@ -11,10 +11,11 @@ from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message, StoredMessage, pack_host
 from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
-from rmqlite.store.files import Files, SystemFiles
+from rmqlite.store.files import Files
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Tree
 from tests.support.clock import FakeClock
+from tests.support.files import QuickFiles
 from tests.support.steps import done
 
 CALL_MESSAGES = 500
@@ -65,7 +66,7 @@ class BrokerUnderTest:
     ) -> None:
         self.config = small_config(folder, **changes)
         self.clock = clock or FakeClock()
-        self.files = files or SystemFiles()
+        self.files = files or QuickFiles()
         self.heard = Heard()
         self.open()
 

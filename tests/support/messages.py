@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import LevelTable
 from rmqlite.message import Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
@@ -14,27 +12,10 @@ from rmqlite.requests.messages import SendBackRequest, SendBackResult, SendResul
 from rmqlite.requests.status import LevelStatus
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
 
 TOPIC = "orders"
 GROUP = "shop"
-
-
-class FragileDisk(SystemFiles):
-    """A disk that takes a number of writes more, then none; None: it takes them all."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes_left: int | None = None
-
-    def write(self, path: Path, position: int, data: bytes) -> None:
-        if self.writes_left == 0:
-            super().write(path, position, data[: len(data) // 2])
-            raise StoreUnavailable("write to", str(path), "no space left on device")
-        if self.writes_left is not None:
-            self.writes_left -= 1
-        super().write(path, position, data)
 
 
 def delayed(body: str, level: int, topic: str = TOPIC) -> Message:
