@@ -106,7 +106,7 @@ class Pairs:
         """The first pair of each row, then one past the last row's last pair."""
 
     def _set_uneven(self, at: Longs, kinds: Bytes) -> Longs:
-        """Set the pairs if some part has no 01, and is no pair, or several: the first one counts."""
+        """Set the pairs if some part has no 01 (it is no pair), or several (the first counts)."""
         all_ends = at[kinds == _PAIR_END]
         begins, ends = all_ends[:-1], all_ends[1:]
         key_ends = at[kinds == _KEY_END]

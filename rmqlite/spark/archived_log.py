@@ -1,7 +1,7 @@
 """An archive of log files, and the live log behind it, as one table.
 
-The table goes on in the live log exactly where the archive ends: every record is there once.
-A gap is an error that names it, unless what is lost may be passed over.
+The table continues in the live log exactly where the archive ends, so every record is there
+once.  A gap is an error that names it, unless failOnDataLoss is false.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ ALL: Final = tuple(column.name for column in COLUMNS)
 FIRST: Final = (
     *("physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "body_crc"),
 )
-"""What first_record() needs; the physical offset is what tells the first."""
+"""The columns of first_record(); the record with the lowest physical offset is the first."""
 
 
 class Live:
-    """A store or a broker as it is when this is made."""
+    """The state of a store or a broker when this object is made."""
 
     def __init__(self, spark: SparkSession, *, path: str = "", endpoint: str = "") -> None:
-        """Raises what look() raises."""
+        """Raises the errors of look()."""
         self.spark = spark
         self._path, self._endpoint = path, endpoint
         given = load_texts(path=path, endpoint=endpoint, columns=(), options={})
@@ -55,7 +55,7 @@ class Live:
 
 
 class LogWithArchive:
-    """An archive and what a live log has behind it, as one log without gap or overlap."""
+    """An archive and the live log behind it, as one log without gap or overlap."""
 
     def __init__(
         self,
@@ -66,9 +66,8 @@ class LogWithArchive:
         endpoint: str = "",
         fail_on_data_loss: bool = True,
     ) -> None:
-        """Raises OffsetGone for a gap, InvalidValue for the archive of another store.
-
-        And StoreDamaged, StoreUnavailable, Unavailable.
+        """Raises OffsetGone for a gap, InvalidValue for the archive of another store; also
+        StoreDamaged, StoreUnavailable, Unavailable.
         """
         self._live = Live(spark, path=path, endpoint=endpoint)
         self._archive = Archive(spark, archive)
@@ -85,9 +84,9 @@ class LogWithArchive:
         )
 
     def read(self, columns: Sequence[str] = (), **options: object) -> DataFrame:
-        """These columns, all by default.  Raises InvalidValue.
+        """These columns of all records; all columns by default.  Raises InvalidValue.
 
-        options: those of the format, but for offsets of queues, which an archive has none of.
+        options: those of the format, except startingOffsets and endingOffsets.
         """
         names = tuple(column.name for column in columns_of(tuple(columns) or ALL))
         wanted = _parsed(options)
@@ -147,7 +146,7 @@ def read_with_archive(
 
 
 def parquet_of(spark: SparkSession, *folders: str) -> DataFrame:
-    """All columns of archived segments; one that an older archive does not have is null."""
+    """All columns of archived segments; a column that an older archive lacks is null."""
     return spark.read.schema(spark_schema(COLUMNS)).parquet(*folders)
 
 
@@ -158,16 +157,16 @@ def first_of(log: DataFrame) -> First | None:
 
 
 def first_record() -> Column:
-    """The same as a column of an aggregation: a struct."""
+    """The first record as a column of an aggregation: a struct."""
     moment = F.unix_millis("store_timestamp").alias("store_timestamp_ms")
     names = [F.col(name) if name != "store_timestamp" else moment for name in FIRST]
     return F.min(F.struct(*names))
 
 
 def check_same_log(live: Live, segments: Sequence[Segment], archive: str) -> None:
-    """Raises InvalidValue if an archive is that of another store.
+    """Raises InvalidValue if an archive belongs to another store.
 
-    The newest segment that both have is compared; with none there is nothing to tell by.
+    It compares the newest segment that both have; without one it cannot know.
     """
     room = live.place.log_file_bytes
     for each in reversed(segments):
@@ -184,7 +183,10 @@ def check_same_log(live: Live, segments: Sequence[Segment], archive: str) -> Non
 def joined(
     segments: Sequence[Segment], live_begin: int, where: str, fail_on_data_loss: bool
 ) -> tuple[list[Segment], int]:
-    """The segments to read, and from which physical offset on the live log.  Raises OffsetGone."""
+    """The segments to read, and the physical offset from which to read the live log.
+
+    Raises OffsetGone.
+    """
     taken: list[Segment] = []
     behind = segments[0].begin if segments else live_begin
     for each in segments:
@@ -200,8 +202,8 @@ def joined(
 
 
 def _parsed(options: Mapping[str, object]) -> ReadOptions:
-    """What the options mean for an archive.  Raises InvalidValue."""
-    # A place is needed for the check; the one that is read is told apart.
+    """The options for an archive.  Raises InvalidValue."""
+    # The check needs some place; read_with_archive() has the real one.
     texts = load_texts(path=".", endpoint="", columns=(), options=options)
     wanted = parse_options(texts)
     for name, given in (
@@ -220,7 +222,7 @@ def _without_bounds(options: Mapping[str, object]) -> dict[str, object]:
 
 
 def _may_hold(segment: Segment, wanted: ReadOptions) -> bool:
-    """Can a segment have a record that is wanted?"""
+    """Can a segment have a wanted record?"""
     since, until = wanted.starting_timestamp_ms, wanted.ending_timestamp_ms
     low, high = wanted.starting_physical_offset, wanted.ending_physical_offset
     return not (
@@ -251,5 +253,5 @@ def _conditions(wanted: ReadOptions) -> list[Column]:
 
 
 def _pattern(text: str) -> str:
-    """A topicPattern as Java's regular expressions have it, from the first letter to the last."""
+    """A topicPattern as a regular expression of Java that matches whole names."""
     return "^" + translate(text).removesuffix(r"\Z") + r"\z"

@@ -1,4 +1,4 @@
-"""The batch reader as Spark calls it: planned once per load, read wherever Spark wants."""
+"""The batch reader as Spark calls it: the driver plans once per load, any executor reads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LogReader(DataSourceReader):
     """Reads a snapshot of a store or a broker."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Raises InvalidValue for a schema that is none of this format's columns."""
+        """Raises InvalidValue if the schema has a column that this format does not have."""
         self._options = options
         self._columns = checked_columns(schema)
 
@@ -43,13 +43,13 @@ class LogReader(DataSourceReader):
         return [Task(each) for each in plan(self._options)]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Of a load without partitions Spark asks for one that is None."""
+        """The rows of a partition; for a load without partitions Spark passes None."""
         wanted = partition.partition if isinstance(partition, Task) else None
         return read_partition(wanted, self._options, self._columns)
 
 
 def checked_columns(schema: StructType) -> tuple[str, ...]:
-    """The names of the columns that a schema asks for.  Raises InvalidValue."""
+    """The names of a schema's columns.  Raises InvalidValue for a wrong name or type."""
     names = tuple(schema.fieldNames())
     for known, asked in zip(spark_schema(columns_of(names)), schema, strict=True):
         if known.dataType != asked.dataType:

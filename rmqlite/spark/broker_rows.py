@@ -1,4 +1,4 @@
-"""A broker's log as an executor sees it: bytes that come in chunks, in the order of the log."""
+"""Reads a broker's log on an executor: its bytes come in chunks, in the order of the log."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
 
 JOINED_BYTES: Final = 4 << 20
-"""Chunks are decoded so many bytes at a time: a batch of few rows costs as much."""
+"""Chunks are joined up to this size and decoded together: a small batch costs as much as this."""
 
 
 def broker_rows(
     partition: Partition, options: ReadOptions, columns: tuple[str, ...] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition of a broker; columns: their names, else what the options say.
+    """The rows of a partition of a broker; columns: names, or empty for those of the options.
 
     Raises StoreDamaged, OffsetGone, Unavailable.
     """
     place = partition.place
     assert place is not None
-    # gRPC only where a broker is read, and in this process.
+    # Import it here: only a task that reads a broker needs gRPC.
     from rmqlite.client.raw import RawReader
 
     making = Making(partition, place, options, columns)
@@ -85,7 +85,7 @@ class BrokerLog:
 
 
 def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
-    """The error for bytes of a broker's that are no record."""
+    """The error for bytes of a broker's log that are no record."""
     where = f"the log of {place.endpoint}"
     return StoreDamaged(where, unsound.physical_offset, unsound.expected, "something else")
 
@@ -93,7 +93,7 @@ def broker_damage(place: Place, unsound: UnsoundRecord) -> StoreDamaged:
 def kept_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) -> Iterator[bytes]:
     """The records of a stretch of a queue, in chunks.  Raises OffsetGone, Unavailable.
 
-    With failOnDataLoss=false what retention takes meanwhile is passed over, and only that.
+    With failOnDataLoss=false it skips records that retention deletes meanwhile, and no others.
     """
     topic, queue_id, begin, end = stretch
     while begin < end:
@@ -109,7 +109,7 @@ def kept_chunks(reader: RawReader, stretch: QueueStretch, options: ReadOptions) 
 
 
 def queue_blocks(chunks: Iterator[bytes]) -> Iterator[tuple[Bytes, None, Longs]]:
-    """Whole records that come one behind the other: the bytes, and where each begins."""
+    """Blocks of whole records, one behind the other: the bytes, and where each record begins."""
     parts: list[bytes] = []
     size = 0
     for chunk in chunks:

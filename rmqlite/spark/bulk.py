@@ -1,7 +1,7 @@
-"""bulk_schedule: schedule what a DataFrame holds, and say what came of it.
+"""bulk_schedule: schedule the rows of a DataFrame, and return the counts.
 
 The sink does the work, the broker's job record has the sums.  With the same job id the same
-rows may be sent again: what is there already is a duplicate.
+rows may be sent again: rows that the broker has already are duplicates.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """The sums of the job, of all runs with its id.
+    """The sums of the job, over all runs with its id.
 
-    refused_rows: with on_invalid="collect" the rows that this run's broker refused, all
-    their columns, then code and reason; else None.
+    refused_rows: with on_invalid="collect" the refused rows of this run, with all their
+    columns, then code and reason; else None.
     """
 
     job_id: str
@@ -53,11 +53,11 @@ def bulk_schedule(
     """Schedule the rows of a DataFrame at the broker at endpoint ("host:port").
 
     Columns: body, and as needed topic, tags, keys, properties, message_key (the
-    deduplication id) and one of delay_level, delay and deliver_at; topic, delay_level, delay
-    and deliver_at (milliseconds since 1970, or a local time) here are for all rows.
-    refused_path: a folder that driver and executors see; with on_invalid="collect" and
-    without it one is made on this machine.  max_per_second: of the whole job, which then
-    sends from one task.  What Spark raises ends with one line of ours.
+    deduplication id) and one of delay_level, delay and deliver_at.  The arguments topic,
+    delay_level, delay and deliver_at (milliseconds since 1970, or a local time) hold for all
+    rows.  refused_path: a folder that driver and executors can reach; on_invalid="collect"
+    without it makes one on this machine.  max_per_second: for the whole job, which then sends
+    from one task.  An exception of Spark ends with one line of rmqlite's.
     """
     from rmqlite.spark.session import register
     from rmqlite.spark.sink import refused_file
@@ -92,7 +92,7 @@ def bulk_schedule(
 
 
 def _job(endpoint: str, job_id: str) -> BulkJob:
-    """What the broker has counted; nothing when there was no row."""
+    """The broker's counts; all 0 if there was no row."""
     from rmqlite.client.admin import AdminClient
 
     with AdminClient(endpoint) as admin:

@@ -1,7 +1,7 @@
-"""Spark's hundred lines about a failure as the one that says what is wrong.
+"""Turns Spark's hundred lines about a failure into the one line that names the cause.
 
-An error of ours that was raised on an executor reaches the driver as text at the end of
-Python's and Java's traces; it becomes the error that it was.
+An error of rmqlite on an executor reaches the driver as text at the end of Python's and Java's
+traces; here it becomes that error again.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rmqlite.errors import Refused, RmqliteError, by_code, restore
 
 _OURS: Final = re.compile(r"rmqlite\.errors\.(\w+): (.+)")
 _RAISED: Final = re.compile(r"^(\w+Error: .+)$", re.MULTILINE)
-"""How a trace of Python's ends."""
+"""The last line of a Python trace."""
 _NOISE: Final = re.compile(r"^(?:\[[A-Z_.]+\]|[\w.$]+(?:Exception|Error):)\s*")
 
 
 @contextmanager
 def as_ours() -> Iterator[None]:
-    """What Spark raises inside becomes an error of ours, with Spark's as its cause."""
+    """An exception of Spark inside becomes an error of rmqlite, with Spark's as its cause."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -32,7 +32,7 @@ def as_ours() -> Iterator[None]:
 
 
 def told(text: str) -> RmqliteError:
-    """The error that a text of Spark's tells: ours, Python's, else its first line."""
+    """The error in a text of Spark: rmqlite's, else Python's, else Spark's first line."""
     found = _OURS.findall(text)
     if found:
         name, sentence = found[-1]

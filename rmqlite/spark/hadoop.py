@@ -1,7 +1,7 @@
-"""A folder on whatever file system Hadoop knows: a disk, HDFS, an object store.
+"""A folder on any file system that Hadoop supports: a disk, HDFS, an object store.
 
-Spark's own Java does it, so that a place is spelled here as it is for Spark, and needs no
-other configuration.  A small file appears under its name when all of it is there.
+Spark's own Java does the work, so a place has the same spelling as for Spark, and needs no
+other configuration.  A small file gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class HadoopFolder:
     """A folder that may not exist yet.  Every method may raise StoreUnavailable."""
 
     def __init__(self, spark: SparkSession, place: str) -> None:
-        """place: as Spark takes it, such as hdfs://host/x, s3a://bucket/x or /x."""
+        """place: in Spark's spelling, such as hdfs://host/x, s3a://bucket/x or /x."""
         jvm = getattr(spark, "_jvm", None)
         if jvm is None:
             raise NotSupported(f"this needs {_CLASSIC}", field="master", value="", rule=_CLASSIC)
@@ -33,7 +33,7 @@ class HadoopFolder:
             self._files = self._root.getFileSystem(spark._jsc.hadoopConfiguration())
 
     def names(self, inside: str = "") -> list[str]:
-        """What lies directly in it, sorted; nothing if it does not exist."""
+        """The names directly in it, sorted; empty if it does not exist."""
         with self._told("list"):
             path = self._path(inside)
             if not self._files.exists(path):
@@ -41,14 +41,14 @@ class HadoopFolder:
             return sorted(each.getPath().getName() for each in self._files.listStatus(path))
 
     def sizes(self, inside: str) -> dict[str, int]:
-        """The files directly in a folder of it, with their bytes, by name."""
+        """The files directly in a folder of it: name -> bytes, sorted."""
         with self._told("list"):
             listed = self._files.listStatus(self._path(inside))
             found = {each.getPath().getName(): each.getLen() for each in listed if each.isFile()}
             return dict(sorted(found.items()))
 
     def read_text(self, name: str) -> str:
-        """A small file of UTF-8."""
+        """The text of a small file in UTF-8."""
         with self._told("read"):
             stream = self._files.open(self._path(name))
             try:
@@ -57,7 +57,7 @@ class HadoopFolder:
                 stream.close()
 
     def write_text(self, name: str, text: str) -> None:
-        """A small file as a whole, in place of the one there may be."""
+        """Write a small file as a whole, and replace an older one."""
         beside, final = self._path(f"{name}.tmp"), self._path(name)
         with self._told("write to"):
             stream = self._files.create(beside, True)
@@ -70,7 +70,7 @@ class HadoopFolder:
                 raise StoreUnavailable("write to", f"{self.place}/{name}", "it cannot be renamed")
 
     def child(self, name: str) -> str:
-        """The place of something in it."""
+        """The place of a name in it."""
         return f"{self.place.rstrip('/')}/{name}"
 
     def _path(self, inside: str) -> Any:
@@ -78,7 +78,7 @@ class HadoopFolder:
 
     @contextmanager
     def _told(self, operation: str) -> Iterator[None]:
-        """What Java says of a file system, on one line."""
+        """A Java exception inside becomes StoreUnavailable, with its first line as the reason."""
         from py4j.protocol import Py4JJavaError
 
         try:

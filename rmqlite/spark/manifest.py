@@ -1,7 +1,8 @@
-"""What an archive says it holds: one small JSON file for each segment, written last of all.
+"""The manifests of an archive: one small JSON file for each segment, written last of all.
 
-A segment without its manifest is not there, whatever lies in its folder; so a crash leaves
-a segment as a whole or not at all.  What a manifest names is looked for before it is read.
+A segment without a manifest does not count, whatever its folder has; so after a crash a segment
+is archived as a whole or not at all.  Before a segment is read, its files are compared with its
+manifest.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SCHEMA_VERSION: Final = 1
-"""Greater when an older reader would misread what is written."""
+"""It grows when an older reader would misread the manifest."""
 _FOLDER: Final = "_manifest"
 _SEGMENT: Final = "segment="
 
@@ -39,7 +40,7 @@ class First:
 class Segment:
     """A log file in an archive: begin <= physical offset < end.
 
-    record_bytes: of its records in the log.  files: the bytes of each, by name.
+    record_bytes: the bytes of its records in the log.  files: name -> bytes of each file.
     """
 
     begin: int
@@ -65,7 +66,7 @@ class Segment:
 
 
 def segment_folder(begin: int) -> str:
-    """As the log file is called, and as Spark names a partition."""
+    """The folder's name: the log file's name, in Spark's spelling of a partition."""
     return f"{_SEGMENT}{begin:020d}"
 
 
@@ -77,9 +78,9 @@ class Archive:
         self.folder = HadoopFolder(spark, place)
 
     def segments(self) -> list[Segment]:
-        """All that are there, the oldest first; none if there is no archive.
+        """All segments, the oldest first; empty if there is no archive.
 
-        Raises InvalidValue for a folder of something else, StoreDamaged.
+        Raises InvalidValue for a folder with other files, StoreDamaged.
         """
         names = [name for name in self.folder.names() if name[0] not in "._"]
         strange = next((name for name in names if not name.startswith(_SEGMENT)), None)
@@ -90,14 +91,14 @@ class Archive:
         return [self._segment(f"{_FOLDER}/{name}") for name in listed]
 
     def is_whole(self, segment: Segment) -> bool:
-        """Is every file there that its manifest names, as long as it says?"""
+        """Has the folder every file of the manifest, with the length in the manifest?"""
         if segment.folder not in self.folder.names():
             return False
         sizes = self.folder.sizes(segment.folder)
         return all(sizes.get(name) == size for name, size in segment.files.items())
 
     def check_whole(self, segment: Segment) -> None:
-        """Raises StoreDamaged."""
+        """Raises StoreDamaged unless the segment is whole."""
         if not self.is_whole(segment):
             raise StoreDamaged(
                 self.folder.child(segment.folder),
@@ -107,12 +108,12 @@ class Archive:
             )
 
     def files_of(self, begin: int) -> dict[str, int]:
-        """The Parquet files in a segment's folder."""
+        """The Parquet files in a segment's folder: name -> bytes."""
         sizes = self.folder.sizes(segment_folder(begin))
         return {name: size for name, size in sizes.items() if name.endswith(".parquet")}
 
     def add(self, segment: Segment) -> None:
-        """From now on the segment is there."""
+        """Write the manifest of a segment: from now on the segment counts."""
         text = json.dumps(asdict(segment), indent=1)
         self.folder.write_text(f"{_FOLDER}/{segment.begin:020d}.json", text + "\n")
 

@@ -1,8 +1,8 @@
-"""How far a stream is: a queue offset for every queue, and what may be done with them.
+"""A stream's offsets: a queue offset for every queue, as values and as Spark stores them.
 
-A queue that a stream does not name is at 0: it was not there before.  Spark compares offsets
-as text, so the same offsets are always the same text: topics and queues sorted, and a queue
-that never held a record left out.  Nothing here reads anything.
+A queue without an offset is at 0: it did not exist before.  Spark compares offsets as text, so
+the same offsets are always the same text: topics and queues are sorted, and a queue that never
+had a record is left out.  Nothing here reads a store or a broker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _RULE: Final = 'offsets of this format, such as {"topic": {"0": 23}}'
 
 
 def to_spark(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
-    """As Spark keeps them in its checkpoint."""
+    """The offsets as Spark stores them in its checkpoint."""
     tree: dict[str, dict[str, int]] = {}
     for topic, queue_id in sorted(offsets):
         tree.setdefault(topic, {})[str(queue_id)] = offsets[topic, queue_id]
@@ -27,7 +27,7 @@ def to_spark(offsets: Mapping[Queue, int]) -> dict[str, dict[str, int]]:
 
 
 def from_spark(tree: Mapping[str, Any]) -> Offsets:
-    """The inverse of to_spark.  Raises InvalidValue: the checkpoint is of another source."""
+    """The inverse of to_spark.  Raises InvalidValue if the checkpoint is of another source."""
     try:
         return {
             (topic, int(queue_id)): int(offset)
@@ -39,10 +39,10 @@ def from_spark(tree: Mapping[str, Any]) -> Offsets:
 
 
 def limited(sizes: Mapping[Queue, int], rows_max: int) -> dict[Queue, int]:
-    """How many records of each queue make a batch of at most rows_max; none may be nothing.
+    """How many records of each queue make a batch of at most rows_max; some queues may get none.
 
-    Each queue that has any gets one, as far as they go, so that a long queue does not hold up
-    a short one; the rest is shared out by their lengths.
+    Each queue with records gets one, the longest queues first, so that a long queue does not
+    hold up a short one; the rest is divided by the lengths of the queues.
     """
     waiting = {queue: size for queue, size in sizes.items() if size > 0}
     total = sum(waiting.values())
@@ -53,7 +53,7 @@ def limited(sizes: Mapping[Queue, int], rows_max: int) -> dict[Queue, int]:
         return dict.fromkeys(longest[:rows_max], 1)
     left, beyond = rows_max - len(longest), total - len(longest)
     shares = {queue: 1 + left * (size - 1) // beyond for queue, size in waiting.items()}
-    # What rounding down has left over is less than one a queue.
+    # Rounding down leaves less than one per queue.
     for queue in longest[: rows_max - sum(shares.values())]:
         shares[queue] += 1
     return shares

@@ -1,7 +1,7 @@
-"""What a reader is asked for: the options of spark.read and spark.readStream, checked.
+"""Reads and checks the options of spark.read and spark.readStream.
 
-Every option is text, and its name is written in any case.  One that is not known, or whose
-value cannot be, is refused by its name before anything is read.
+Every option is text, and upper and lower case do not matter in its name.  An unknown option or
+a wrong value is refused, with the name of the option, before anything is read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def written(options: ReadOptions) -> dict[str, str]:
-    """The options as somebody would have to write them; the inverse of parse_options."""
+    """The options as text, in the spelling of users; the inverse of parse_options."""
     found = {}
     for name, (field, _) in _OPTIONS.items():
         value = getattr(options, field)
@@ -71,7 +71,7 @@ def _check(options: ReadOptions) -> None:
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:
-    """Queue offsets as JSON whose keys are sorted, as Spark compares offsets as text."""
+    """Queue offsets as JSON with sorted keys, because Spark compares offsets as text."""
     rows = (
         [(*key, offset) for key, offset in offsets.items()]
         if isinstance(offsets, Mapping)
@@ -189,13 +189,13 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count),
     "group": ("group", as_it_is),
 }
-"""Option -> the field that it fills, and how its text is read."""
+"""Option -> the field that it fills, and the function that reads its text."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 _DEFAULTS: Final = {field.name: field.default for field in fields(ReadOptions)}
 
 
 def option_names() -> tuple[str, ...]:
-    """Every option of a reader, as it is spelled."""
+    """The names of all options of a reader."""
     return tuple(_OPTIONS)
 
 

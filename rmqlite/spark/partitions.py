@@ -1,6 +1,6 @@
-"""The partitions of a store or of a broker: planned from one look, and read one by one.
+"""The partitions of a store or of a broker: one look plans them all, each is read by itself.
 
-The room arrow reads stores; what only a broker needs is added here.
+The room arrow/ reads stores; this module adds brokers.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 
 
 def look(options: ReadOptions) -> Look:
-    """Raises InvalidValue for what is no store, StoreDamaged, Unavailable."""
+    """Look at a store or a broker.  Raises InvalidValue if the folder is no store, StoreDamaged,
+    Unavailable.
+    """
     return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
 
 
 def look_at_broker(endpoint: str) -> Look:
-    # gRPC only where a broker is read.
+    # Import it here: only a reading of a broker needs gRPC.
     from rmqlite.client.raw import RawReader
 
     with RawReader(endpoint) as reader:
@@ -34,7 +36,7 @@ def look_at_broker(endpoint: str) -> Look:
 
 
 def look_of(endpoint: str, found: LogSnapshot) -> Look:
-    """What a broker's snapshot says."""
+    """A broker's snapshot as a look."""
     tables = [(row.in_force_from_ms, parse_levels(row.message_delay_level)) for row in found.levels]
     levels = LevelHistory(tuple(tables), tables[-1][1])
     begin, end, room = found.begin_offset, found.end_offset, found.segment_bytes
@@ -49,7 +51,7 @@ def look_of(endpoint: str, found: LogSnapshot) -> Look:
 
 
 def plan(options: ReadOptions) -> list[Partition]:
-    """The partitions of a batch.  Raises InvalidValue, OffsetGone, and what look() raises."""
+    """The partitions of a batch.  Raises InvalidValue, OffsetGone, and the errors of look()."""
     return planning.plan(options, look(options))
 
 
@@ -58,15 +60,15 @@ def read_partition(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a partition, in batches of at most options.batch_rows.
 
-    columns: their names; empty: what the options say.  None is the partition that Spark makes
-    when there is none.  Raises StoreDamaged, OffsetGone, StoreUnavailable, and what a broker
+    columns: names, or empty for those of the options.  partition: None if Spark has no
+    partitions.  Raises StoreDamaged, OffsetGone, StoreUnavailable, and the errors that a broker
     answers.
     """
     if partition is None:
         return iter(())
     place = partition.place or look(options).place
     placed = replace(partition, place=place)
-    # Arrow, numpy and gRPC are loaded where rows are made, and nowhere before.
+    # Load Arrow, numpy and gRPC only now, because only a task that makes rows needs them.
     if place.root:
         from rmqlite.arrow.rows import store_rows
 

@@ -1,8 +1,8 @@
-"""From where to where the queues go that a stream reads, of a store's folder or of a broker.
+"""The ranges of the queues that a stream reads, from a store's folder or from a broker.
 
-Asked for anew with each batch, so that topics and queues that came since are found.  A folder
-is read as it lies there, whoever is writing it; a broker is asked over a connection that is
-kept, and its progress is told over the same one.
+Each batch looks them up anew, so that it finds new topics and queues.  A folder may be in use by
+a broker while it is read.  A broker is asked over one connection that stays open, and gets the
+group's progress over the same connection.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ Ranges = dict[Queue, tuple[int, int]]
 
 
 class QueueRanges(Protocol):
-    """Where a stream's offsets come from."""
+    """The source of a stream's offsets."""
 
     place: Place | None
-    """What readers must know, as it was when the ranges were looked at last."""
+    """The store or broker at the last look, for the readers."""
 
     def ranges(self) -> Ranges:
-        """Of every queue of every topic, the system's, too.  Raises Unavailable, StoreDamaged."""
+        """All queues of all topics, the system's too.  Raises Unavailable, StoreDamaged."""
         ...
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
-        """Of these queues the first offset stored at or after a time; the end if none."""
+        """The first offset of each queue that was stored at or after a time; the end if none."""
         ...
 
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Tell how far a consumer group is.  Raises RmqliteError."""
+        """Commit the offsets of a consumer group.  Raises RmqliteError."""
         ...
 
     def close(self) -> None:
-        """End what is kept for the next question, which may still come."""
+        """Close the connection; a later question opens a new one."""
         ...
 
 
 class StoreRanges:
-    """Of a store's folder."""
+    """The ranges of a store's folder."""
 
     def __init__(self, path: str) -> None:
         self._root = path
@@ -71,11 +71,11 @@ class StoreRanges:
         raise AssertionError(f"a folder has nobody to tell how far {group} is: {offsets}")
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """There is no connection."""
 
 
 class BrokerRanges:
-    """Of a broker; gRPC is loaded when it is first asked."""
+    """The ranges of a broker; the first question loads gRPC."""
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint

@@ -1,4 +1,4 @@
-"""Reading a store or a broker into a DataFrame, and saying what was read."""
+"""Reads a store or a broker into a DataFrame, and describes what it read."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
-    """begin_offset <= physical offset < end_offset is what there was to read.
+    """The log had the bytes begin_offset <= physical offset < end_offset.
 
-    newest_timestamp_ms: store timestamp of the last record; 0 when there is none.
+    newest_timestamp_ms: store timestamp of the last record; 0 if there is none.
     """
 
     where: str
@@ -30,7 +30,7 @@ class SourceSnapshot:
 
     @property
     def text(self) -> str:
-        """For people."""
+        """The snapshot in words."""
         newest = ""
         if self.newest_timestamp_ms:
             newest = f", newest of {local_text(self.newest_timestamp_ms)}"
@@ -38,9 +38,10 @@ class SourceSnapshot:
 
 
 def snapshot(*, path: str = "", endpoint: str = "") -> SourceSnapshot:
-    """A store or a broker as it is now.  Raises InvalidValue, StoreDamaged, Unavailable.
+    """A store or a broker in its present state.  Raises InvalidValue, StoreDamaged, Unavailable.
 
-    Several loads read the same with startingPhysicalOffset and endingPhysicalOffset of it.
+    Several loads read the same records if they get its two offsets as startingPhysicalOffset
+    and endingPhysicalOffset.
     """
     found = look(parse_options(_place(path, endpoint)))
     place = found.place
@@ -57,8 +58,8 @@ def read_log(
 ) -> DataFrame:
     """The records of a store or a broker; options are those of the format, as Python values.
 
-    A list or tuple becomes one text with commas, a mapping is JSON for the offsets.  What is
-    read is settled when the DataFrame is first used, and stays.  Raises InvalidValue.
+    A list or tuple becomes one text with commas, a mapping becomes JSON for offsets.  The first
+    use of the DataFrame fixes which records it has.  Raises InvalidValue.
     """
     texts = load_texts(path=path, endpoint=endpoint, columns=columns, options=options)
     parse_options(texts)
@@ -68,7 +69,7 @@ def read_log(
 def load_texts(
     *, path: str, endpoint: str, columns: Sequence[str], options: Mapping[str, object]
 ) -> dict[str, str]:
-    """The options as Spark takes them; those that are None are left out.  Raises InvalidValue."""
+    """The options as texts for Spark; options with None are left out.  Raises InvalidValue."""
     texts = _place(path, endpoint)
     if columns:
         texts["columns"] = ",".join(column.name for column in columns_of(tuple(columns)))
@@ -76,7 +77,7 @@ def load_texts(
 
 
 def _place(path: str, endpoint: str) -> dict[str, str]:
-    # An executor may run in another folder.
+    # The absolute path, because an executor may run in another folder.
     whole = str(Path(path).absolute()) if path else ""
     return {name: text for name, text in (("path", whole), ("endpoint", endpoint)) if text}
 

@@ -1,4 +1,4 @@
-"""The columns of records as a schema of Spark's."""
+"""The columns of records as a schema of Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def spark_schema(columns: Sequence[Column]) -> StructType:
-    """The columns as Spark's schema; all nullable.  Needs no session."""
+    """The columns as a schema of Spark, all nullable.  It needs no session."""
     from pyspark.sql import types
 
     kinds: dict[str, Any] = {

@@ -1,7 +1,7 @@
-"""A SparkSession that works at the first try: Java found, workers on this Python, UTC.
+"""Makes a SparkSession that works at the first try: Java found, workers on this Python, UTC.
 
-Spark's own errors for a missing Java, a wrong Python on the workers or an old Arrow say
-nothing of the cause; each is looked for here before a JVM is started.
+Spark's own errors for a missing Java, a wrong Python on the workers or an old Arrow do not name
+the cause; this module checks for each before it starts a JVM.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ def session(
 ) -> SparkSession:
     """The running session, or a new one; with the format "rmqlite" registered.
 
-    master: such as "local[2]" or "spark://host:7077"; empty: what spark-submit or Spark's
-    own configuration says, else "local[*]".  conf wins over all that is set here.  Raises
-    ExtraMissing.
+    master: such as "local[2]" or "spark://host:7077"; empty means the one of spark-submit or of
+    Spark's own configuration, else "local[*]".  conf overrides every setting of this function.
+    Raises ExtraMissing.
     """
     check_packages(PACKAGES)
     from pyspark import SparkContext
     from pyspark.conf import SparkConf
     from pyspark.sql import SparkSession
 
-    # Workers run python3 from PATH otherwise, which is not the one with pyarrow.
+    # Otherwise workers run python3 from PATH, which may lack pyarrow.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # What spark-submit was told is known to its JVM only, and without it this is local[*].
+        # Only the JVM has the arguments of spark-submit; without them the master is local[*].
         SparkContext._ensure_initialized()
     defaults = SparkConf()
     if SparkSession.getActiveSession() is None and not os.environ.get("SPARK_REMOTE"):
@@ -68,7 +68,7 @@ def session(
 
 
 def active() -> SparkSession | None:
-    """The session that runs already, with the format registered; None if there is none."""
+    """The running session, with the format registered; None if no session runs."""
     check_packages(PACKAGES)
     from pyspark.sql import SparkSession
 
@@ -77,7 +77,7 @@ def active() -> SparkSession | None:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format "rmqlite" known to a session.  Raises ExtraMissing."""
+    """Register the format "rmqlite" in a session.  Raises ExtraMissing."""
     check_packages(PACKAGES)
     from rmqlite.spark.source import RmqliteDataSource
 
@@ -86,9 +86,10 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def java_home() -> str:
-    """The Java that Spark will use, found and new enough; JAVA_HOME is set to it if needed.
+    """Find a Java that is new enough for Spark, and set JAVA_HOME to it if needed.
 
-    Raises ExtraMissing, which says what to install and how.
+    Returns its folder, or "" for the Java on PATH.  Raises ExtraMissing, which names what to
+    install and how.
     """
     wanted = f"Java {JAVA_MIN} or newer"
     told = os.environ.get("JAVA_HOME", "")
@@ -112,9 +113,9 @@ def java_home() -> str:
 
 
 def _homes() -> list[Path]:
-    """Where a Java may be that is not on PATH, the newest name first."""
+    """Folders of Java that are not on PATH, the newest name first."""
     found: list[Path] = []
-    # The tests put one into their virtual environment where the system has none.
+    # The tests install a Java into their virtual environment if the system has none.
     for place in (Path(sys.prefix) / "java", *map(Path, _PLACES)):
         if place.is_dir():
             inside = sorted(place.iterdir(), reverse=True)
@@ -133,10 +134,10 @@ def _java_version(java: Path) -> int:
 
 
 def _local_conf(master: str) -> dict[str, str]:
-    """What suits a session in one process; a cluster has its own administrators."""
+    """Settings for a session in one process; a cluster has its own administrators."""
     conf = {"spark.sql.session.timeZone": "UTC"}
     if not master or master.startswith("local"):
-        # Not there where rmqlite is imported from a zip; then Spark logs as it does.
+        # The file is missing if rmqlite is imported from a zip; then Spark logs in its own way.
         if _LOGGING.exists():
             option = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
             conf["spark.driver.extraJavaOptions"] = option

@@ -1,7 +1,7 @@
 """Installed as pyspark_rmqlite, so that Spark finds the format "rmqlite" without register().
 
-Spark imports every top-level package named pyspark_* when it meets an unknown format, and
-takes its DefaultSource; so this one is tiny.
+For an unknown format Spark imports every top-level package named pyspark_*, and uses its
+DefaultSource; so this package is tiny.
 """
 
 from __future__ import annotations
