@@ -1,8 +1,8 @@
 """The commit log: append records, read one, walk them, find the true end.
 
-Records lie one behind the other; none crosses a file's end, where a blank fills what is
-left (reference §1.3); we leave room in it for the synced mark.  The log is the only truth:
-queues and progress are made from it, and its bytes are summed up as they are written.
+Records lie one behind the other; none crosses a file's end: a blank fills the rest of the
+file (reference §1.3), with room for the synced mark.  The log is the only truth: queues and
+progress are made from it, and its bytes are summed up as they are written.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
 from rmqlite.store.segments import Segments
 
 WALK_BYTES: Final = 1 << 20
-"""How much a walk reads at a time."""
+"""Bytes per read of a walk."""
 CHECKSUMS: Final = "checksums"
 """The folder of the checksums, beside the log's."""
 
 
 class Written(NamedTuple):
-    """Where a record went."""
+    """The place and the store timestamp of a record that was appended."""
 
     queue_offset: int
     physical_offset: int
@@ -45,14 +45,14 @@ class Written(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """A record met on a walk; buffer is what its head was read from."""
+    """A record; the positions in its head are those of buffer."""
 
     head: Head
     buffer: bytes
 
 
 class CommitLog:
-    """Written by one thread; reading may happen only there too."""
+    """The log; one thread writes and reads it."""
 
     def __init__(self, files: Files, folder: Path, segment_bytes: int) -> None:
         self._files = files
@@ -63,17 +63,17 @@ class CommitLog:
         self._blank_bytes_min = segment_bytes - record_bytes_max(segment_bytes)
         self._marked = -1
         self._closed: list[Point] = []
-        """The ends of full files, until they are on disk and their marks can say so."""
+        """The ends of full files that are not on disk yet; then their marks are written."""
         self._remarked: set[int] = set()
-        """Where full files begin whose last mark no persist has covered."""
+        """The starts of full files whose last mark is not synced yet; the next persist does."""
         self.end = self._segments.first_position
-        """One past the last record: where the next one begins."""
+        """One past the last record; the next one begins there."""
         self.persisted_end = 0
-        """An end that the log had when it was last persisted; it can have grown since."""
+        """The log's end at the last persist."""
         self.synced_end = 0
-        """Up to where everything is known to be on disk."""
+        """The physical offset up to which the log is on disk."""
         self.marked_end = 0
-        """Full files that end before have their last mark; a persist makes it durable."""
+        """Full files that end before this offset have their last mark; a persist syncs it."""
         self.newest_timestamp_ms = 0
         """Store timestamp of the last record; appends never go below it."""
         self._is_cut_due = False
@@ -96,11 +96,11 @@ class CommitLog:
     ) -> list[Written]:
         """Write records at the end, all or none.
 
-        Raises StoreUnavailable, MessageTooLarge, and FlushFailed, which is final.  The bytes
-        are not synced.  After an error nothing of them can be read back.
+        The bytes are not synced.  Raises StoreUnavailable, MessageTooLarge, and FlushFailed,
+        which is final; after an error none of the records can be read back.
         """
         if self._is_cut_due:
-            # Of a failed batch: records of one size would line up with what it left.
+            # A failed batch left bytes; new records of the same size could line up with them.
             self.cut(self.end)
         timestamp_ms = max(now_ms, self.newest_timestamp_ms)
         begin = position = self.end
@@ -124,7 +124,7 @@ class CommitLog:
                 position += room
                 chunks = []
                 runs.append((position, chunks))
-                # Once in a file: again, at the place that it has now.
+                # Encode once more, for the place in the next file; this happens once per file.
                 size, *parts = record.encode(
                     new,
                     queue_offset=queue_offset,
@@ -137,7 +137,7 @@ class CommitLog:
         try:
             point = self._write(runs)
         except Exception:
-            # A later append is shorter: what this one left behind must not be read as records.
+            # A later append may be shorter: remains of this one must not be read as records.
             self.cut(begin)
             raise
         self.sums.last = point
@@ -146,7 +146,7 @@ class CommitLog:
         return written
 
     def _write(self, runs: Sequence[tuple[int, Sequence[bytes]]]) -> Point:
-        """Write each run where it begins; the last end and the chain there."""
+        """Write each run at its beginning; returns the last end and the chain there."""
         point = self.sums.last
         for start, chunks in runs:
             if start % self.segment_bytes == 0:
@@ -161,7 +161,7 @@ class CommitLog:
         return point
 
     def _mark_file(self, point: Point) -> None:
-        """Before a file's first record its mark is on disk: what lies beyond is not promised."""
+        """Sync a file's mark before its first record: recovery needs it to judge a crash."""
         start = point.position - point.position % self.segment_bytes
         if start == self._marked or point.position - start + BLANK_BYTES > self._mark_position:
             return
@@ -176,10 +176,10 @@ class CommitLog:
         self._segments.write(start + self._mark_position, mark)
 
     def mark_synced(self, point: Point) -> None:
-        """Everything up to a former `point` is on disk: the next sync says so there."""
+        """Note that everything up to a former `point` is on disk, and write it into the mark."""
         self.synced_end = max(self.synced_end, point.position)
         with suppress(StoreUnavailable):
-            # A mark whose write fails may be torn: it is written by the next call.
+            # A mark whose write fails may be torn: the next call writes it again.
             while self._closed and self._closed[0].position <= self.synced_end:
                 closed = self._closed[0]
                 if closed.position >= self.min_offset:
@@ -189,7 +189,7 @@ class CommitLog:
         self.marked_end = min([self.synced_end, *(each.position for each in self._closed)])
         start = point.position - point.position % self.segment_bytes
         if start == self._marked and point.position > start:
-            # The mark only helps to judge a crash; its page is there since the file began.
+            # A failure is harmless: the mark only helps to judge a crash, and an older one stays.
             with suppress(StoreUnavailable):
                 self._write_mark(point)
 
@@ -205,7 +205,7 @@ class CommitLog:
         return self._segments.read(physical_offset, min(size, self.end - physical_offset))
 
     def read_raw(self, position: int, size: int) -> bytes:
-        """What the files hold at a position, also past the log's end; for who checks them."""
+        """Bytes of the files at a position, also past the log's end; for checks."""
         return self._segments.read(position, size)
 
     def read_record(self, physical_offset: int, size: int = 4096) -> Walked:
@@ -217,7 +217,7 @@ class CommitLog:
         return found
 
     def read_head(self, physical_offset: int, size: int = 4096) -> Walked | None:
-        """The record that begins there, or None.  Its own physical offset must say the same."""
+        """The record that begins there, or None.  Its own physical offset must agree."""
         if not self.min_offset <= physical_offset < self.end:
             return None
         data = self.read(physical_offset, size)
@@ -233,9 +233,9 @@ class CommitLog:
     def walk(self, physical_offset: int, *, to_end: bool = False) -> Iterator[Walked]:
         """Every record from one on, CRC checked.
 
-        Up to `end`; with to_end as far as the bytes are sound: then `end` moves along and is
-        the log's true end afterwards.  Raises StoreDamaged where something valid follows
-        what is not.
+        The walk goes up to `end`; with to_end as far as the bytes are sound: then `end` moves
+        along and is the log's true end afterwards.  Raises StoreDamaged for damage before
+        the log's end.
         """
         position, data, base = physical_offset, b"", physical_offset
         while to_end or position < self.end:
@@ -254,7 +254,7 @@ class CommitLog:
                     yield Walked(head, data)
                     continue
             elif self._is_blank(data, position - base, position):
-                # Not yet the log's end: a blank may be all that a torn batch has written.
+                # `end` does not move yet: a torn batch may have written only this blank.
                 position += self.segment_bytes - position % self.segment_bytes
                 continue
             if not to_end:
@@ -267,20 +267,21 @@ class CommitLog:
         return self.log_end.next_sound(position, self.newest_timestamp_ms)
 
     def has_bytes_from(self, position: int) -> bool:
-        """Is anything but zeros and a mark there or behind?"""
+        """Are there bytes other than zeros and marks at or behind a position?"""
         return self.log_end.has_bytes_from(position)
 
     def cut(self, physical_offset: int) -> None:
-        """Everything from there on reads as zeros; the log ends there.
+        """End the log at physical_offset; everything behind it reads as zeros.
 
-        Raises StoreUnavailable: the log ends there all the same, the next append cuts first.
+        Raises StoreUnavailable: the log ends there all the same, and the next append cuts
+        first.
         """
         self.end = physical_offset
         self._is_cut_due = True
         self._marked = -1
         start = physical_offset - physical_offset % self.segment_bytes
         place = start + self._mark_position
-        # A mark stays: without it a power cut, now, would leave holes that nothing excuses.
+        # The mark stays: without it, holes from a power cut would be taken for damage.
         is_marked = (
             physical_offset + BLANK_BYTES <= place and self.log_end.mark_of(start) is not None
         )
@@ -293,12 +294,12 @@ class CommitLog:
                 self._write_mark(self.sums.last)
 
     def cut_back(self, before: Point) -> None:
-        """Undo the last append: the log ends again where `point` was.  Raises as cut() does."""
+        """Undo the last append: the log ends at `before` again.  Raises as cut() does."""
         self.sums.last = before
         self.cut(before.position)
 
     def begin_at(self, physical_offset: int, newest_timestamp_ms: int) -> None:
-        """What lies before is known to be sound: a walk may start here."""
+        """Set the end before a walk that starts there; the bytes before must be sound."""
         self.end = physical_offset
         self.newest_timestamp_ms = newest_timestamp_ms
 
@@ -307,7 +308,7 @@ class CommitLog:
         self.sums.begin_at(self.sums.known_before(self.end), self.end)
 
     def remove_broken_marks(self, begin: int) -> None:
-        """Of the files from there on: torn by a disk that writes less than a sector at a time."""
+        """Remove marks, from `begin` on, that a disk tore which writes less than a sector."""
         for start in self._segments.starts:
             place = start + self._mark_position
             if start + self.segment_bytes > begin and is_broken_mark(
@@ -318,14 +319,14 @@ class CommitLog:
                     if head.physical_offset >= place:
                         break
                     end = head.physical_offset + head.size
-                # Where RocketMQ has filled the file, these are a record's bytes.
+                # If RocketMQ has filled the file, these bytes belong to a record.
                 if end + BLANK_BYTES <= place:
                     self._segments.write(place, bytes(MARK_BYTES))
 
     def write_again(self, begin: int) -> None:
-        """Write what lies between there and the end once more, as it is.
+        """Write the bytes between `begin` and the end again, unchanged.
 
-        After an fsync that failed, the system takes pages for clean that are not on disk.
+        After a failed fsync the system treats pages as clean that are not on disk.
         """
         while begin < self.end:
             room = self.segment_bytes - begin % self.segment_bytes
@@ -341,13 +342,13 @@ class CommitLog:
         return self._segments.take_unsynced()
 
     def take_unsynced_sums(self) -> list[Path]:
-        """The files of checksums, and those with a last mark, that no persist has covered."""
+        """The files of checksums, and those with a last mark, that are not synced yet."""
         paths = [self.path_at(start) for start in self.segment_starts if start in self._remarked]
         self._remarked.clear()
         return paths + self.sums.take_unsynced()
 
     def paths_between(self, begin: int, end: int) -> list[Path]:
-        """The files that hold the bytes begin <= n < end, or the last one's end."""
+        """The files with the bytes begin <= n <= end, and the file that ends at begin."""
         return [
             self._segments.path_at(start)
             for start in self._segments.starts
@@ -363,14 +364,14 @@ class CommitLog:
         return gone
 
     def damage(self, physical_offset: int, expected: str) -> StoreDamaged:
-        """The error for bytes that are not what they should be, with what they are."""
+        """The error for wrong bytes at a position; it shows the bytes found."""
         return damage_at(self._segments, physical_offset, expected)
 
     def path_at(self, physical_offset: int) -> Path:
         return self._segments.path_at(physical_offset)
 
     def _window(self, position: int, data: bytes, base: int, *, to_end: bool) -> tuple[bytes, int]:
-        """Bytes that hold the whole record at a position, if there is one."""
+        """Bytes with the whole record at a position, if there is one, and where they begin."""
         left = len(data) - (position - base)
         room = self.segment_bytes - position % self.segment_bytes
         limit = room if to_end else min(room, self.end - position)

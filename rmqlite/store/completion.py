@@ -1,16 +1,16 @@
-"""What a record that points back to a scheduled one has done with it.
+"""Records that complete a scheduled record, and how they do it.
 
-Progress lives in the log: whatever ends the wait of a scheduled record is a later record
-whose prepared transaction offset is the physical offset at which the scheduled one ends.
+Progress lives in the log: the wait of a scheduled record ends with a later record whose
+prepared transaction offset is the physical offset at which the scheduled one ends.
 
-    where it lies                  bears                what it is
+    topic                          property             meaning
     the real topic                                      the delivery
-    the real topic                 FIRED                the delivery, at once, at a user's wish
+    the real topic                 FIRED                the delivery, at once, on request
     SCHEDULE_TOPIC_XXXX            RESCHEDULED_FROM     the same message, which waits anew
     rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
-The level of the scheduled record is in DELAY, of a rescheduled one in RESCHEDULED_FROM.
+DELAY is the level of the scheduled record; for a rescheduled one RESCHEDULED_FROM is.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Completion(enum.Enum):
 
     @property
     def may_be_early(self) -> bool:
-        """Is it as it should be before the deliver time?"""
+        """May this happen before the deliver time?"""
         return self in (Completion.FIRED, Completion.RESCHEDULED, Completion.CANCELLED)
 
 
@@ -51,39 +51,39 @@ def completed_level(head: Head) -> int:
 
 
 def is_completing(topic: str, sys_flag: int, properties: bytes) -> bool:
-    """Does the pointer back of such a record mean a scheduled record?"""
+    """Does the prepared transaction offset of such a record mean a scheduled record?"""
     if topic == SCHEDULE_TOPIC:
-        # What RocketMQ commits points to its half message; with a delay it is scheduled.
+        # A message that RocketMQ commits points to its half message; a delay schedules it.
         return level_of(topic, properties) > 0
     transaction = sys_flag & record.TRANSACTION_TYPE
     if transaction in (record.PREPARED, record.ROLLBACK):
         return False
-    # What RocketMQ commits without a delay points to its half message, too.
+    # A message that RocketMQ commits without a delay points to its half message, too.
     return not transaction or level_of(topic, properties) > 0
 
 
 def level_of(topic: str, properties: bytes) -> int:
-    """The level at which the scheduled record waited that a record completes; 0 if none is told."""
+    """The level of the scheduled record that a record completes; 0 if it names none."""
     if topic == SCHEDULE_TOPIC:
         return record.level_property(properties, _RESCHEDULED_FROM)
     return record.delay_level(properties)
 
 
 def waited_for(topic: str, properties: bytes) -> str:
-    """The topic to which the scheduled record was going that a record completes; "" if none."""
+    """The destination of the scheduled record that a record completes; "" if none."""
     if completion_of(topic, properties) in (Completion.DELIVERED, Completion.FIRED):
         return topic
     return topic_ahead(properties)
 
 
 def topic_ahead(properties: bytes) -> str:
-    """The topic to which a scheduled record is going; "" if it does not say."""
+    """The destination topic of a scheduled record; "" if it has none."""
     destination = record.destination(properties)
     return destination[0] if destination else ""
 
 
 def completion_of(topic: str, properties: bytes) -> Completion:
-    """What a record is that completes a scheduled one."""
+    """How a record completes a scheduled one."""
     if topic == SCHEDULE_TOPIC:
         return Completion.RESCHEDULED
     if topic == CANCELLED_TOPIC:

@@ -2,7 +2,7 @@
 
 An entry has 20 bytes (reference §2.1): i64 physical offset, i32 size, i64 tags code; entry
 n lies at byte 20 n.  In SCHEDULE_TOPIC_XXXX the tags code is the deliver time.  A queue is
-made from the log and can be made again; it decides nothing.
+made from the log and can be rebuilt from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rmqlite.store.segments import Segments
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
 PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
-"""Fills a first file up to the first entry, when that is not the file's first place."""
+"""Fills the first file before the first entry, if that is not the file's first place."""
 
 
 class Entry(NamedTuple):
@@ -35,7 +35,7 @@ class ConsumeQueue:
     def __init__(
         self, files: Files, folder: Path, file_bytes: int, *, names_later: bool = False
     ) -> None:
-        """names_later: as of Segments."""
+        """names_later: see Segments."""
         self._segments = Segments(files, folder, file_bytes, names_later=names_later)
         self._is_cut_due = False
         self.min_offset = self.max_offset = self._segments.first_position // ENTRY_BYTES
@@ -50,7 +50,7 @@ class ConsumeQueue:
         return self._read(queue_offset, min(count, self.max_offset - queue_offset))
 
     def tags_codes(self, queue_offset: int, count: int) -> list[int]:
-        """What read() gives, of each entry only the tags code."""
+        """The tags codes of the entries that read() returns."""
         count = min(count, self.max_offset - queue_offset)
         data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
         return [code for _, _, code in ENTRY.iter_unpack(data)]
@@ -63,16 +63,16 @@ class ConsumeQueue:
         return entries[0] if entries else None
 
     def read_beyond(self, queue_offset: int) -> Entry | None:
-        """What the files hold at a place, also past max_offset; for recovery."""
+        """The entry in the files at a place, also past max_offset; for recovery."""
         entries = self._read(queue_offset, 1)
         return entries[0] if entries else None
 
     def bytes_at(self, queue_offset: int, count: int) -> bytes:
-        """The raw entries at a place, also past max_offset; for who checks them."""
+        """The raw entries in the files at a place, also past max_offset; for checks."""
         return self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
 
     def data_blocks(self, begin: int, end: int, count: int) -> Iterator[tuple[int, bytes]]:
-        """(queue offset, raw entries) of begin <= n < end, holes left out, count at a time."""
+        """(queue offset, raw entries) of begin <= n < end without holes, count at a time."""
         while begin < end:
             begin = max(begin, self._segments.next_data(begin * ENTRY_BYTES) // ENTRY_BYTES)
             size = min(count, end - begin)
@@ -81,12 +81,12 @@ class ConsumeQueue:
             begin += size
 
     def place_of(self, queue_offset: int) -> tuple[Path, int]:
-        """The file that holds, or would hold, an entry, and its position there; for messages."""
+        """The file of an entry, existing or not, and its position there; for error sentences."""
         position = queue_offset * ENTRY_BYTES
         return self._segments.path_at(position), position % self._segments.segment_bytes
 
     def is_there(self, queue_offset: int) -> bool:
-        """Is there still the file that holds an entry?"""
+        """Does the file of an entry still exist?"""
         return self._segments.is_there(queue_offset * ENTRY_BYTES)
 
     @property
@@ -99,9 +99,9 @@ class ConsumeQueue:
         return not self._segments.is_empty
 
     def recovered_end(self, log_end: int = 1 << 63) -> int:
-        """One past the last entry that the files hold, as RocketMQ finds it (reference §4.2).
+        """One past the last entry in the files, as RocketMQ finds it (reference §4.2).
 
-        An entry of a record at or behind log_end is none: the log has lost that record.
+        Entries of records at or behind log_end do not count: the log has lost them.
         """
         per_file = self._segments.segment_bytes // ENTRY_BYTES
         offset = max(self.files_begin, self.files_end - per_file)
@@ -124,11 +124,11 @@ class ConsumeQueue:
     def write(self, queue_offset: int, entries: bytes) -> None:
         """Write whole entries at max_offset; advance() makes them visible."""
         if self._is_cut_due:
-            # A power cut may bring back what is only overwritten, and it looks like an entry.
+            # Cut first: a power cut may bring back overwritten entries.
             self.cut()
         segments, position = self._segments, queue_offset * ENTRY_BYTES
         if not segments.first_position <= position <= segments.end_position:
-            # Files of an older life: with a gap to the new ones they would not open again.
+            # These are files of a deleted queue: with a gap to the new ones they would not open.
             segments.drop_all()
         if segments.is_empty and queue_offset:
             self._fill_up_to(queue_offset)
@@ -138,11 +138,11 @@ class ConsumeQueue:
         self.max_offset = max_offset
 
     def begin_at(self, queue_offset: int) -> None:
-        """The queue is empty and its next entry is this one; files hold what they held."""
+        """Make the queue empty, with this next entry; the files do not change."""
         self.min_offset = self.max_offset = queue_offset
 
     def cut(self) -> None:
-        """What the files hold from max_offset on reads as zeros, or goes with its file.
+        """Remove the entries in the files from max_offset on.
 
         Raises StoreUnavailable: the next write cuts first.
         """
@@ -151,7 +151,7 @@ class ConsumeQueue:
         self._is_cut_due = False
 
     def drop_before(self, physical_offset: int) -> list[Path]:
-        """Forget entries whose records lie before there, and files that hold only such."""
+        """Forget entries of records before physical_offset; remove files with only such ones."""
         self.min_offset = self.first_with(physical_offset)
         return self._segments.drop_before(self.min_offset * ENTRY_BYTES)
 

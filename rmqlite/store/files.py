@@ -1,10 +1,10 @@
 """Every call to the operating system: append, read, sync, cut, replace, lock.
 
-All of the store runs on the Files protocol, and that on a System, the module os or a test's
-disk that tears writes and forgets what was not synced.  Reading is pread, not a memory map:
-an I/O error or a file cut short is then an exception and never a signal that kills the
-broker, and a scanned backlog does not count as its memory.  OSError ends here.  Whatever is
-no regular file is refused (regular_file.py).
+The store runs on the Files protocol, and Files on a System: the module os, or a test's disk
+that tears writes and forgets unsynced bytes.  Reading is pread, not a memory map: then an I/O
+error or a shortened file is an exception, never a signal that kills the broker, and a scanned
+backlog does not count as the broker's memory.  OSError is translated here.  Only regular
+files are accepted (regular_file.py).
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from rmqlite.store.system import Status, System
 __all__ = ["SIGNATURE", "Files", "Lock", "ReadOnlyFiles", "SystemFiles"]
 
 OPEN_FILES_MAX: Final = 512
-"""How many data files are kept open; the least recently used is closed first."""
+"""The most open data files; the least recently used one is closed first."""
 CUT_BYTES: Final = 1 << 20
-"""How much a cut looks at, and zeroes, at a time."""
+"""Bytes that a cut reads and zeroes at a time."""
 
 
 class Lock(Protocol):
-    """Held until release(); releasing again does nothing."""
+    """A lock that holds until release(); another release() does nothing."""
 
     def sign(self) -> None:
-        """The file holds SIGNATURE; RocketMQ writes its own word there when it starts."""
+        """Write SIGNATURE into the file; RocketMQ overwrites it when it starts."""
 
     def release(self) -> None: ...
 
@@ -56,17 +56,17 @@ class Lock(Protocol):
 class Files(Protocol):
     """The file operations of the store.  All raise StoreUnavailable, a sync FlushFailed.
 
-    What is no regular file, where there should be one, is StoreDamaged.
+    They raise StoreDamaged for a path that is no regular file but should be one.
     """
 
     def create(self, path: Path, size: int) -> None:
-        """Make a file of zeros at its full length, its folder durable; sparse."""
+        """Make a sparse file of zeros with its full length; its name is durable."""
 
     def create_unsynced(self, path: Path, size: int) -> None:
-        """As create(), with the folders above; sync_folder() makes each folder's names durable."""
+        """Make a file and missing folders; sync_folder() makes each folder's names durable."""
 
     def write(self, path: Path, position: int, data: bytes) -> None:
-        """Write all of data at a position; after an error any part of it may be there."""
+        """Write all of data at a position; after an error any part of it may be written."""
 
     def read(self, path: Path, position: int, size: int) -> bytes:
         """Up to size bytes; fewer at the end of the file."""
@@ -78,13 +78,13 @@ class Files(Protocol):
         """Return when the names in a folder are on disk.  May be called from another thread."""
 
     def cut(self, path: Path, position: int, end: int | None = None) -> None:
-        """Make everything from a position on, up to end, zeros, durably; the length stays."""
+        """Write zeros from a position up to end, durably; the length stays."""
 
     def next_data(self, path: Path, position: int) -> int:
         """The first position at or after this one that is not in a hole; the size if none."""
 
     def replace(self, path: Path, data: bytes, *, keep_previous: bool = False) -> None:
-        """Replace a small file atomically and durably; its last content may stay as `.bak`."""
+        """Replace a small file atomically and durably; keep_previous: the old one is `.bak`."""
 
     def read_all(self, path: Path) -> bytes | None:
         """A small file's content; None when there is no such file.
@@ -98,7 +98,7 @@ class Files(Protocol):
         """Sorted names in a folder; empty when there is none."""
 
     def kind(self, path: Path) -> str:
-        """REGULAR, FOLDER or what else a path is, in words; empty when nothing is there.
+        """The kind of a path in words, like REGULAR and FOLDER; empty if it does not exist.
 
         A symbolic link is not followed.
         """
@@ -113,7 +113,7 @@ class Files(Protocol):
         """Remove a file, a link, or an empty folder; nothing happens when there is none."""
 
     def modified_ms(self, path: Path) -> int:
-        """When the file was last written, milliseconds since 1970."""
+        """The time of the last write to the file, milliseconds since 1970."""
 
     def used_ratio(self, folder: Path) -> float:
         """Used share of the file system that holds a folder, 0 to 1."""
@@ -122,17 +122,17 @@ class Files(Protocol):
         """Lock a file for this process.  Raises StoreLocked when another one holds it."""
 
     def is_locked(self, path: Path) -> bool:
-        """Does another process hold the lock?  False when there is no such file.
+        """Does another process hold the lock?  False if there is no such file.
 
-        Not for the process that holds it: looking would end its own lock.
+        The process that holds the lock must not call it: the call would release the lock.
         """
 
     def close(self) -> None:
-        """Close what is open; the next call opens it again."""
+        """Close all open files; the next call opens them again."""
 
 
 class SystemFiles:
-    """The real disk, or whatever stands for it."""
+    """Files on a System: the real disk, or a test's."""
 
     _open_flags = os.O_RDWR
 
@@ -141,7 +141,7 @@ class SystemFiles:
         self._owner = threading.get_ident()
         self._open: OrderedDict[Path, int] = OrderedDict()
         self._half_made: set[Path] = set()
-        """Folders that are there, but whose names may not be on disk."""
+        """Existing folders whose names may not be on disk."""
         self._removals = 0
         self._of_thread = threading.local()
 
@@ -192,8 +192,8 @@ class SystemFiles:
             self._sync_folder(folder)
 
     def cut(self, path: Path, position: int, end: int | None = None) -> None:
-        # Not by ftruncate, shorter and longer: a crash in between leaves a file of a wrong
-        # length, which nobody opens.
+        # Not by two calls of ftruncate: a crash in between would leave a file of a wrong
+        # length, which does not open.
         with translated("cut", path):
             fd = self._fd(path)
             end = self._system.fstat(fd).st_size if end is None else end
@@ -201,7 +201,8 @@ class SystemFiles:
             while at is not None and at < end:
                 hole = min(end, self._system.lseek(fd, at, os.SEEK_HOLE))
                 data = self._system.pread(fd, min(CUT_BYTES, hole - at), at)
-                # The first ones always: after a failed sync only the cache has zeros.
+                # Write the first bytes even if they are zeros: after a failed sync perhaps
+                # only the cache has zeros.
                 if data != bytes(len(data)) or at < position + CUT_BYTES:
                     self._write_all(fd, bytes(len(data)), at)
                 at = self._next_data(fd, at + len(data))
@@ -256,7 +257,7 @@ class SystemFiles:
         self.make_folder(path.parent)
         with translated("create", path):
             if path in self._half_made:
-                # A name whose sync has failed may look clean and not be on disk: a new one.
+                # A name whose sync has failed may look clean without being on disk: make it anew.
                 with suppress(OSError):
                     self._system.rmdir(path)
             with suppress(FileExistsError):
@@ -282,7 +283,7 @@ class SystemFiles:
     def used_ratio(self, folder: Path) -> float:
         with translated("measure", folder):
             usage = self._system.statvfs(folder)
-        # As df counts: what only root may use, or a quota withholds, is neither used nor free.
+        # As df counts: blocks reserved for root or by a quota are neither used nor free.
         used = usage.f_blocks - usage.f_bfree
         return used / max(1, used + usage.f_bavail)
 
@@ -310,8 +311,8 @@ class SystemFiles:
     def _own_fd(self, path: Path) -> int:
         """A descriptor for the calling thread alone: the loop may close the shared one.
 
-        Kept from call to call, as it is nearly always the same file, and each system call
-        more is another wait for the interpreter's lock.
+        It stays open for the next call, which is nearly always for the same file: each
+        further system call is another wait for the interpreter's lock.
         """
         key = (path, self._removals)
         if getattr(self._of_thread, "key", None) != key:
@@ -322,7 +323,7 @@ class SystemFiles:
 
     def _fd(self, path: Path) -> int:
         if threading.get_ident() != self._owner:
-            # A shared one may be closed, and its number be another file's, before it is used.
+            # The owner may close a shared one, and its number may then be another file's.
             return self._own_fd(path)
         fd = self._open.get(path)
         if fd is not None:
@@ -343,7 +344,7 @@ class SystemFiles:
             view, position = view[written:], position + written
 
     def _next_data(self, fd: int, position: int) -> int | None:
-        """None when there is nothing but a hole."""
+        """The next position outside of a hole; None if there is none."""
         try:
             return self._system.lseek(fd, position, os.SEEK_DATA)
         except OSError as error:
@@ -357,7 +358,7 @@ class SystemFiles:
         with suppress(FileNotFoundError):
             self._system.unlink(link)
         with suppress(FileNotFoundError):
-            # What is no regular file is replaced, and is no table to go back to.
+            # Anything but a regular file is replaced without a backup.
             if stat.S_ISREG(self._system.lstat(path).st_mode):
                 self._system.link(path, link)
                 self._system.replace(link, backup)
@@ -370,7 +371,7 @@ class SystemFiles:
             self._system.close(fd)
 
     def _status(self, path: Path) -> Status:
-        """Of a regular file."""
+        """The status of a regular file."""
         with translated("read", path):
             status = self._system.lstat(path)
         check_regular(path, status.st_mode)
@@ -378,15 +379,15 @@ class SystemFiles:
 
 
 class ReadOnlyFiles(SystemFiles):
-    """The real disk, for looking: no call changes a byte, a name or a time."""
+    """The real disk, read-only: no call changes a byte, a name or a time."""
 
     _open_flags = os.O_RDONLY
 
     def create(self, path: Path, size: int) -> None:
-        """Nothing: a file that never got its length stays empty and reads as such."""
+        """Do nothing: a file that never got its length stays empty and reads as such."""
 
     def _refuse(self, *_args: object, **_options: object) -> NoReturn:
-        raise AssertionError("who only looks does not write")
+        raise AssertionError("these files are read-only")
 
     create_unsynced = write = sync = sync_folder = cut = _refuse
     replace = make_folder = remove = lock = _refuse

@@ -1,8 +1,8 @@
-"""Counts what is pending per topic anew, for levels whose counts cannot be right.
+"""Counts pending messages per topic anew, for levels whose counts are wrong.
 
-The counts are kept while the log is written and walked again after a crash.  They are not
-what waits when RocketMQ ran on the store since, when an older rmqlite wrote its tables, or
-when somebody took files away; then the records themselves are asked, once, at opening.
+The counts are updated at each append, and by the walk after a crash.  They are wrong if
+RocketMQ ran on the store since, if an older rmqlite wrote the tables, or if somebody removed
+files; then opening reads the pending records themselves, once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
-    """Make the counts of every level add up to what waits in it."""
+    """Count levels anew whose counts do not add up to their pending records."""
     pending = dispatch.progress.pending
     for (topic, queue_id), queue in dispatch.queues.items():
         if topic != SCHEDULE_TOPIC:

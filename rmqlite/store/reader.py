@@ -1,8 +1,8 @@
-"""The store's door for those who only look: another process, a live broker or none.
+"""The store's read-only interface, for another process, with a live broker or without one.
 
-What a reader shows is the store at the moment it was opened; it changes no byte, no name
-and no time, and takes no lock.  What grew since is not shown; what retention took since is
-passed over, and said.
+A reader shows the store at the moment when it was opened; it changes no byte, no name and no
+time, and takes no lock.  It does not show later messages; it skips messages that retention
+has removed since, and reports that.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _STORE_RULE: Final = "a store's folder: one with commitlog/ or a checkpoint in i
 
 
 class StoreReader:
-    """A store opened for looking.  May be used by one thread."""
+    """A store opened for reading, by one thread."""
 
     def __init__(self, root: Path, config: BrokerConfig | None = None) -> None:
-        """config: a broker's, for what the files cannot say: delay levels, retention.
+        """config: a broker's, for delay levels and retention, which the files may lack.
 
-        Raises InvalidValue for what is no store, ConfigInvalid for file lengths that are set
-        to others than the files have, StoreDamaged, StoreUnavailable.
+        Raises InvalidValue if root is no store, ConfigInvalid for a configured file length
+        that differs from the files', StoreDamaged, StoreUnavailable.
         """
         self.root = root
         self._config = config or BrokerConfig()
@@ -110,7 +110,7 @@ class StoreReader:
     # ---- messages
 
     def search(self, wanted: MessageFilter, *, skip_damaged: bool = False) -> Search:
-        """A look for messages, some at a time; it tells how far it is and what it left out."""
+        """A search in batches, with its progress and the number of places left out."""
         return Search(self._snapshot, wanted, skip_damaged=skip_damaged)
 
     def messages(self, wanted: MessageFilter) -> Iterator[StoredMessage]:
@@ -118,7 +118,7 @@ class StoreReader:
         return chain.from_iterable(self.search(wanted).batches())
 
     def waiting(self, message: StoredMessage) -> Waiting | None:
-        """What is to happen to a scheduled record; None for any other."""
+        """The deliver time and state of a scheduled record; None for any other."""
         if message.topic != SCHEDULE_TOPIC:
             return None
         level = self._snapshot.level(message.queue_id + 1)
@@ -130,10 +130,10 @@ class StoreReader:
     # ---- queues
 
     def offsets_at(self, timestamp_ms: int) -> dict[QueueKey, int]:
-        """Per queue the first queue offset stored at or after a time; its end if none."""
+        """The first queue offset of each queue stored at or after a time; its end if none."""
         return offsets_at(self._snapshot, timestamp_ms)
 
-    # ---- what there is
+    # ---- the store as a whole
 
     @property
     def levels_text(self) -> str:
@@ -141,7 +141,7 @@ class StoreReader:
         return self._snapshot.levels.current.text
 
     def layout(self) -> StoreLayout:
-        """Where everything lies.  Raises StoreDamaged when the log ends where it should not."""
+        """The places of log and queues.  Raises StoreDamaged if the log ends in damage."""
         return layout_of(self._snapshot, self._sizes)
 
     def overview(self) -> Overview:

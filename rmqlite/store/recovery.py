@@ -1,9 +1,9 @@
 """Opening a store: from the last persisted point, walk the log to its true end.
 
-config/storeProgress.json says up to which physical offset queues, key index and completed
-offsets are on disk.  It is only a place to begin: when it is missing, or does not fit the files, or
-RocketMQ ran on the store since, the walk begins further back, at worst at the log's first
-record.  Opening twice changes nothing.
+config/storeProgress.json has the physical offset up to which queues, key index and completed
+offsets are on disk.  It is only a place to begin: if it is missing, or does not fit the
+files, or RocketMQ ran on the store since, the walk begins further back, at worst at the log's
+first record.  Opening twice changes nothing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 PROGRESS_TABLE: Final = "storeProgress.json"
 DELAY_OFFSET_TABLE: Final = "delayOffset.json"
 WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
-"""Of what a walk has found, how much of the end is written once more."""
+"""The most bytes at the end of the log that a recovery writes again."""
 _SCAN_ENTRIES: Final = 8192
 CHECKPOINT: Final = struct.Struct(">qqq4072x")
 _EVER_MS: Final = 1 << 62
 _HASH_END: Final = 1 << 31
-"""A tags code below is no time: the hash of tags has 32 bits, a time in milliseconds 41."""
+"""A smaller tags code is a hash of 32 bits; a time in milliseconds has 41."""
 
 logger = logging.getLogger(__name__)
 
@@ -64,19 +64,19 @@ def progress_snapshot(log: CommitLog, dispatch: Dispatch) -> tables.Snapshot:
 
 
 def keep_names(files: Files, root: Path) -> None:
-    """What a killed process has made may be here and not on disk: its names are kept now."""
+    """Sync the folders: files created before a SIGKILL may not be durable yet."""
     with suppress(FlushFailed):
-        # Who may not read the folder above did not make this one.
+        # A process that may not read the folder above did not make this one.
         files.sync_folder(root.parent)
     files.sync_folder(root)
     files.sync_folder(root / "config")
 
 
 def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
-    """Give the last log file its length again, if it was cut to a shorter one.
+    """Restore the length of the last log file if it was shortened.
 
-    Only where the store is known to have files of this length: otherwise the configuration
-    may be the wrong one, which opening the log refuses.
+    It needs the same length in storeProgress.json: otherwise the configuration may be the
+    wrong one, which opening the log refuses.
     """
     folder = root / "commitlog"
     path = folder / max(files.names(folder), default="")
@@ -95,11 +95,11 @@ def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
 def recover(
     files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool = False
 ) -> int:
-    """Find the log's end, make queues and completed offsets fit it; the records dispatched.
+    """Find the log's end and make queues and completed offsets fit it.
 
-    is_foreign: RocketMQ had the store open last, so deliver times may be by a table of its.
-
-    Raises StoreDamaged for anything but a torn tail; a torn tail is zeroed.
+    Returns the number of dispatched records.  is_foreign: RocketMQ had the store open last, so
+    deliver times may come from its table of levels.  A torn tail is zeroed; raises
+    StoreDamaged for any other damage.
     """
     was_closed = not is_foreign and not files.kind(root / "abort")
     is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
@@ -113,25 +113,25 @@ def recover(
     count = redo.run(log.walk(begin, to_end=True))
     _tell_end(log)
     log.cut(log.end)
-    # A clean stop left nothing behind the queues' ends; looking takes 0.5 ms for each queue.
+    # A clean stop left nothing behind the queues' ends; a cut takes 0.5 ms for each queue.
     is_cut = was_closed and is_known and not count
     for key, queue in dispatch.queues.items():
         if key not in redo.started and not is_known:
-            # Every record of it has expired, yet its queue offsets must go on.
+            # All its records have expired, but its queue offsets must go on.
             queue.begin_at(queue.recovered_end(log.end))
         queue.drop_before(log.min_offset)
         if not is_cut:
             queue.cut()
     _adopt_delay_offsets(files, root, dispatch)
     count_pending(log, dispatch)
-    # The process before may have written all this and synced none of it.
+    # The process before may have written these bytes without a successful sync.
     log.write_again(max(begin, log.end - WRITE_AGAIN_BYTES_MAX))
     begin = min(begin, log.marked_end)
     log.remove_broken_marks(begin)
     for path in log.paths_between(begin, log.end):
         files.sync(path)
     if log.segment_starts:
-        # A file that it removed could come back in a power cut.
+        # Otherwise a file that it removed could come back after a power cut.
         files.sync_folder(root / "commitlog")
     log.sum_up()
     log.mark_synced(log.point)
@@ -155,7 +155,7 @@ def _tell_end(log: CommitLog) -> None:
 def _begin(
     files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool
 ) -> bool:
-    """Set up log and queues as they were persisted; False: as if nothing were known."""
+    """Set up log and queues from the last persist; False: set up for a walk of the whole log."""
     persisted = _load(files, root / "config" / PROGRESS_TABLE)
     is_there = False
     if persisted is None:
@@ -191,7 +191,7 @@ def _begin(
 
 
 def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
-    """All of the key index up to where the log was persisted, from the log alone."""
+    """Rebuild the key index up to the persisted end from the log."""
     dispatch.index.clear()
     if log.end > log.min_offset:
         logger.warning(
@@ -205,12 +205,12 @@ def _load(files: Files, path: Path) -> ProgressTable | None:
     try:
         return tables.load_as(files, path, ProgressTable)
     except StoreDamaged:
-        # Made again from the log, so that a damaged table costs time and nothing else.
+        # It is rebuilt from the log: a damaged table costs only time.
         return None
 
 
 def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
-    """Is the first entry there, and does the last point at a record that says the same?"""
+    """Does the first entry exist, and does the last one point at a record that agrees?"""
     queue = dispatch.queue(*key)
     if queue.max_offset == queue.min_offset:
         return True
@@ -229,9 +229,9 @@ def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
 
 
 def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgress) -> bool:
-    """Is a hash there for the deliver time of something to be delivered?
+    """Has a pending entry a hash of tags in place of its deliver time?
 
-    RocketMQ's abnormal recovery leaves it in queues that it makes again (reference §4.4).
+    RocketMQ's abnormal recovery leaves it in queues that it rebuilds (reference §4.4).
     """
     topic, queue_id = key
     if topic != SCHEDULE_TOPIC:
@@ -245,14 +245,17 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
 
 
 def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, is_foreign: bool) -> int:
-    """Up to which time of storing RocketMQ may have promised deliver times, and not we."""
+    """The store timestamp before which RocketMQ may have set deliver times.
+
+    Recovery keeps the deliver times of such records.
+    """
     if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
         return _EVER_MS
     return dispatch.levels.begins_at_ms
 
 
 def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
-    """RocketMQ may have run on this store: what it delivered bears no pointer back."""
+    """Take RocketMQ's progress over: its deliveries do not point back at scheduled records."""
     try:
         known = tables.load_as(files, root / "config" / DELAY_OFFSET_TABLE, DelayOffsetsTable)
     except StoreDamaged:
@@ -263,5 +266,5 @@ def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
             dispatch.progress.level(level).add(0, min(offset, queue.max_offset))
     for (topic, queue_id), queue in dispatch.queues.items():
         if topic == SCHEDULE_TOPIC:
-            # What retention has taken can no longer be delivered.
+            # Records that retention removed can no longer be delivered.
             dispatch.progress.level(queue_id + 1).add(0, queue.min_offset)

@@ -1,9 +1,9 @@
-"""Opens the files of a store, which are regular files and nothing else.
+"""Opens the files of a store; only regular files are accepted.
 
 A store may come from somebody else.  A symbolic link in it could point at any file of the
-machine, and a named pipe or a device has no end; so a file's last name is never followed,
-opening never waits, and what is open is looked at before a byte is read or written.  The
-folders above may be links: an operator puts commitlog/ on another disk with one.
+machine, and a named pipe or a device has no end.  So the last name of a path is never
+followed, opening never waits, and the type of an open file is checked before a byte is read
+or written.  The folders above may be links: an operator puts commitlog/ on another disk so.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from rmqlite.store.system import System
 REGULAR: Final = "a regular file"
 FOLDER: Final = "a folder"
 FILE_MODE: Final = 0o600
-"""Of a file that is made: messages are nobody's but the broker's.  The umask may only narrow it."""
+"""Mode of a new file: only the broker's user reads messages.  The umask may only narrow it."""
 FOLDER_MODE: Final = 0o700
 SIGNATURE: Final = b"rmql"
-"""In the lock's file: no RocketMQ has started on this store since."""
+"""Content of the lock's file: no RocketMQ has started on this store since rmqlite did."""
 SMALL_FILE_BYTES_MAX: Final = 64 << 20
 """A larger table is neither read nor written.  The offsets of 100,000 groups in 16 queues each
 take 45 MB at most, and in memory a table is twenty times as large."""
 _READ_BYTES: Final = 1 << 20
 _CAREFULLY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NOT_OPENED: Final = (errno.ELOOP, errno.ENXIO, errno.EISDIR)
-"""How opening a link, a socket or pipe, and a folder fails."""
+"""Errors from opening a link, a socket or pipe, and a folder."""
 _KINDS: Final = {
     stat.S_IFREG: REGULAR,
     stat.S_IFDIR: FOLDER,
@@ -45,7 +45,7 @@ _KINDS: Final = {
 
 
 def kind_of(mode: int) -> str:
-    """What a file is, in words, by its st_mode."""
+    """The kind of a file in words, by its st_mode."""
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
@@ -73,7 +73,7 @@ def open_regular(system: System, path: Path, flags: int) -> int:
 
 @contextmanager
 def opened(system: System, path: Path, flags: int) -> Iterator[int]:
-    """What open_regular() gives, closed at the end."""
+    """open_regular(), closed at the end."""
     fd = open_regular(system, path, flags)
     try:
         yield fd
@@ -83,7 +83,7 @@ def opened(system: System, path: Path, flags: int) -> Iterator[int]:
 
 @contextmanager
 def made_anew(system: System, path: Path) -> Iterator[int]:
-    """A new file, open for writing; whatever a crash, or somebody, left under its name goes."""
+    """A new file, open for writing; an old file with this name is removed first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         fd = open_regular(system, path, flags)
@@ -115,7 +115,7 @@ def _check_small(path: Path, size: int) -> None:
 
 
 class Descriptor:
-    """Closed when nobody refers to it any more, at the latest with its thread."""
+    """A file descriptor that is closed with its last reference, at the latest with its thread."""
 
     def __init__(self, system: System, path: Path) -> None:
         self._system = system

@@ -1,7 +1,7 @@
 """A run of fixed-size files seen as one long array of bytes.
 
-A file is named by the position of its first byte, 20 decimal digits (reference §1.5), and
-has its full length from the start, sparse.  What the bytes mean is not known here.
+A file's name is the position of its first byte, 20 decimal digits (reference §1.5).  A file
+has its full length from the start, sparse.  This module does not interpret the bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NAME_DIGITS = 20
 
 
 def is_zeros(data: bytes) -> bool:
-    """Is there no other byte?  A hundred times faster than any() over much data."""
+    """Are all bytes zero?  A hundred times faster than any() for long data."""
     return data == bytes(len(data))
 
 
@@ -39,10 +39,10 @@ class Segments:
         self._paths = {start: self._path(start) for start in self._starts}
         self._unsynced: set[int] = set()
         self._names_later = names_later
-        # A process that was killed may have made the file a moment ago.
+        # A killed process may have made the file without a sync of its name.
         self._has_unsynced_name = names_later and bool(self._starts)
         self._half_made: set[int] = set()
-        """Where files would begin whose making has failed; their names may be there."""
+        """The starts of files whose creation has failed; their names may exist."""
         for earlier, later in zip(self._starts, self._starts[1:], strict=False):
             if later - earlier != segment_bytes:
                 raise StoreDamaged(
@@ -68,11 +68,11 @@ class Segments:
         return self._starts[-1] + self.segment_bytes if self._starts else 0
 
     def path_at(self, position: int) -> Path:
-        """The file that holds, or would hold, a position; for messages."""
+        """The file of a position, existing or not; for error sentences."""
         return self._path(position - position % self.segment_bytes)
 
     def is_there(self, position: int) -> bool:
-        """Has nobody removed the file of a position, whether or not it was listed?"""
+        """Does the file of a position exist now, whether or not it was listed?"""
         return bool(self._files.kind(self.path_at(position)))
 
     def write(self, position: int, data: bytes) -> None:
@@ -116,21 +116,21 @@ class Segments:
         return paths
 
     def take_unsynced_name(self) -> bool:
-        """May the first file, or a folder above it, have got a name since the last call?"""
+        """May the first file's name, or a folder's above it, be new since the last call?"""
         is_unsynced = self._has_unsynced_name
         self._has_unsynced_name = False
         return is_unsynced
 
     def not_synced(self, paths: Collection[Path]) -> None:
-        """Of the files taken these were not synced after all."""
+        """Put files back that take_unsynced() returned and whose sync was not done."""
         self._unsynced.update(start for start, path in self._paths.items() if path in paths)
 
     def cut(self, position: int, end: int | None = None) -> None:
-        """Everything from a position on reads as zeros; whole files behind it are removed.
+        """Make everything from a position on zeros, and remove whole files behind it.
 
-        end: in the position's own file, up to where.
+        end: where the zeros end in the position's own file.
         """
-        # The last one first: a crash in between leaves no gap.
+        # Remove the last file first, so that a crash in between leaves no gap.
         for start in sorted({*self._starts, *self._half_made}, reverse=True):
             if start < position:
                 break
@@ -152,7 +152,7 @@ class Segments:
             self._remove(start)
 
     def data_ranges(self, position: int, step: int) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) of everything from a position on that is not in a hole."""
+        """(position, bytes) of all bytes from a position on that are not in a hole."""
         while (position := self.next_data(position)) < self.end_position:
             size = min(step, self.segment_bytes - position % self.segment_bytes)
             yield position, self.read(position, size)
@@ -170,7 +170,7 @@ class Segments:
 
     def _make(self, start: int) -> Path:
         path = self._path(start)
-        # Only the first one: of several some might lose their names, and leave a gap.
+        # Only the first file: of several unsynced names some might be lost and leave a gap.
         if self._names_later and not self._starts:
             make = self._files.create_unsynced
             self._has_unsynced_name = True
@@ -190,7 +190,7 @@ class Segments:
         try:
             self._files.remove(path)
         finally:
-            # One that could not be removed is tried again; but its name may be gone by now.
+            # A file that could not be removed stays listed, unless its name is gone by now.
             if path.name not in self._files.names(self.folder):
                 self._half_made.discard(start)
                 self._unsynced.discard(start)
@@ -208,7 +208,7 @@ class Segments:
             raise StoreDamaged(str(path), 0, rule, repr(name))
         size = self._files.size(path)
         if size == 0:
-            # A crash between making a file and giving it its length; nothing was in it.
+            # A crash between creating a file and setting its length left it empty.
             self._files.create(path, self.segment_bytes)
         elif size != self.segment_bytes:
             raise StoreDamaged(str(path), size, f"{self.segment_bytes} bytes", f"{size} bytes")

@@ -1,1 +1,1 @@
-"""A store as it is, read without changing it: views of log and queues, and what they hold."""
+"""Reads a store without changing it: views of log and queues, searches and figures."""

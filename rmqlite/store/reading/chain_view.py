@@ -1,9 +1,9 @@
-"""Are the bytes that a reader gives those that were written?  Only those are compared.
+"""Compares the bytes that a reader returns with their checksums, and no others.
 
-A record's CRC covers its body alone; the rest is covered by the running checksums of its
-file (see checksums.py), as far as these are known to be on disk.  A stretch between two
-known checksums is summed up once, when the first message of it is wanted; the stretches
-of a store that RocketMQ wrote are not known, and nothing is said of them.
+A record's CRC covers its body alone; the running checksums of its file cover the rest (see
+checksums.py), as far as these are on disk.  A stretch between two checksums is summed up
+once, when its first message is wanted; a store that RocketMQ wrote has no checksums, so
+nothing is compared there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmqlite.store.reading.log_view import LogView, LogWalk
 
 
 class _File:
-    """The known points of one file, and which stretches between them were compared."""
+    """The points of one file, and a flag for each stretch between them that was compared."""
 
     def __init__(self, points: list[Point]) -> None:
         self.points = points
@@ -28,7 +28,7 @@ class ChainView:
     """Compares a log with its checksums, stretch by stretch."""
 
     def __init__(self, log: LogView, sums: Checksums, persisted: Point | None) -> None:
-        """persisted: the end and the chain there that rmqlite wrote last."""
+        """persisted: end and chain of the last persist."""
         self._log = log
         self._sums = sums
         self._persisted = persisted
@@ -39,9 +39,9 @@ class ChainView:
         self._files: dict[int, _File] = {}
 
     def damage_in(self, begin: int, end: int) -> StoreDamaged | None:
-        """The first stretch that holds some of the bytes begin <= n < end and has changed.
+        """The error for the first changed stretch with bytes begin <= n < end; None if none.
 
-        The bytes lie in one file.  Each stretch is told once.
+        The bytes lie in one file.  Each stretch is reported once.
         """
         start = begin - begin % self._log.segment_bytes
         file = self._files.get(start)
@@ -68,7 +68,7 @@ class ChainView:
         return None
 
     def _has_broken_record(self, begin: int, end: int) -> bool:
-        """Is there one that shows it by itself, and is told when it is met?"""
+        """Is there a broken record, which the reader itself will report?"""
         start = begin - begin % self._log.segment_bytes
         file_end = start + self._log.segment_bytes
         position: int | None = start
@@ -82,7 +82,7 @@ class ChainView:
         return False
 
     def _points(self, start: int) -> list[Point]:
-        """The points of the file that begins there, ascending; the first is its beginning."""
+        """The points of the file that begins at start, ascending; the first is its beginning."""
         limit = min(self._trusted_end, start + self._log.segment_bytes)
         mark = self._log.log_end.mark_of(start)
         points = [self._persisted] if self._persisted else []

@@ -1,9 +1,9 @@
-"""The key index as another process may use it: only as far as its writer has vouched for it.
+"""The key index for readers in other processes, up to the point that its writer vouches for.
 
-storeProgress.json says what was in the index when the log reached some physical offset.  If
-the files can have grown from that, every record before has its keys in them; whoever looks
-for a key walks only over what lies behind.  Otherwise, as in a store that only RocketMQ
-wrote, nobody knows what the index lacks, and it is not used.
+storeProgress.json has the state of the index at some physical offset of the log.  If the
+files can have grown from that state, they have the keys of every record before that offset,
+and a search walks only over later records.  Otherwise, for example in a store that only
+RocketMQ wrote, the index may lack keys and is not used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def vouched_index(
             header = Header(*map(int, numbers))
             grown = there.get(folder / str(name))
             if grown is None and header.end_offset < log_begin:
-                # Retention took it, with the records that it knew.
+                # Retention removed it, together with its records.
                 continue
             if grown is None or not header.can_become(grown):
                 return None
@@ -44,7 +44,7 @@ def vouched_index(
 
 
 def places_of(index: KeyIndex, topics: Iterable[str], key: str, most: int) -> list[int] | None:
-    """Physical offsets of records that may have a key, ascending; None if they are too many."""
+    """Physical offsets of records that may have a key, ascending; None if more than `most`."""
     found: set[int] = set()
     try:
         for topic in topics:
@@ -52,6 +52,6 @@ def places_of(index: KeyIndex, topics: Iterable[str], key: str, most: int) -> li
             if len(found) > most:
                 return None
     except (StoreUnavailable, struct.error):
-        # A file that went while we were reading it.
+        # A file was removed while we read it.
         return None
     return sorted(found)

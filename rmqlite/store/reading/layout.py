@@ -1,4 +1,4 @@
-"""Where a store's log and queues lie, for readers that map its files in other processes."""
+"""The places of a store's log and queues, for processes that map the files themselves."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class QueueExtent(NamedTuple):
 class StoreLayout:
     """A store at one moment; begin <= physical offset < end are whole, sound records.
 
-    known_end: up to there the queues' files have an entry for every record.  files: of each
+    known_end: up to there the queues' files have an entry for every record.  files: for each
     log file the physical offset of its first byte, and the store timestamp of its first
-    record, None when it has none.
+    record or None.
     """
 
     log_file_bytes: int
@@ -41,7 +41,7 @@ class StoreLayout:
 
 
 def layout_of(snapshot: Snapshot, sizes: Sizes) -> StoreLayout:
-    """Raises StoreDamaged when the log ends where it should not."""
+    """The layout of a snapshot.  Raises StoreDamaged if the log ends in damage."""
     if snapshot.damage is not None:
         raise snapshot.damage
     log = snapshot.log

@@ -1,9 +1,9 @@
-"""The log as another process sees it, which may be writing: read-only, and never for sure whole.
+"""A read-only view of the log while another process may write it.
 
-A log that is in use grows at its end and goes, file by file, at its front; all that lies
-between stays as it is.  So a reader takes an end once and keeps to it, and a file that is
-gone is passed over and remembered, not reported.  What is neither a record nor a blank
-stops a walk; what that means is for the caller to say.
+A log in use grows at its end and loses files at its front; the bytes between never change.
+So a reader fixes an end once, and it skips and notes files that are gone, without an error.
+Bytes that are neither a record nor a blank stop a walk; the caller decides whether they are
+damage.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rmqlite.store.record import BLANK_BYTES, Head
 from rmqlite.store.segments import Segments
 
 WINDOW_BYTES: Final = 1 << 20
-"""How much a walk reads at a time."""
+"""Bytes per read of a walk."""
 HEAD_BYTES: Final = 1024
-"""What most records have room in; a longer one is read again."""
+"""Bytes read first for one record; a longer record is read again."""
 _LISTINGS_MAX: Final = 5
 _SIZE_AND_PLACE: Final = struct.Struct(">ii20xq")
 
@@ -32,9 +32,9 @@ _T = TypeVar("_T")
 
 
 class LiveFiles(ReadOnlyFiles):
-    """The real disk below a store that somebody else may write: a file that is gone is empty.
+    """The real disk while another process may write the store: a removed file reads as empty.
 
-    A file of `lengthened` has that length, as if somebody had already given it back.
+    A file in `lengthened` is shown with that length, which the next opening restores.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class LiveFiles(ReadOnlyFiles):
             return 0
 
     def allocated_bytes(self, path: Path) -> int:
-        """What a file takes of the disk, which is less than its size where it has holes."""
+        """The disk space of a file; less than its size if it has holes."""
         try:
             return self._status(path).st_blocks * 512
         except StoreUnavailable as error:
@@ -85,7 +85,7 @@ def _check_gone(error: StoreUnavailable) -> None:
 
 
 def listed(make: Callable[[], _T]) -> _T:
-    """What opens a folder's files, tried again while their writer makes, cuts or removes one."""
+    """Open a folder's files, again if their writer makes, cuts or removes one meanwhile."""
     for _ in range(_LISTINGS_MAX - 1):
         try:
             return make()
@@ -95,14 +95,14 @@ def listed(make: Callable[[], _T]) -> _T:
 
 
 class Window(NamedTuple):
-    """Records that lie one behind the other; data is what their heads were read from."""
+    """Successive records; the positions in their heads are those of data."""
 
     heads: list[Head]
     data: bytes
 
 
 class LogView:
-    """The files of a log as they were listed once."""
+    """The files of a log, listed once."""
 
     def __init__(self, files: LiveFiles, folder: Path, segment_bytes: int) -> None:
         self.segments = listed(lambda: Segments(files, folder, segment_bytes))
@@ -112,7 +112,7 @@ class LogView:
 
     @property
     def begin(self) -> int:
-        """The physical offset at which the oldest file begins that is still there."""
+        """The physical offset at which the oldest existing file begins."""
         starts = self.segments.starts
         while self._first < len(starts) - 1:
             if self.segments.is_there(starts[self._first]):
@@ -146,7 +146,7 @@ class LogView:
         return found.head.store_timestamp_ms if found else None
 
     def is_gone(self, position: int) -> bool:
-        """Is the file that held a position no longer there?"""
+        """Was the file of a position removed?"""
         return not self.segments.is_there(position)
 
     def damage(self, position: int, expected: str = "a record") -> StoreDamaged:
@@ -158,7 +158,7 @@ class LogView:
         upper, step = end, HEAD_BYTES
         while upper > start:
             lower = max(start, upper - step)
-            # Three bytes more, or a magic number on the seam would be missed.
+            # Three bytes more, so that a magic number on the seam is found.
             data = self.segments.read(lower, min(upper + 3, end) - lower)
             at = data.rfind(record.MAGIC_BYTES)
             while at >= 0:
@@ -171,11 +171,11 @@ class LogView:
 
 
 class LogWalk:
-    """The records between two positions, a window at a time; `position` is how far it is.
+    """The records between two positions, a window at a time; `position` moves along.
 
-    It ends at the end, or where neither a record nor a blank lies: then is_stuck is True.
-    With a needle only records that have these bytes somewhere in them are given; the
-    others are passed over at a tenth of the cost.
+    The walk ends at `end`, or at bytes that are neither a record nor a blank: then is_stuck
+    is True.  With a needle it yields only records that contain these bytes; it skips the
+    others at a tenth of the cost.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class LogWalk:
         self.end = end
         self.is_stuck = False
         self.gone_before = 0
-        """The physical offset before which files went while the walk would have read them."""
+        """Files before this physical offset were removed before the walk could read them."""
         self._log = log
         self._needle = needle
         self._check_bodies = check_bodies
@@ -222,7 +222,7 @@ class LogWalk:
                 return
 
     def _records(self, data: bytes) -> tuple[list[Head], int]:
-        """The whole records that data begins with, those that are wanted; how long they are."""
+        """The wanted ones of the whole records at the beginning of data, and the length of all."""
         if self._needle:
             return self._with_needle(data)
         heads = []

@@ -1,4 +1,4 @@
-"""Which messages somebody asks for.  Where these are is search.py's business."""
+"""Filters of messages.  search.py finds the places to look at."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ _WILDCARDS: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What messages to give; what is not given does not matter.
+    """A filter of messages; a field at its default takes every message.
 
     topic: a name, or a pattern with * ? [ ].  from_offset <= queue offset < to_offset;
     since_ms <= store timestamp < until_ms.  message_id: a producer's (UNIQ_KEY) or an offset
-    message id; it also finds the records of SCHEDULE_TOPIC_XXXX, which are left out else.
-    group: its retry and dead-letter topics.  is_scheduled: only records of
-    SCHEDULE_TOPIC_XXXX; topic and group then mean where they are going, and queue_id is
-    their level - 1.  Raises InvalidValue.
+    message id; only with it are records of SCHEDULE_TOPIC_XXXX found, too.  group: its retry
+    and dead-letter topics.  is_scheduled: only records of SCHEDULE_TOPIC_XXXX; topic and
+    group then mean their destination, and queue_id is their level - 1.  Raises InvalidValue.
     """
 
     topic: str = ""
@@ -58,19 +57,19 @@ class MessageFilter:
 
     @property
     def is_of_schedule(self) -> bool:
-        """Are only records of SCHEDULE_TOPIC_XXXX asked for?"""
+        """Does the filter take records of SCHEDULE_TOPIC_XXXX only?"""
         return self.is_scheduled or self.topic == SCHEDULE_TOPIC
 
 
 class Matcher:
-    """Decides record by record."""
+    """Decides for each record whether a filter takes it."""
 
     def __init__(self, wanted: MessageFilter) -> None:
         self._wanted = wanted
         self._key = wanted.key.encode()
         self._message_id = wanted.message_id.encode()
         self._takes_name = lru_cache(maxsize=None)(self._name_fits)
-        # Most look for topics only; then the other questions are not asked.
+        # Most filters are by topic only; then the other fields are not compared.
         self._is_by_topic = wanted in (
             MessageFilter(topic=wanted.topic, group=wanted.group),
             MessageFilter(topic=wanted.topic, group=wanted.group, is_scheduled=True),
@@ -78,24 +77,24 @@ class Matcher:
 
     @property
     def needle(self) -> bytes:
-        """Bytes that every record has which is taken; empty when nothing is known of them."""
+        """Bytes that every matching record contains; empty if there are no such bytes."""
         return self._message_id or self._key
 
     def takes_queue(self, key: QueueKey) -> bool:
-        """Can a queue hold what is asked for?"""
+        """Can a queue contain matching messages?"""
         topic, queue_id = key
         return self._wanted.queue_id in (None, queue_id) and self.takes_record_of(topic)
 
     def takes_record_of(self, topic: str) -> bool:
-        """Can a record of a topic be what is asked for?"""
+        """Can a record of a topic match?"""
         if topic == SCHEDULE_TOPIC:
             return self._wanted.is_of_schedule or bool(self._message_id)
         return not self._wanted.is_of_schedule and self._takes_name(topic)
 
     def takes(self, head: Head, *, is_named: bool = False) -> bool:
-        """is_named: the record was found by its message id."""
+        """Does a record match?  is_named: it was found by its message id."""
         if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY:
-            # RocketMQ's own notes on a transaction: they are in no queue.
+            # RocketMQ's own records of a transaction are in no queue.
             return False
         if not self.takes_record_of(head.topic):
             return False
@@ -116,7 +115,7 @@ class Matcher:
         return is_named or _property(head, _UNIQ_KEY) == self._message_id or not self._message_id
 
     def _takes_target(self, head: Head) -> bool:
-        """Is a scheduled record going where it should?"""
+        """Does a scheduled record's destination match?"""
         if self._wanted.topic == SCHEDULE_TOPIC:
             return True
         return self._takes_name(_property(head, _REAL_TOPIC).decode("utf-8", "replace"))

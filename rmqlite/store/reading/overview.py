@@ -1,7 +1,7 @@
-"""What a store holds, in figures: its files, queues, levels, groups and disk.
+"""A store in figures: its files, queues, levels, groups and disk.
 
-Each figure is counted from a snapshot when it is asked for, so that who wants one does not
-pay for all.  A backlog is counted by its ranges and added up in blocks of entries.
+Each method counts its own figures from a snapshot, so that a caller does not pay for others.
+A backlog is counted by its ranges and summed up in blocks of entries.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ _SIZE: Final = Struct(">8xi8x")
 
 
 class StoreState(enum.StrEnum):
-    """What its last writer left, or is doing."""
+    """The state in which the last writer left the store."""
 
     LIVE = "live"
     """A broker holds the lock."""
     CLOSED = "closed"
-    """Cleanly."""
+    """The last broker stopped cleanly."""
     CRASHED = "crashed"
-    """Opening the store will recover it."""
+    """The last broker was killed; opening the store will recover it."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """The store as a whole; offsets are physical, begin <= n < end is what the log holds.
+    """The store as a whole; the log has the physical offsets begin <= n < end.
 
-    behind_bytes: how much of the log lies behind the progress that was last persisted, None
-    where rmqlite never ran.  damage: why the log ends there, when it should not.
+    behind_bytes: bytes of the log behind the last persist; None if rmqlite never ran on the
+    store.  damage: the error at the log's end, if there is one.
     """
 
     root: Path
@@ -58,7 +58,7 @@ class StoreInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """One file of the log; times are store timestamps, 0 where it holds no record."""
+    """One file of the log; times are store timestamps, 0 if it has no record."""
 
     path: Path
     physical_offset: int
@@ -70,7 +70,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """min_offset <= n < max_offset; bytes: of all its records in the log."""
+    """A queue with the offsets min_offset <= n < max_offset; bytes: of its records in the log."""
 
     topic: str
     queue_id: int
@@ -82,7 +82,7 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class LevelInfo:
-    """A level's backlog; delay is empty for a level that the table has no more."""
+    """A level's backlog; delay is empty for a level that the present table lacks."""
 
     level: int
     delay: str
@@ -93,7 +93,7 @@ class LevelInfo:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """The undelivered message that keeps log files beyond their time, and how many bytes."""
+    """The undelivered message that keeps expired log files, and the bytes of these files."""
 
     level: int
     deliver_at_ms: int
@@ -103,7 +103,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """How far a group is in a queue, by the table that its broker wrote last."""
+    """A group's progress in a queue, by the table that its broker wrote last."""
 
     group: str
     topic: str
@@ -118,7 +118,7 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class DiskUse:
-    """used_ratio: of the file system.  bytes: lengths of files; allocated: without holes."""
+    """used_ratio: of the file system.  *_bytes: lengths of files; allocated: without holes."""
 
     used_ratio: float
     log_bytes: int
@@ -131,9 +131,9 @@ class DiskUse:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Of a record of SCHEDULE_TOPIC_XXXX: when it is due, and whether it still waits.
+    """The deliver time of a record of SCHEDULE_TOPIC_XXXX, and whether it still waits.
 
-    ended: of one that does not wait, how that ended, where it is known.
+    ended: for a record that waits no more, how its wait ended, if known.
     """
 
     level: int
@@ -143,12 +143,12 @@ class Waiting:
 
     @property
     def state(self) -> str:
-        """In one word."""
+        """The state in one word."""
         return "pending" if self.is_pending else self.ended
 
 
 class Overview:
-    """Counts what a snapshot found.  Every method may raise StoreDamaged."""
+    """Counts the figures of a snapshot.  Every method may raise StoreDamaged."""
 
     def __init__(
         self, files: LiveFiles, root: Path, sizes: Sizes, state: StoreState, snapshot: Snapshot
@@ -176,7 +176,7 @@ class Overview:
         )
 
     def segments(self) -> list[SegmentInfo]:
-        """The files of the log, oldest first; the last may be one that is not used yet."""
+        """The files of the log, oldest first; the last one may still be unused."""
         log, end = self._snapshot.log, self._snapshot.end
         found = []
         for start in log.segments.starts:
@@ -199,7 +199,7 @@ class Overview:
         return found
 
     def queues(self) -> list[QueueInfo]:
-        """Every queue, by topic; what its records weigh is added up from all its entries."""
+        """Every queue, by topic; the bytes of its records are summed up from all its entries."""
         return [
             QueueInfo(
                 *key,
@@ -212,7 +212,7 @@ class Overview:
         ]
 
     def levels(self) -> list[LevelInfo]:
-        """The levels of the table, and those that only older tables had."""
+        """The levels of the present table, and used levels of older tables."""
         table = self._snapshot.levels.current
         found = []
         for level in sorted({*self._snapshot.levels_used(), *range(1, table.max_level + 1)}):
@@ -231,7 +231,7 @@ class Overview:
         return found
 
     def pin(self, older_than_ms: int) -> Pin | None:
-        """The oldest undelivered message, if log files older than that stay because of it."""
+        """The oldest undelivered message, if it keeps log files older than a time."""
         oldest = self._oldest_pending()
         if oldest is None:
             return None
@@ -248,7 +248,7 @@ class Overview:
         return Pin(level, deliver_at_ms, physical_offset, kept) if kept else None
 
     def lags(self) -> list[GroupLag]:
-        """How far each group is in each queue it has read; by group, topic and queue."""
+        """The progress of each group in each queue it has read; by group, topic and queue."""
         path = self._root / "config" / CONSUMER_OFFSET_TABLE
         known = tables.load_as(self._files, path, ConsumerOffsetsTable)
         found = []
@@ -275,7 +275,7 @@ class Overview:
     # ---- parts
 
     def _bytes_of(self, queue: QueueView) -> int:
-        # Two additions per entry and no object that lives on: 0.06 µs.
+        # Two additions per entry and no lasting object: 0.06 µs.
         return queue.tail_bytes + sum(
             sum(chain.from_iterable(_SIZE.iter_unpack(data)))
             for _, data in queue.blocks(queue.min_offset, queue.filed)
@@ -288,7 +288,7 @@ class Overview:
         return (self._snapshot.log.timestamp_at(entry.physical_offset) or 0) if entry else 0
 
     def _oldest_pending(self) -> tuple[int, int, int] | None:
-        """Level, deliver time and physical offset."""
+        """Level, deliver time and physical offset of the oldest pending record."""
         found = []
         for level in self._snapshot.levels_used():
             view = self._snapshot.level(level)

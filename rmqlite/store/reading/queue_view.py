@@ -1,8 +1,8 @@
-"""Queues as another process sees them: in part from their files, behind that from the log.
+"""Queues for a reader in another process: first from their files, then from the log.
 
-Up to `filed` the files are believed, because who wrote them has said so; the entries from
-there on are counted by whoever walks the log.  Of a level that part is kept in memory, as
-it says what is due; all else is read in blocks, so that a backlog of any length fits.
+Up to `filed` the files are trusted, because the last persist covers them; later entries come
+from a walk over the log.  A level's later entries stay in memory, because they hold deliver
+times; everything else is read in blocks, so that a backlog of any length fits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rmqlite.store.record import Head
 
 BLOCK_ENTRIES: Final = 8192
 TIME_MIN: Final = 1 << 31
-"""A tags code below is a hash; RocketMQ leaves it for a deliver time (reference §4.4)."""
+"""A smaller tags code is a hash, which RocketMQ may leave in place of a time (reference §4.4)."""
 _PRE_BLANK_SIZE: Final = ENTRY.unpack(PRE_BLANK)[1]
 _DUE: Final = struct.Struct(">12xq")
 
@@ -41,37 +41,37 @@ class QueueView:
         file_entries: int,
         log_begin: int,
     ) -> None:
-        """low, high: what is filed.  log_begin: physical offset of the oldest record."""
+        """low, high: the filed queue offsets.  log_begin: physical offset of the oldest record."""
         self.key = key
         self.filed = self.max_offset = high
         self.tail_bytes = 0
-        """Of the records that are not filed."""
+        """Bytes of the records behind `filed`."""
         self.newest_timestamp_ms = 0
-        """Of the newest record, if it lies behind what is filed; else 0."""
+        """Store timestamp of the newest record if it lies behind `filed`; otherwise 0."""
         self._newest_offset = -1
         self._open_files = open_files
         self.low = low
-        """The first entry that the writer of the files has spoken of."""
+        """The first entry that the last persist covers."""
         self._file_entries = file_entries
         self._log_begin = log_begin
 
     @cached_property
     def files(self) -> ConsumeQueue:
-        """Opened when first needed.  Raises StoreDamaged."""
+        """The queue's files, opened at the first use.  Raises StoreDamaged."""
         return self._open_files()
 
     @cached_property
     def min_offset(self) -> int:
-        """The first entry whose record the log still has."""
+        """The first entry whose record is still in the log."""
         low = max(self.low, self.files.files_begin) if self.low < self.filed else self.low
         return self._search(low, self._log_begin)
 
     def clip(self, physical_offset: int) -> None:
-        """Only entries of records before there are believed."""
+        """Trust only entries of records before physical_offset."""
         self.filed = self.max_offset = self._search(self.low, physical_offset)
 
     def enter(self, head: Head) -> None:
-        """The walk has met this queue's next record."""
+        """Take this queue's next record from the walk."""
         if head.queue_offset < self.max_offset:
             # Its topic was deleted and made again.
             self.low = self.filed = head.queue_offset
@@ -83,19 +83,19 @@ class QueueView:
         self._newest_offset = head.physical_offset
 
     def pass_over(self, place: RepairedPlace, queue_offset: int) -> None:
-        """Up to there its records were lost, where a repaired place is now."""
+        """Skip lost records up to queue_offset; a repaired place fills their space."""
         self.tail_bytes += place.size * (queue_offset - self.max_offset)
         self.max_offset = queue_offset
 
     @property
     def newest_offset(self) -> int:
-        """The physical offset of the last record; -1 when it is not known."""
+        """The physical offset of the last record; -1 if unknown."""
         if self._newest_offset < 0 and (entry := self.entry(self.filed - 1)):
             return entry.physical_offset
         return self._newest_offset
 
     def entry(self, queue_offset: int) -> Entry | None:
-        """One entry from the files; None for one that is not there."""
+        """One entry from the files; None if it is missing."""
         if not self.low <= queue_offset < self.filed:
             return None
         entry = self.files.read_beyond(queue_offset)
@@ -106,9 +106,9 @@ class QueueView:
         return self._search(self.min_offset, physical_offset)
 
     def blocks(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(queue offset, raw entries) of begin <= n < end, whole ones, as the files hold them."""
+        """(queue offset, raw entries) of begin <= n < end from the files, whole entries only."""
         while begin < end:
-            # Never across two files: of these the first may be gone.
+            # Never across two files: the first one may have been removed.
             room = self._file_entries - begin % self._file_entries
             count = min(BLOCK_ENTRIES, room, end - begin)
             data = self.files.bytes_at(begin, count)
@@ -126,7 +126,7 @@ class QueueView:
         while low < high:
             middle = (low + high) // 2
             entry = self.entry(middle)
-            # None: its file went with the records, or it only fills up the first file.
+            # None: its file was removed with the records, or it only fills up the first file.
             if entry is None or entry.physical_offset < physical_offset:
                 low = middle + 1
             else:
@@ -135,16 +135,16 @@ class QueueView:
 
 
 class LevelView:
-    """One level's queue, and what is completed of it."""
+    """One level's queue, and its completed offsets."""
 
     def __init__(
         self, queue: QueueView, completed: CompletedOffsets, due_of: Callable[[int, int], int]
     ) -> None:
-        """due_of: of the record at a physical offset, which waits at a level."""
+        """due_of(level, physical offset) returns the deliver time of a record there."""
         self.queue = queue
         self.completed = completed
         self._due_of = due_of
-        # Of the records behind `filed`: 20 bytes each, as there may be many.
+        # The records behind `filed`, 20 bytes each, because there may be many.
         self._begins = array("q")
         self._sizes = array("i")
         self._dues = array("q")
@@ -154,7 +154,7 @@ class LevelView:
         return self.queue.key[1] + 1
 
     def enter(self, head: Head, due_ms: int) -> None:
-        """The walk has met this level's next record."""
+        """Take this level's next record from the walk."""
         if head.queue_offset < self.queue.max_offset:
             del self._begins[:], self._sizes[:], self._dues[:]
         self.queue.enter(head)
@@ -163,7 +163,7 @@ class LevelView:
         self._dues.append(due_ms)
 
     def pass_over(self, place: RepairedPlace, queue_offset: int, due_ms: int) -> None:
-        """Up to there its records were lost: they are not waited for."""
+        """Skip lost records up to queue_offset; they count as completed."""
         begin = self.queue.max_offset
         count = queue_offset - begin
         self._begins.extend([place.physical_offset] * count)
@@ -173,7 +173,7 @@ class LevelView:
         self.completed.add(begin, queue_offset)
 
     def complete(self, end: int) -> None:
-        """The record that ends there was delivered."""
+        """Complete the record that ends at physical offset `end`."""
         for each in (self.completed.below, self._before(end)):
             entry = self.entry(each)
             if entry is not None and entry.physical_offset + entry.size == end:
@@ -181,15 +181,15 @@ class LevelView:
                 return
 
     def settle(self, delivered: int) -> None:
-        """The walk is over.  delivered: what RocketMQ has delivered, up to that queue offset."""
+        """End the walk.  delivered: RocketMQ has delivered the queue offsets below."""
         filed = self.queue.filed
         for offset, data in self.queue.blocks(filed, self.queue.max_offset):
             for at, (begin, _, due_ms) in enumerate(ENTRY.iter_unpack(data), offset - filed):
-                # A promised deliver time stays, as when the store is opened.
+                # A promised deliver time stays, as it does when the store is opened.
                 if begin == self._begins[at] and due_ms >= TIME_MIN:
                     self._dues[at] = due_ms
         self.completed.add(0, min(delivered, self.queue.max_offset))
-        # What retention has taken can no longer be delivered.
+        # Records that retention removed can no longer be delivered.
         self.completed.add(0, self.queue.min_offset)
 
     @property
@@ -206,7 +206,7 @@ class LevelView:
         return self.queue.entry(queue_offset)
 
     def due_ms(self, queue_offset: int) -> int:
-        """When an entry is to be delivered.  Raises StoreDamaged if there is none."""
+        """The deliver time of an entry.  Raises StoreDamaged if there is no such entry."""
         entry = self.entry(queue_offset)
         if entry is None:
             raise self.queue.damage(queue_offset, "an entry", "none")
@@ -215,7 +215,7 @@ class LevelView:
         return self._due_of(self.level, entry.physical_offset)
 
     def oldest(self) -> Entry | None:
-        """The first entry that is pending; None when none is.  Raises StoreDamaged."""
+        """The first pending entry; None if there is none.  Raises StoreDamaged."""
         if not self.pending:
             return None
         due_ms = self.due_ms(self.completed.below)
@@ -223,10 +223,10 @@ class LevelView:
         return entry._replace(tags_code=due_ms) if entry else None
 
     def next_due_ms(self) -> int | None:
-        """The earliest deliver time of all that is pending.  Raises StoreDamaged.
+        """The earliest deliver time of all pending entries.  Raises StoreDamaged.
 
-        Every pending entry is looked at, 0.05 µs each: runs of due times end where the
-        table of levels changed, and nothing says where that was.
+        It reads every pending entry, 0.05 µs each: deliver times ascend only until the table
+        of levels changes, and the queue does not show where that was.
         """
         found: list[int] = []
         begin, filed, upto = self.completed.below, self.queue.filed, self.queue.max_offset
@@ -245,14 +245,14 @@ class LevelView:
         return found[0] if found else None
 
     def _before(self, physical_offset: int) -> int:
-        """The last queue offset whose record begins before there."""
+        """The last queue offset whose record begins before physical_offset."""
         if self._begins and self._begins[0] < physical_offset:
             return self.queue.filed + bisect_left(self._begins, physical_offset) - 1
         return self.queue.first_with(physical_offset) - 1
 
 
 def end_in_files(queue: ConsumeQueue) -> int:
-    """One past the last entry that a queue's files hold, where nobody says how far it is."""
+    """One past the last entry in a queue's files, for a store without saved progress."""
     low, high = queue.files_begin, queue.files_end
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,9 @@
-"""Which messages of a store are asked for, and the shortest way to them.
+"""Finds the messages of a store that a filter takes, in the shortest way.
 
-An offset message id says where its record lies.  Topics are found through their queues, as
-far as these are believed; everything else is a walk over the log.  A window of time leaves
-out whole log files.  Each way gives the same messages in the same order, that of the log.
+An offset message id contains its record's place.  Topics are found through their queues, as
+far as these are trusted, and keys through the key index; everything else is a walk over the
+log.  A range of times leaves out whole log files.  Each way gives the same messages in the
+same order, that of the log.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.record import Head
 
 ROWS_MAX: Final = 1 << 18
-"""How many queue entries are put in order at a time."""
+"""Queue entries that are sorted at a time."""
 BATCH_BYTES: Final = 1 << 20
 WALK_SHARE: Final = 0.7
-"""Of more than that share of all messages, passing over the others costs less."""
+"""If more than this share of all messages is wanted, a walk over the log costs less."""
 SCANNED_BYTES: Final = 4_000
-"""So much of the log is scanned for some text while one record is read from a queue."""
+"""Bytes of the log that a text search scans in the time of one record read by its queue."""
 PROBED_BYTES: Final = 10_000
-"""So much is scanned while one record is read that the key index names."""
+"""Bytes of the log that a text search scans in the time of one record read by the index."""
 PLACES_AT_ONCE: Final = 256
 READ_BYTES_MAX: Final = 4 << 20
-"""How much of the log one read takes at most, unless one record is larger."""
+"""Bytes of the log per read; a single record may be longer."""
 READ_GAP_BYTES_MAX: Final = 16 << 10
-"""Records at most this far apart are read at once, with what lies between."""
+"""Records at most this far apart are read together, including the bytes between them."""
 _ID_BYTES: Final = (16, 28)
 
 
 _Row = tuple[int, int, int, int]
-"""A queue entry: physical offset, size, number of its part, queue offset.  They sort."""
+"""A queue entry: physical offset, size, number of its part, queue offset; in sorting order."""
 
 
 class _Part(NamedTuple):
@@ -54,19 +55,19 @@ class _Part(NamedTuple):
 
 
 class Search:
-    """One look for messages; `done` of `total`, in no unit, tells how far it is."""
+    """One search; `done` of `total`, without a unit, is its progress."""
 
     def __init__(
         self, snapshot: Snapshot, wanted: MessageFilter, *, skip_damaged: bool = False
     ) -> None:
-        """With skip_damaged what is broken is counted and passed over, else it is raised."""
+        """skip_damaged: damaged places are counted and skipped; otherwise they are raised."""
         self.done = 0
         self.total = 1
         self.damaged = 0
-        """How many damaged places were met; a broken record among them is left out."""
+        """The number of damaged places; a broken record is left out."""
         self.first_damage: StoreDamaged | None = None
         self.gone_before = 0
-        """Files before this physical offset went while they were to be read; 0 for none."""
+        """Files before this physical offset were removed before they were read; 0 for none."""
         self._snapshot = snapshot
         self._log = snapshot.log
         self._wanted = wanted
@@ -77,9 +78,9 @@ class Search:
         self._newest_ms = 0
 
     def batches(self) -> Iterator[list[StoredMessage]]:
-        """The messages, some at a time, now and then none.
+        """The messages in batches, some of them empty.
 
-        Raises StoreDamaged, after all that is sound before.
+        Raises StoreDamaged, after all sound messages before the damage.
         """
         try:
             yield from self._find()
@@ -115,7 +116,7 @@ class Search:
             raise damage
 
     def _named_by_offset(self) -> StoredMessage | None:
-        """The message whose offset message id is asked for."""
+        """The message that the filter names by its offset message id."""
         name = self._wanted.message_id.upper()
         try:
             raw = bytes.fromhex(name)
@@ -130,7 +131,7 @@ class Search:
         return record.to_message(*found) if self._matcher.takes(found.head, is_named=True) else None
 
     def _bounds(self) -> tuple[int, int, StoreDamaged | None]:
-        """Between which physical offsets to look, by whole files; and what lies at the end."""
+        """The physical offsets to search between, by whole files; and the damage at the end."""
         since_ms, until_ms = self._wanted.since_ms, self._wanted.until_ms
         begin, end = self._snapshot.begin, self._snapshot.end
         starts = [start for start in self._log.segments.starts if begin <= start < end]
@@ -152,7 +153,7 @@ class Search:
         return begin, end, damage
 
     def _places(self, begin: int, end: int) -> list[int] | None:
-        """Where records with the key or the id may be, by the index; None where it cannot tell."""
+        """Places of records that may have the key or the id; None if the index is of no use."""
         matcher, snapshot = self._matcher, self._snapshot
         index = snapshot.key_index() if matcher.needle else None
         if index is None:
@@ -178,7 +179,7 @@ class Search:
         yield self._taken()
 
     def _parts(self, begin: int, end: int) -> list[_Part] | None:
-        """What to read of which queues; None where walking over the log is shorter, or safer."""
+        """The parts of queues to read; None if a walk over the log is shorter or safer."""
         wanted, snapshot = self._wanted, self._snapshot
         if wanted.message_id or not (wanted.topic or wanted.group or wanted.is_scheduled):
             return None
@@ -244,7 +245,7 @@ class Search:
                     upto = min(part.end, nexts[number] + step)
                     buffers[number] = self._load(number, part.queue, nexts[number], upto)
                     nexts[number] = upto
-            # Up to here nothing can come in between any more.
+            # Rows up to the lowest of these places are complete: no part can add one between.
             unread = [
                 rows[-1][0]
                 for rows, part, at in zip(buffers, parts, nexts, strict=True)
@@ -266,7 +267,7 @@ class Search:
             if offset > expected:
                 rows.append((place, 0, number, expected))
             for at, (position, size, _) in enumerate(ENTRY.iter_unpack(data), offset):
-                # One that is not there is told in its turn, behind what is sound.
+                # A missing entry sorts behind the sound ones before it, and is reported then.
                 place, size = (position, size) if size > 0 else (place, 0)
                 rows.append((place, size, number, at))
             expected = offset + len(data) // ENTRY_BYTES
@@ -275,7 +276,7 @@ class Search:
         return rows
 
     def _lacks(self, queue: QueueView, queue_offset: int) -> None:
-        """There is no such entry: is its file gone, with its record?"""
+        """Report a missing entry, or note that its file was removed with its record."""
         if queue.files.is_there(queue_offset):
             self._met(queue.damage(queue_offset, "an entry", "none"))
         else:
@@ -304,7 +305,7 @@ class Search:
         self._take(heads, data)
 
     def _explain(self, queue: QueueView, queue_offset: int, position: int, size: int) -> None:
-        """An entry has not the record that it should have."""
+        """Report why an entry has not the record that it should have."""
         if not size:
             self._lacks(queue, queue_offset)
         elif self._log.is_gone(position):
@@ -317,7 +318,7 @@ class Search:
             self._met(queue.damage(queue_offset, "the place of its record", found))
 
     def _take(self, heads: Sequence[Head], data: bytes) -> None:
-        """Keep what is wanted of records that were read from the same bytes."""
+        """Keep the wanted ones of records that were read from the same bytes."""
         takes = self._matcher.takes
         wanted = [head for head in heads if takes(head)]
         while wanted:
@@ -329,7 +330,7 @@ class Search:
             changed = int(Path(damage.path).name) + damage.position
             sound = [head for head in wanted if head.physical_offset + head.size <= changed]
             self._keep(sound, data)
-            # Raised here; or told, and what may have changed is given all the same.
+            # This raises or counts the damage; in the second case all records are kept.
             self._met(damage)
             wanted = wanted[len(sound) :]
 
@@ -356,7 +357,7 @@ class Search:
 
 
 def _spans(rows: Sequence[_Row], file_bytes: int) -> Iterator[tuple[int, int, Sequence[_Row]]]:
-    """(begin, end, rows) of what one read takes: neighbours in one file of the log."""
+    """(begin, end, rows) for each read: neighbours in one file of the log."""
     first = 0
     while first < len(rows):
         begin, size = rows[first][:2]

@@ -1,9 +1,9 @@
-"""What a store holds at one moment, found without changing it: where log and queues end.
+"""The state of a store at one moment, found without changing it: the ends of log and queues.
 
-The tables under config/ say how far queues and deliveries are up to some physical offset;
-from there the log is walked to its end, as opening the store would, but nothing is cut,
-written or mended.  Up to that offset the queues' files are believed, behind it only the
-log; so it does not matter whether the writer runs, was stopped or was killed.
+The tables under config/ have the progress of queues and deliveries up to some physical
+offset.  From there the log is walked to its end, as at an opening, but nothing is cut,
+written or mended.  Up to that offset the queues' files are trusted, behind it only the log;
+so it does not matter whether the writer runs, was stopped or was killed.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from rmqlite.store.tables.levels_table import load_levels
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
-"""Where the log goes on this far behind rmqlite's progress, RocketMQ ran on it since."""
+"""If the log is this much longer than rmqlite's progress, RocketMQ has run on it since."""
 _CHECKPOINT_MARGIN_MS: Final = 3_000
 _NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 
 
 class Snapshot:
-    """A store as it was when this was made."""
+    """A store at the moment when this object was made."""
 
     def __init__(
         self,
@@ -53,8 +53,8 @@ class Snapshot:
         is_crashed: bool,
         skip_damaged: bool = False,
     ) -> None:
-        """skip_damaged: walk on behind damage, pass over what is missing in a queue, and as
-        an opening does believe of the queues' files only what storeProgress.json tells of.
+        """skip_damaged: walk on behind damage, skip missing records of a queue, and trust the
+        queues' files only as far as storeProgress.json covers them, as an opening does.
 
         Raises StoreDamaged for folders and tables that do not fit, StoreUnavailable.
         """
@@ -62,19 +62,19 @@ class Snapshot:
         self._root = root
         self._sizes = sizes
         self._skips_damaged = skip_damaged
-        # Tables before the log: then the log has all that they speak of.
+        # Tables before the log: then the log has every record that they count.
         self.levels = load_levels(files, root, levels)
         self._progress = ScheduleProgress()
         delivered = self._load_delay_offsets()
         persisted = self._load_progress()
         self._persisted = persisted
         self.progress_offset = persisted.physical_offset if persisted else None
-        """How far the progress reaches that rmqlite wrote last; None when there is none."""
+        """The physical offset of the last persist; None without one."""
         self._lengthen(persisted)
         self.log = LogView(files, root / "commitlog", sizes.log_file_bytes)
         self.begin = self.log.begin
         self.damage: StoreDamaged | None = None
-        """Why the log ends where it should not."""
+        """The error at the log's end, if the log ends in damage."""
         self.queues: dict[QueueKey, QueueView] = {}
         self._levels: dict[int, LevelView] = {}
         self._place: RepairedPlace | None = None
@@ -83,26 +83,26 @@ class Snapshot:
         self.known_end = self._take_known(persisted, is_crashed=is_crashed)
         """Up to this physical offset the queues' files have an entry for every record."""
         self.end = self.known_end
-        """One past the last sound record; all that is shown lies before."""
+        """One past the last sound record; a reader shows only records before."""
         self._walk()
         for topic, queue_id in list(self.queues):
             if topic == SCHEDULE_TOPIC:
                 self._level(queue_id + 1).settle(delivered.get(queue_id + 1, 0))
 
     def last_timestamp_ms(self) -> int:
-        """The store timestamp of the last record, also where no walk has met it; 0 for none."""
+        """The store timestamp of the last record, even if no walk has read it; 0 for none."""
         last = self.log.last_record_before(self.end) if self.end > self.begin else None
         return last.store_timestamp_ms if last else self.newest_timestamp_ms
 
     def level(self, level: int) -> LevelView | None:
-        """A level that has or had messages."""
+        """The view of a level; None if it never had messages."""
         return self._levels.get(level)
 
     def levels_used(self) -> list[int]:
         return sorted(self._levels)
 
     def chains(self) -> ChainView:
-        """Comes to know, for one search, what of the log was changed since it was written."""
+        """A comparison of the log with its checksums, for one search."""
         known = self._persisted
         point = Point(known.physical_offset, known.checksum) if known and known.checksum else None
         folder = self._root / CHECKSUMS
@@ -115,21 +115,21 @@ class Snapshot:
             return None
         return vouched_index(self._files, self._root / "index", known.index, self.begin)
 
-    # ---- what is known without a walk
+    # ---- the state that needs no walk
 
     def _take_known(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
-        """Queues and progress as tables and files tell them, and up to where they do."""
+        """Take queues and progress from tables and files; returns the end of what they cover."""
         position = self._take_told(persisted, is_crashed=is_crashed)
         if all(self._is_filed(queue) for queue in self.queues.values()):
             return position
-        # As when the store is opened: then all comes from the log.
+        # As at an opening: if a queue's files do not fit, everything comes from the log.
         self.queues.clear()
         self._progress = ScheduleProgress()
         return self.begin
 
     def _take_told(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
         if persisted is None:
-            # rmqlite's own table, where it ran: what it delivered is told by the log alone.
+            # With rmqlite's own table the log alone has the deliveries, so it is walked.
             is_ours = self._files.read_all(self._root / "config" / LEVELS_TABLE) is not None
             is_walked = is_ours or self._skips_damaged
             return self.begin if is_walked else self._take_files(is_crashed=is_crashed)
@@ -146,7 +146,7 @@ class Snapshot:
         return position
 
     def _lengthen(self, persisted: ProgressTable | None) -> None:
-        """A last log file that was cut off shorter gets its length back at the next opening."""
+        """Show a shortened last log file with its length, which the next opening restores."""
         if persisted is not None and persisted.log_file_bytes == self._sizes.log_file_bytes:
             folder = self._root / "commitlog"
             path = folder / max(self._files.names(folder), default="")
@@ -154,7 +154,10 @@ class Snapshot:
                 self._files.lengthened[path] = persisted.log_file_bytes
 
     def _take_files(self, *, is_crashed: bool) -> int:
-        """RocketMQ's queues lag its log by a moment, or by what a power cut took of them."""
+        """Take queues from RocketMQ's files; returns the physical offset that they cover.
+
+        They lag behind the log by a moment, or by the entries that a power cut took.
+        """
         ends: dict[QueueKey, tuple[int, int]] = {}
         lasts = []
         for key in queue_keys(self._files, self._root):
@@ -174,7 +177,7 @@ class Snapshot:
         return position
 
     def _has_record_before(self, position: int) -> bool:
-        """Does a sound record end there, or the log begin?"""
+        """Does a sound record end at a position, or the log begin there?"""
         if position == self.begin:
             return True
         if not self.begin < position <= self.log.end_of_files:
@@ -183,7 +186,7 @@ class Snapshot:
         return last is not None and last.physical_offset + last.size == position
 
     def _is_filed(self, queue: QueueView) -> bool:
-        """Do a queue's files hold what they should, judged by the last entry?"""
+        """Do a queue's files fit the log?  Only the last entry is compared."""
         if queue.filed <= queue.low:
             return True
         entry = queue.entry(queue.filed - 1)
@@ -194,7 +197,7 @@ class Snapshot:
         return self._is_entry_of(queue.key, queue.filed - 1, entry)
 
     def _checkpoint_start(self) -> int:
-        """The file from which RocketMQ would recover (reference §4.2)."""
+        """The start of the file from which RocketMQ would recover (reference §4.2)."""
         data = self._files.read_all(self._root / "checkpoint") or b""
         synced_ms = min(int.from_bytes(data[:8], "big"), int.from_bytes(data[8:16], "big"))
         for start in reversed(self.log.segments.starts):
@@ -214,13 +217,13 @@ class Snapshot:
     # ---- the walk
 
     def _walk(self) -> None:
-        """From what is known to the log's end; see LogEnd for what an end is."""
+        """Walk from known_end to the log's end, as LogEnd defines it."""
         position: int | None = self.known_end
         while position is not None:
             position = self._walk_from(position)
 
     def _walk_from(self, begin: int) -> int | None:
-        """Up to the log's end, or to damage; where to go on behind that, if somewhere."""
+        """Walk to the log's end or to damage; returns where to go on, or None."""
         walk = LogWalk(self.log, begin, self.log.end_of_files, check_bodies=True)
         for window in walk:
             for head in window.heads:
@@ -237,16 +240,16 @@ class Snapshot:
         return None if is_over else self.log.log_end.next_sound(walk.position, 0)
 
     def _judged(self, position: int) -> StoreDamaged | None:
-        """No sound record begins there: does the log end, or is it damaged?"""
+        """The error for a position without a sound record; None if the log ends there."""
         try:
             self.log.log_end.check(position, self.newest_timestamp_ms, self.progress_offset or 0)
         except StoreDamaged as error:
-            # Its writer may just have been at it.
+            # The writer may have completed the record meanwhile.
             return None if self.log.sound_at(position) else error
         return None
 
     def _enter(self, head: Head) -> StoreDamaged | None:
-        """One record more; an error if it cannot be its queue's next."""
+        """Take one record; returns an error if it cannot be its queue's next."""
         if head.sys_flag & record.TRANSACTION_TYPE in _NO_ENTRY and not is_repaired(head):
             return None
         if is_anonymous(head):
@@ -274,11 +277,11 @@ class Snapshot:
         return damage
 
     def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
-        """Do the records before this one lie where a repaired place is?"""
+        """Skip missing records if a repaired place explains them; False if none does."""
         return self._pass_over(queue, head, self._place, last_offset=queue.newest_offset)
 
     def _pass_over_any(self, queue: QueueView, head: Head) -> bool:
-        """Can there have been as many records before this one, wherever they were?"""
+        """Skip missing records if the log before this record has room for them."""
         place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
         return self._pass_over(queue, head, place, last_offset=-1)
 
@@ -299,7 +302,7 @@ class Snapshot:
         return True
 
     def _due_of(self, level: int, physical_offset: int) -> int:
-        """What opening the store makes of a deliver time that RocketMQ made up."""
+        """The deliver time that an opening would put in place of RocketMQ's hash."""
         timestamp_ms = self.log.timestamp_at(physical_offset)
         if timestamp_ms is None:
             raise self.log.damage(physical_offset)
@@ -342,5 +345,5 @@ class Snapshot:
             path = self._root / "config" / PROGRESS_TABLE
             return tables.load_as(self._files, path, ProgressTable)
         except StoreDamaged:
-            # Opening the store makes it again; until then the other tables must do.
+            # Opening the store rebuilds it; until then the log must do.
             return None

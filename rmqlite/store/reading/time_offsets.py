@@ -1,7 +1,7 @@
-"""From which queue offset on the records of every queue were stored at or after a time.
+"""The first queue offset of every queue that was stored at or after a time.
 
-Store timestamps never go back in the log, so a queue whose entries are filed is searched in
-halves; what the files do not have yet is walked, once for all queues.
+Store timestamps never go back in the log, so the entries in a queue's files are searched by
+halves; later records are walked once for all queues.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rmqlite.store.reading.snapshot import Snapshot
 
 
 def offsets_at(snapshot: Snapshot, timestamp_ms: int) -> dict[QueueKey, int]:
-    """Per queue the first such offset; its end if none."""
+    """The first such offset of each queue; its end if there is none."""
     found = {
         key: _first_filed(snapshot, queue, timestamp_ms) for key, queue in snapshot.queues.items()
     }

@@ -1,7 +1,7 @@
-"""What a snapshot holds for each topic: messages, pending ones, bytes.
+"""Counts messages, pending ones and bytes of each topic in a snapshot.
 
-The log is walked once, and of each record is asked what a consumer would be given: it is
-sound, its queue has it, or it waits for its topic.  What stands in for a lost record is none.
+The log is walked once.  A record counts if it is sound, and lies in its queue or waits for
+its topic.  A repaired place does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_ENTRY = (record.PREPARED, record.ROLLBACK)
 
 
 class TopicCount(NamedTuple):
-    """messages: in the topic's queues.  pending: they wait for the topic.  bytes: of both."""
+    """messages: in the topic's queues.  pending: waiting for the topic.  bytes: of both."""
 
     messages: int = 0
     pending: int = 0
@@ -37,7 +37,7 @@ TopicCounts = dict[str, TopicCount]
 
 
 def total(counts: Iterable[TopicCount]) -> TopicCount:
-    """All of them together."""
+    """The sum of all counts."""
     added = TopicCount()
     for each in counts:
         added = added.plus(each)
@@ -45,7 +45,7 @@ def total(counts: Iterable[TopicCount]) -> TopicCount:
 
 
 def count_topics(snapshot: Snapshot) -> TopicCounts:
-    """What can be read of each topic, by name; about 2 µs for each record of the log."""
+    """The counts of each topic, by name; takes about 2 µs for each record of the log."""
     queues = {key: _Queue() for key in snapshot.queues}
     pending = defaultdict[str, list[int]](lambda: [0, 0])
     for head in _sound_heads(snapshot):
@@ -67,7 +67,7 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
 
 
 class _Queue:
-    """What was met of one queue."""
+    """The counts of one queue."""
 
     __slots__ = ("bytes", "messages", "next")
 
