@@ -7,7 +7,7 @@ after the other, as it is needed.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.requests.letters import (
@@ -22,6 +22,7 @@ from rmqlite.requests.letters import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.requests.paging import pages
 from rmqlite.wire import rpcs
 
 
@@ -85,12 +86,8 @@ class LetterAdmin:
     def _all(
         self, rpc: rpcs.Rpc[LettersQuery, LetterPage], query: LettersQuery
     ) -> Iterator[Letter]:
-        while True:
-            page = self._ask(rpc, query)
+        for page in pages(partial(self._ask, rpc), query):
             yield from page.letters
-            if not page.cursor:
-                return
-            query = replace(query, cursor=page.cursor)
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)

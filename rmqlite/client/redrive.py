@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from functools import partial
 
 from rmqlite.client.channel import Connection
+from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
     JobAction,
@@ -51,8 +52,7 @@ class RedriveAdmin:
         looked_at = sent = already = refused = 0
         topics: Counter[str] = Counter()
         samples: list[RedrivenLetter] = []
-        while True:
-            page = self._ask(rpcs.PREVIEW_REDRIVE, request)
+        for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
             looked_at += page.looked_at
             sent += page.sent
             already += page.already
@@ -62,12 +62,10 @@ class RedriveAdmin:
             samples = _chosen([*samples, *page.samples])
             if progress:
                 progress(looked_at, page.letters)
-            if not page.cursor:
-                counts = tuple([TopicCount(*item) for item in topics.most_common()])
-                return RedrivePreview(
-                    page.letters, looked_at, sent, already, refused, counts, tuple(samples)
-                )
-            request = replace(request, cursor=page.cursor)
+        counts = tuple([TopicCount(*item) for item in topics.most_common()])
+        return RedrivePreview(
+            page.letters, looked_at, sent, already, refused, counts, tuple(samples)
+        )
 
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
         """Start a job; returns when it is on disk.
@@ -106,13 +104,8 @@ class RedriveAdmin:
 
     def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[RedrivenLetter]:
         """What became of every letter so far, page by page as it is needed."""
-        query = OutcomesQuery(job_id, only)
-        while True:
-            page = self.list_outcomes(query)
+        for page in pages(self.list_outcomes, OutcomesQuery(job_id, only)):
             yield from page.letters
-            if not page.cursor:
-                return
-            query = replace(query, cursor=page.cursor)
 
     def _change(self, change: JobChange) -> RedriveJob:
         return self._ask(rpcs.CHANGE_REDRIVE_JOB, change)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.errors import RmqliteError
+from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
     ChangeByFilter,
     ChangeByIds,
     ChangedId,
-    ChangedPage,
     LevelTimeline,
     PendingCount,
     PendingFilter,
@@ -62,12 +63,8 @@ class ScheduleAdmin:
         page: messages a call, 1 to 1,000; 0 means 100.
         """
         query = PendingQuery(filter, max_messages=page)
-        while True:
-            got = self.list_pending(query)
+        for got in pages(self.list_pending, query):
             yield from got.messages
-            if not got.cursor:
-                return
-            query = replace(query, cursor=got.cursor)
 
     def count_pending(self) -> tuple[PendingCount, ...]:
         """How many messages wait, for every level and topic that has any; by level, then topic."""
@@ -152,19 +149,16 @@ class ScheduleAdmin:
         step = CHANGES_MAX if dry_run else 0
         change = ChangeByFilter(action, filter, delay_level, dry_run, max_messages=step)
         changed = 0
-        while True:
-            try:
-                page: ChangedPage = self._ask(rpcs.CHANGE_BY_FILTER, change)
-            except RmqliteError as error:
-                if changed and not dry_run:
-                    error.add_note(f"{changed} messages were changed before this")
-                raise
-            changed += page.changed
-            if progress:
-                progress(changed)
-            if not page.cursor:
-                return changed
-            change = replace(change, cursor=page.cursor)
+        try:
+            for page in pages(partial(self._ask, rpcs.CHANGE_BY_FILTER), change):
+                changed += page.changed
+                if progress:
+                    progress(changed)
+        except RmqliteError as error:
+            if changed and not dry_run:
+                error.add_note(f"{changed} messages were changed before this")
+            raise
+        return changed
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)

@@ -5,7 +5,6 @@ Page by page, so that memory does not grow with their number; a file is complete
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +44,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
+from rmqlite.requests.paging import pages
 
 if TYPE_CHECKING:
     from rmqlite.client.raw import RawReader
@@ -171,14 +171,13 @@ class _Exporting:
 
     def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
         """The next one is under way while one is written."""
-        ask = self._broker.admin.letters.list_dead
-        page = ask(query)
+        every = pages(self._broker.admin.letters.list_dead, query)
+        page = next(every, None)
         with ThreadPoolExecutor(1) as ahead:
-            while page.cursor:
-                following = ahead.submit(ask, dataclasses.replace(query, cursor=page.cursor))
+            while page is not None:
+                following = ahead.submit(next, every, None)
                 yield page
                 page = following.result()
-        yield page
 
 
 def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -27,7 +28,8 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import second_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable, shortened
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
+from rmqlite.requests.paging import pages
 
 ROWS_DEFAULT: Final = 20
 ROWS_MAX: Final = 100_000
@@ -91,25 +93,19 @@ def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[Sequenc
     """So many letters from the cursor on, and where the next ones begin; "" at the end."""
     letters: list[Letter] = []
     looked_at = 0
-    cursor = query.cursor
     with counting("looked at") as tell:
-        while True:
-            page = broker.admin.letters.list_dead(
-                LettersQuery(
-                    query.group,
-                    query.filter,
-                    query.newest_first,
-                    query.is_open,
-                    cursor,
-                    min(LETTERS_MAX, count - len(letters)),
-                )
-            )
+
+        def ask(query: LettersQuery) -> LetterPage:
+            most = min(LETTERS_MAX, count - len(letters))
+            return broker.admin.letters.list_dead(dataclasses.replace(query, max_letters=most))
+
+        for page in pages(ask, query):
             letters += page.letters
             looked_at += page.looked_at
-            cursor = page.cursor
-            if not cursor or len(letters) >= count:
-                return letters, cursor
             tell(looked_at)
+            if len(letters) >= count:
+                break
+    return letters, page.cursor
 
 
 def _row(letter: Letter) -> tuple[str, ...]:

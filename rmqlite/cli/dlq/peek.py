@@ -20,6 +20,7 @@ from rmqlite.cli.terminal import message_tree, note, print_json, print_two_line_
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, StoredMessage
 from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery
+from rmqlite.requests.paging import pages
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
@@ -100,12 +101,10 @@ def _found(
 def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
     letters: list[Letter] = []
     query = LettersQuery(group, LetterFilter(message_id=name), max_letters=LETTERS_MAX)
-    while len(letters) <= _ANOTHER_MAX:
-        page = admin.letters.list_dead(query)
+    for page in pages(admin.letters.list_dead, query):
         letters += page.letters
-        if not page.cursor:
+        if len(letters) > _ANOTHER_MAX:
             break
-        query = LettersQuery(group, query.filter, cursor=page.cursor, max_letters=LETTERS_MAX)
     return letters
 
 

@@ -32,7 +32,8 @@ from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, pri
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.groups import GroupStatus
-from rmqlite.requests.letters import LETTERS_MAX, Letter, LettersQuery
+from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
+from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 
 ROWS_DEFAULT: Final = 50
@@ -176,14 +177,17 @@ def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[list[Le
     """So many letters, and where the next ones begin; "" at the end."""
     letters: list[Letter] = []
     with counting("searching") as tell:
-        while True:
+
+        def ask(query: LettersQuery) -> LetterPage:
             most = min(LETTERS_MAX, count - len(letters))
-            page = broker.admin.letters.list_retries(dataclasses.replace(query, max_letters=most))
+            return broker.admin.letters.list_retries(dataclasses.replace(query, max_letters=most))
+
+        for page in pages(ask, query):
             letters += page.letters
-            if not page.cursor or len(letters) >= count:
-                return letters, page.cursor
-            query = dataclasses.replace(query, cursor=page.cursor)
             tell(len(letters))
+            if len(letters) >= count:
+                break
+    return letters, page.cursor
 
 
 def _is_due(letter: Letter, now_ms: int) -> bool:

@@ -26,7 +26,14 @@ from rmqlite.cli.schedule.pending_options import (
 )
 from rmqlite.cli.spans import delay_text, size_text, wait_text
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
-from rmqlite.requests.schedule import PAGE_MAX, PendingFilter, PendingMessage, PendingQuery
+from rmqlite.requests.paging import pages
+from rmqlite.requests.schedule import (
+    PAGE_MAX,
+    PendingFilter,
+    PendingMessage,
+    PendingPage,
+    PendingQuery,
+)
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
@@ -100,14 +107,17 @@ def _found(
     """So many messages from the cursor on, and where the next ones begin; "" at the end."""
     messages: list[PendingMessage] = []
     with counting("searching") as tell:
-        while True:
+
+        def ask(query: PendingQuery) -> PendingPage:
             page_max = min(PAGE_MAX, count - len(messages))
-            page = broker.schedule.list_pending(PendingQuery(wanted, cursor, page_max))
+            return broker.schedule.list_pending(dataclasses.replace(query, max_messages=page_max))
+
+        for page in pages(ask, PendingQuery(wanted, cursor)):
             messages.extend(page.messages)
-            cursor = page.cursor
-            if not cursor or len(messages) >= count:
-                return messages, cursor
             tell(len(messages))
+            if len(messages) >= count:
+                break
+    return messages, page.cursor
 
 
 def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
