@@ -1,10 +1,9 @@
-"""What died of one reason, in whichever group, sent again once the reason is gone.
+"""Sends the dead letters of all groups again that died of one reason, after its cause is gone.
 
     python3 examples/dead_letters.py 127.0.0.1:10911 "connection refused" [MAX_PER_SECOND]
 
-Without a reason it only tells which groups have dead letters, and why.  It may be run again
-at any time, and broken off at any time: the jobs are the broker's, and a letter that was
-sent again is not sent twice.
+Without a reason it only lists the groups with dead letters, and the reasons.  You may stop it
+and run it again at any time: the broker runs the jobs, and sends no letter twice.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from rmqlite.client import AdminClient, LetterFilter, RedriveOutcome, RedriveSpe
 
 
 def tell(admin: AdminClient) -> None:
-    """Groups, how many letters nobody has dealt with, and why they died."""
+    """Print the groups, how many open letters each has, and the reasons."""
     for group in admin.letters.groups():
         print(f"{group.group}: {group.open} open")
         for each in group.reasons:
-            # Whatever a consumer wrote: nothing that a terminal would interpret.
+            # A consumer may write any text: escape it for the terminal.
             print(f"  {each.count} {each.reason!a}")
 
 
 def send_again(admin: AdminClient, group: str, reason: str, max_per_second: int) -> None:
-    """Look first, then send, and say what could not be sent."""
+    """Preview, send the letters, and print those that could not be sent."""
     spec = RedriveSpec(group, LetterFilter(reason=reason), max_per_second=max_per_second)
     preview = admin.redrives.preview(spec)
     if not preview.sent:

@@ -1,7 +1,7 @@
 """The virtual environment that examples and tests run in; needs nothing but Python itself.
 
-ensure() makes .venv beside pyproject.toml and installs this project into it.  A stamp in
-.venv remembers what was installed, so that the next call returns at once.
+ensure() makes .venv beside pyproject.toml and installs this project into it.  A stamp file in
+.venv lists the installed extras, so that the next call returns at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VERSION_MIN = (3, 11)
 def ensure(extras: str = "") -> Path:
     """The Python of an environment with this project and its extras ("dev") installed.
 
-    Raises SystemExit, with a sentence for people, if that cannot be had.
+    Raises SystemExit, with a sentence for people, if it cannot make one.
     """
     if sys.version_info < VERSION_MIN:
         wanted = ".".join(map(str, VERSION_MIN))
@@ -37,7 +37,7 @@ def ensure(extras: str = "") -> Path:
         return python
     if not works:
         _make_venv()
-    # All extras so far: a test run's tools survive the next example.
+    # Install all extras so far, so that the tools of a test run survive the next example.
     _install(python, sorted(wanted_extras | (installed or set())))
     return python
 
@@ -49,7 +49,7 @@ def _fingerprint() -> str:
 def _installed_extras() -> set[str] | None:
     try:
         stamp = json.loads(STAMP.read_text("utf-8"))
-        # A checkout that was moved keeps its .venv, whose paths then lead nowhere.
+        # If a checkout is moved, the paths in its .venv lead nowhere.
         if stamp["pyproject"] == _fingerprint() and stamp["root"] == str(ROOT):
             return set(stamp["extras"])
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
-"""The broker's main job in one command, with nothing but Python 3.11: python3 examples/run.py
+"""Shows the broker's main job in one command; it needs only Python 3.11: python3 examples/run.py
 
-Sets up a virtual environment on the first run, then starts the demo in it.
+The first run sets up a virtual environment; then it starts the demo in it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ import environment
 
 if __name__ == "__main__":
     python = str(environment.ensure(""))
-    # The demo's own processes find its modules the same way.
+    # The processes that the demo starts find its modules by PYTHONPATH, too.
     surroundings = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parent)}
     os.execve(python, [python, "-m", "orders.demo", *sys.argv[1:]], surroundings)

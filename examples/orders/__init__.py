@@ -1,1 +1,1 @@
-"""The demo: orders on time, retried, done or dead.  Started by examples/run.py."""
+"""The demo of examples/run.py: orders on time, retried, done or dead."""

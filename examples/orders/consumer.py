@@ -1,8 +1,8 @@
-"""Works on orders until it is told to stop (SIGTERM, Ctrl-C): python -m orders.consumer HOST:PORT
+"""Works on orders until SIGTERM or Ctrl-C: python -m orders.consumer HOST:PORT
 
-What it returns to the broker decides what becomes of an order: success ends it,
-RECONSUME_LATER or an exception brings it back later, a delay level of -1 makes it a dead
-letter at once.  One line of JSON for every delivery on standard output.
+The result of the listener decides about an order: success ends it, RECONSUME_LATER or an
+exception brings it back later, a delay level of -1 makes it a dead letter at once.  It prints
+one line of JSON for every delivery.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rmqlite.client import (
 
 
 class OutOfStock(Exception):
-    """An error of the shop's own: the broker keeps its name and text as the reason."""
+    """An error of the shop: the broker stores its name and text as the reason."""
 
 
 def work(message: StoredMessage) -> ConsumeResult:
-    """The listener: the order's fate says how this attempt ends."""
+    """The listener: the order's fate decides how this attempt ends."""
     attempt = message.reconsume_times + 1
     fate = message.properties["fate"]
     event = "done"
@@ -48,13 +48,13 @@ def work(message: StoredMessage) -> ConsumeResult:
     finally:
         order = message.keys[0]
         line = json.dumps({"event": event, "order": order, "attempt": attempt})
-        # One write a line: several threads share this pipe.
+        # One write per line, because several threads share this pipe.
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 
 def main(endpoint: str) -> None:
-    # Blocked, and waited for below: no handler runs in the midst of something else.
+    # Block the signals and wait for them below, so that no handler interrupts other code.
     stops = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     consumer = PushConsumer(endpoint, GROUP, consume_threads=4)

@@ -1,8 +1,8 @@
 """Three hundred orders through a real broker: on time, retried, done or dead.
 
-Starts a broker on a temporary store, two consumers of one group and a producer, each a
-process of its own, watches them, and checks that every order ended exactly once.  The
-exit code says whether it did.
+The demo starts a broker on a temporary store, two consumers of one group and a producer, each a
+process of its own.  It watches them, and checks that every order ended exactly once.  The exit
+code is 0 if every order did.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Events = queue.SimpleQueue[dict[str, Any]]
 def running(
     command: list[str], log: IO[str], events: Events | None = None
 ) -> Iterator[subprocess.Popen[str]]:
-    """A process of ours; its lines of JSON become events.  SIGTERM at the end."""
+    """Start a process; its lines of JSON become events.  It gets SIGTERM at the end."""
     stdout = log if events is None else subprocess.PIPE
     process = subprocess.Popen([sys.executable, *command], stdout=stdout, stderr=log, text=True)
 
@@ -70,7 +70,7 @@ def running(
 
 @contextlib.contextmanager
 def log_file(folder: Path) -> Iterator[IO[str]]:
-    """Where all processes log, so that they do not write into the view; shown if we give up."""
+    """The log file of all processes, which keeps the view clean; shown if we give up."""
     path = folder / "demo.log"
     with path.open("w") as log:
         try:
@@ -85,7 +85,7 @@ class GaveUp(SystemExit):
 
 
 def wait_for(is_so: Callable[[], bool], what: str, *processes: subprocess.Popen[str]) -> None:
-    """Wait until something is so; give up when a process it depends on has ended."""
+    """Wait until is_so() is true; give up if one of the processes has ended."""
     until = time.monotonic() + START_SECONDS_MAX
     while not is_so():
         if time.monotonic() > until or any([p.poll() is not None for p in processes]):
@@ -95,7 +95,7 @@ def wait_for(is_so: Callable[[], bool], what: str, *processes: subprocess.Popen[
 
 @contextlib.contextmanager
 def broker(folder: Path, log: IO[str]) -> Iterator[str]:
-    """A broker process on a store in folder; gives its endpoint."""
+    """Start a broker process on a store in folder; yields its endpoint."""
     ready = folder / "ready"
     command = ["-m", "rmqlite", "broker", "--config", str(CONF), "--ready-file", str(ready)]
     with running([*command, "--store", str(folder / "store")], log) as process:
@@ -114,7 +114,7 @@ def share_queues(admin: AdminClient) -> bool:
 def watch(
     console: Console, endpoint: str, admin: AdminClient, ledger: Ledger, log: IO[str]
 ) -> BrokerStatus:
-    """Run consumers and producer until every order has ended or time is up."""
+    """Run the consumers and the producer until every order has ended or the time is up."""
     events = Events()
     with contextlib.ExitStack() as stack:
         consumers = [
@@ -137,7 +137,7 @@ def watch(
             if any([process.poll() for process in (producer, *consumers)]):
                 raise GaveUp("a process of the demo failed")
             time.sleep(0.15)
-    # What the consumers said while they were stopping.
+    # The events that the consumers wrote while they were stopping.
     with contextlib.suppress(queue.Empty):
         while True:
             ledger.add(events.get_nowait())
@@ -145,7 +145,7 @@ def watch(
 
 
 def dead_letters(endpoint: str) -> list[StoredMessage]:
-    """Everything in the group's dead-letter queue."""
+    """All messages in the group's dead-letter queue."""
     found: list[StoredMessage] = []
     at, end = 0, 1
     with PullConsumer(endpoint, "order-audit") as consumer:
@@ -177,7 +177,7 @@ def main() -> int:
         admin.create_topic(TOPIC)
         status = watch(console, endpoint, admin, ledger, log)
         dead = dead_letters(endpoint) if status.dead else []
-    console.print("\n[bold]delay levels[/]: late is when stored in its topic, minus when due\n")
+    console.print("\n[bold]delay levels[/]: late is store time in the topic - deliver time\n")
     print_levels(console, status.levels)
     console.print(f"\n[bold]dead letters[/] in {dlq_topic(GROUP)}\n")
     print_dead_letters(console, dead)

@@ -1,4 +1,4 @@
-"""What happened to every order, from what producer and consumers say and what the DLQ holds."""
+"""The history of every order, from the events of the processes and from the dead letters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Ledger:
     recent: list[str] = field(default_factory=list)
 
     def add(self, event: Mapping[str, Any]) -> None:
-        """Take a line of a producer or consumer process."""
+        """Count an event of a producer or consumer process."""
         order = str(event["order"])
         if event["event"] == "sent":
             self.sent[order] += 1
@@ -36,7 +36,7 @@ class Ledger:
         del self.recent[:-5]
 
     def problems(self, dead_letters: DeadLetters) -> list[str]:
-        """What is wrong: an order lost, ended twice, or treated against its fate."""
+        """The mistakes: an order is lost, ended twice, or did not end according to its fate."""
         dead = Counter([message.keys[0] for message in dead_letters])
         found = []
         for order in self.orders:

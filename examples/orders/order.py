@@ -1,4 +1,4 @@
-"""An order of orders.csv, and what becomes of it: the words that the demo's programs share."""
+"""The orders of orders.csv and their expected ends: names that the demo's programs share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXPECTED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """delay: "" for now, or a length such as "5s" that is one of the broker's levels."""
+    """One order.  delay: "" for now, or the length of one of the broker's levels, such as "5s"."""
 
     order_id: str
     customer: str

@@ -1,6 +1,6 @@
 """Sends the orders of orders.csv, each with its own delay: python -m orders.producer HOST:PORT
 
-One line of JSON an order on standard output once the broker has it on disk.
+It prints one line of JSON per order, once the broker has the order on disk.
 """
 
 from __future__ import annotations

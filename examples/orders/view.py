@@ -1,4 +1,4 @@
-"""How the demo looks: a live view in a terminal, plain lines elsewhere, tables at the end."""
+"""The view of the demo: live in a terminal, plain lines elsewhere, tables at the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class View:
             self._live.stop()
 
     def show(self, ledger: Ledger, status: BrokerStatus) -> None:
-        """Draw the present state; where there is no terminal, a line every two seconds."""
+        """Draw the present state; without a terminal, print a line every two seconds."""
         passed_s = elapsed_s() - self._began_s
         if self._live:
             self._live.update(self._drawn(ledger, status, passed_s))
@@ -88,7 +88,7 @@ class View:
         return Group(title, Text(), counts, Text(), head, levels, Text(), recent)
 
     def _levels(self, levels: Sequence[LevelStatus]) -> Table:
-        """Every level in three columns, so that 21 of them fit on a small screen."""
+        """All levels in three columns, so that 21 of them fit on a small screen."""
         self._peak = max(self._peak, *[level.pending for level in levels])
         grid = Table.grid(padding=(0, 2))
         height = -(-len(levels) // LEVEL_COLUMNS)
@@ -104,7 +104,7 @@ class View:
 
 
 def print_levels(console: Console, levels: Sequence[LevelStatus]) -> None:
-    """How many each level delivered, and how late."""
+    """Print how many messages each level delivered, and how late."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
     for name in ("level", "delay", "delivered", "late p50 ms", "p99 ms", "max ms"):
         table.add_column(name, justify="left" if name == "delay" else "right")
@@ -118,7 +118,7 @@ def print_levels(console: Console, levels: Sequence[LevelStatus]) -> None:
 
 
 def print_dead_letters(console: Console, dead_letters: DeadLetters) -> None:
-    """What the dead-letter queue tells about each order."""
+    """Print the dead letters with their failures and reasons."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("order", "tries", "first failure", "last failure", "from", "reason"):
         table.add_column(

@@ -1,13 +1,13 @@
-"""Any job of `rmqlite pipeline` on a cluster, for spark-submit.
+"""Runs any job of `rmqlite pipeline` on a cluster with spark-submit.
 
     python3 -m zipfile -c rmqlite.zip rmqlite
     spark-submit --master spark://host:7077 --py-files rmqlite.zip \\
         examples/pipeline/submit.py reconcile --path /mnt/store
 
-The first line, where the folder rmqlite is, makes all that the executors get of rmqlite; they
-need pyarrow and numpy, and for a broker also grpcio, protobuf and sortedcontainers.  The
-driver needs what `pip install "rmqlite[spark]"` brings.  A store's path, an export and an
-archive must be the same place on all machines.
+Run the first command beside the folder rmqlite: the zip has all that the executors get of
+rmqlite.  They also need pyarrow and numpy, and for a broker grpcio, protobuf and
+sortedcontainers.  The driver needs `pip install "rmqlite[spark]"`.  The paths of a store, an
+export and an archive must be the same on all machines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Pages with plots for people: one file each that needs no other, light or dark as they like.
+"""Makes reports: each is one HTML page with plots, which needs no other file.
 
-A plot is drawn twice, for a light page and for a dark one; the page shows the one that suits.
+Each plot is drawn twice, for a light and for a dark page; the browser chooses one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Plot = Callable[[Axes, "Look"], None]
 _INCHES: Final = (9.0, 3.6)
 _DPI: Final = 130
 _SERIES_MAX: Final = 8
-"""More lines or colours than this nobody can tell apart; the rest is one."""
+"""Nobody can distinguish more lines or colours; further values share one."""
 _ROWS_MAX: Final = 2_000
-"""Of a table on a page."""
+"""The most rows of a table on a page."""
 _MARKS: Final = (1, 2, 5)
 _BARS_MAX: Final = 120
 _TICKS_MAX: Final = 9
@@ -38,7 +38,7 @@ _DAY_MS: Final = 24 * _HOUR_MS
 _STEPS_MS: Final = tuple(
     60_000 * n for n in (1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080, 43200)
 )
-"""Between two marks of a time axis."""
+"""The possible distances between two marks of a time axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ _DARK: Final = Look("#0d1117", "#e6edf3", "#30363d", "viridis")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A report: a page that needs no other file, and its plots, the light ones, as a PNG."""
+    """A report: a page that needs no other file, and its light plots as a PNG."""
 
     html: str
     png: bytes
@@ -66,7 +66,7 @@ class Page:
 def lateness_report(
     snapshot: str, late_ms: int, tables: Mapping[str, Sequence[Row]], counts: Sequence[Row]
 ) -> Page:
-    """tables and counts as of rmqlite.spark.jobs.lateness, by name as its command has them."""
+    """The report of rmqlite.spark.jobs.lateness.  tables: by the names that its command uses."""
     by_hour, levels = tables["levels_and_hours"], tables["levels"]
     busiest = sorted(levels, key=lambda row: -row["messages"])[:_SERIES_MAX]
     shown = sorted(row["level"] for row in busiest)
@@ -120,7 +120,7 @@ def lateness_report(
 def forecast_report(
     snapshot: str, rows: Sequence[Row], *, now_ms: int, span_ms: int, bucket_ms: int
 ) -> Page:
-    """rows as of rmqlite.spark.jobs.forecast."""
+    """The report of rmqlite.spark.jobs.forecast; rows: its table."""
     due = [row for row in rows if row["state"] == "due"]
 
     def stacked(column: str) -> Plot:
@@ -158,7 +158,7 @@ def forecast_report(
 
 
 def retries_report(snapshot: str, tables: Mapping[str, Sequence[Row]]) -> Page:
-    """tables as of rmqlite.spark.jobs.retries, by name as its command has them."""
+    """The report of rmqlite.spark.jobs.retries.  tables: by the names that its command uses."""
     sums: dict[int, list[int]] = {}
     names = ("succeeded", "in_hand", "failed")
     for row in tables["funnel"]:
@@ -219,28 +219,28 @@ def _drawn(plots: Sequence[tuple[str, Plot]], look: Look) -> bytes:
 
 
 def _colours(look: Look, count: int) -> list[Any]:
-    """From one end of the map to the other, without what is hard to tell from the ground."""
+    """Colours along the map, without those that are too near to the ground."""
     return [colormaps[look.map](0.25 + 0.7 * n / max(1, count - 1)) for n in range(count)]
 
 
 def _cumulated(rows: Sequence[Row]) -> tuple[list[int], list[float]]:
-    """Lateness ascending, and which share of the messages is at most so late."""
+    """Lateness ascending, and the share of messages that are at most so late."""
     by_ms: dict[int, int] = {}
     for row in rows:
         by_ms[row["late_ms"]] = by_ms.get(row["late_ms"], 0) + row["messages"]
     late = sorted(by_ms)
     sums = list(accumulate(by_ms[each] for each in late))
-    # From nothing on, so that even a level that was never late has a line.
+    # Begin at share 0, so that even a level that was never late has a line.
     return [late[0] - 1, *late], [0.0, *[each / sums[-1] for each in sums]]
 
 
 def _series(rows: Sequence[Row], column: str) -> dict[str, list[Row]]:
-    """The rows of each value that has many messages; the others as one series."""
+    """The rows of each value with many messages; the other values share one series."""
     sums: dict[Any, int] = {}
     for row in rows:
         sums[row[column]] = sums.get(row[column], 0) + row["messages"]
     often = sorted(sums, key=lambda value: -sums[value])
-    # An "others" of one would hide a name for nothing.
+    # An "others" with one value would hide its name for no reason.
     shown = often if len(often) <= _SERIES_MAX else often[: _SERIES_MAX - 1]
     named = {value: str(value) for value in sorted(shown)}
     found: dict[str, list[Row]] = {name: [] for name in named.values()}
@@ -261,14 +261,14 @@ def _time_axis(axes: Axes, times_ms: Sequence[int], margin_ms: int) -> None:
 
 
 def _late_limits(levels: Sequence[Row]) -> tuple[float, float]:
-    """From 0 on, or from the earliest where a message was early, to the latest."""
+    """The limits of an axis: from 0, or from the earliest if a message was early, to the latest."""
     earliest = min([0, *[row["min_ms"] for row in levels]])
     latest = max([1, *[row["max_ms"] for row in levels]])
     return min(-0.2, 1.5 * earliest), 1.5 * latest
 
 
 def _legend(axes: Axes, look: Look, title: str) -> None:
-    """Beside the plot: inside it would hide some of it."""
+    """Put the legend beside the plot, because inside it would hide some of the plot."""
     if not axes.get_legend_handles_labels()[0]:
         return
     legend = axes.legend(

@@ -1,9 +1,9 @@
 """df.write and df.writeStream with the format "rmqlite": bulk scheduling from every task.
 
-A task sends its rows in order, several calls in flight.  Each message has an id, which is
+A task sends its rows in order, with several calls in flight.  Each message has an id, which is
 the same when the task, the query or the whole job runs again, and the broker stores it once;
-so what a failed task has sent does no harm.  What the broker counts for the job is the
-result: Spark takes nothing back from a writer.
+so messages of a failed task do no harm.  The broker's counts for the job are the result,
+because Spark returns nothing from a writer.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rmqlite.spark.sink_rows import Part
 
 REFUSED_ROWS_MAX: Final = 10_000
-"""So many refused rows of a task are kept with onInvalid=collect; more are only counted."""
+"""The most refused rows of a task that onInvalid=collect stores; further ones are only counted."""
 REFUSED_BYTES_MAX: Final = 32 << 20
 PLAN_RETRY_MS_MAX: Final = 5_000
 PLAN_PAUSE_S: Final = 0.2
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """What a task has done; refused: Arrow streams of the rows that are kept."""
+    """The result of a task; refused: Arrow streams of refused rows; not_kept: rows not in them."""
 
     messages: int
     accepted: int
@@ -56,7 +56,7 @@ class Sent(WriterCommitMessage):
 
 
 def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> SinkOptions:
-    """The options, when everything that can be checked without a row has been.
+    """The options, after all checks that need no row.
 
     Raises InvalidValue, DelayUnknown, BrokerUnreachable.
     """
@@ -69,7 +69,9 @@ def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> Sin
 
 
 def _levels(options: SinkOptions) -> LevelTable:
-    """The broker's table; for a while the broker may be away, but who mistyped it waits, too."""
+    """The broker's table.  It waits for a broker that is away, but not long: the endpoint may be
+    mistyped.
+    """
     from rmqlite.client.admin import AdminClient
     from rmqlite.clock import elapsed_s, pause_s
 
@@ -85,11 +87,11 @@ def _levels(options: SinkOptions) -> LevelTable:
 
 
 class BulkWriter(DataSourceArrowWriter):
-    """Of df.write: made on the driver, pickled to every task."""
+    """The writer of df.write: made on the driver, pickled to every task."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         options = planned(options, schema, overwrite=overwrite)
-        # Once for all tasks and their repetitions.
+        # Chosen once, for all tasks and their repetitions.
         self.options = replace(options, job_id=options.job_id or uuid4().hex)
         self.schema = _arrow_schema(schema)
 
@@ -105,7 +107,7 @@ class BulkWriter(DataSourceArrowWriter):
 
 
 class BulkStreamWriter(DataSourceStreamArrowWriter):
-    """Of df.writeStream; the job is the query unless it has a name of its own."""
+    """The writer of df.writeStream; without the option jobId the query's id is the job's."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         self.options = planned(options, schema, overwrite=overwrite)
@@ -128,7 +130,7 @@ class BulkStreamWriter(DataSourceStreamArrowWriter):
         keep_refused(self.options, self.schema, messages, name)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was sent stays; the batch is repeated with the same ids."""
+        """Messages that were sent stay; Spark repeats the batch with the same ids."""
 
 
 def send(
@@ -136,8 +138,8 @@ def send(
 ) -> Sent:
     """Send all rows of a task.
 
-    Raises the first refusal unless they are collected, and Unavailable when the broker
-    stays away.
+    Raises the first refusal unless refusals are collected, and Unavailable if the broker is
+    away for too long.
     """
     from rmqlite.client.bulk import BulkScheduler
     from rmqlite.clock import elapsed_s, pause_s
@@ -166,7 +168,7 @@ def send(
 
 
 class _Refused:
-    """The refused rows of a task, with their reasons, as far as they are kept."""
+    """The refused rows of a task with their reasons, up to a limit."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._is_collecting = options.is_collecting
@@ -177,7 +179,7 @@ class _Refused:
         self.not_kept = 0
 
     def take(self, part: Part, answer: BulkAnswer) -> None:
-        """Raises the first refusal unless they are collected."""
+        """Add the refusals of a call.  Raises the first one unless refusals are collected."""
         if not part.refused and not answer.refused:
             return
         found = dict(part.refused)
@@ -204,7 +206,7 @@ def keep_refused(
     messages: Sequence[WriterCommitMessage | None],
     name: str,
 ) -> None:
-    """Write the refused rows of all tasks, on the driver; an empty file when there are none."""
+    """Write the refused rows of all tasks, on the driver; an empty file if there are none."""
     if not options.is_collecting:
         return
     import pyarrow as pa
@@ -226,7 +228,7 @@ def keep_refused(
 
 
 def refused_file(path: str, job_id: str) -> str:
-    """Where the refused rows of a batch job are."""
+    """The file with the refused rows of a batch job."""
     return f"{path.rstrip('/')}/refused-{_file_name(job_id)}.parquet"
 
 
@@ -262,7 +264,7 @@ def _row_error(refusal: Refusal) -> RmqliteError:
 
 
 def _arrow_schema(schema: StructType) -> Any:
-    """What a file of refused rows has: the user's columns, then why."""
+    """The schema of a file with refused rows: the user's columns, then code and reason."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -1,7 +1,7 @@
-"""What a writer is asked for: its options and the columns it is given, checked at plan time.
+"""Checks the options of a writer and the columns of its rows at plan time.
 
-A wrong name, type or level is found before any task runs.  Columns that the sink does not
-know are refused, not dropped: a misspelt delay would send everything at once.
+A wrong name, type or level is found before any task runs.  Unknown columns are refused, not
+dropped: a misspelt delay would send everything at once.
 """
 
 from __future__ import annotations
@@ -49,10 +49,9 @@ class SinkOptions:
     """The options of a writer.
 
     topic, delay_level, delay, deliver_at_ms: the same for all rows, instead of a column.
-    job_id: "" for one that is new, or for a stream the query's id.  dedup_column: which
-    column has the message ids; "" for message_key if there is one, else ids are made of
-    the row's place.  max_per_second: of one task; 0 is no limit.  retry_ms: how long a
-    broker may be away.
+    job_id: "" means a new one, or for a stream the query's id.  dedup_column: the column with
+    the message ids; "" means message_key, or without that column ids made of the row's place.
+    max_per_second: for one task; 0 means no limit.  retry_ms: how long a broker may be away.
     """
 
     endpoint: str = ""
@@ -72,7 +71,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
-        """What somebody has written.  Raises InvalidValue."""
+        """The options as a value.  Raises InvalidValue."""
         given: dict[str, Any] = {}
         for name, text in options.items():
             if name.lower() in _SPARKS_OWN:
@@ -113,7 +112,7 @@ class SinkOptions:
             _refuse_exact_instant("column deliver_at", types["deliver_at"])
 
     def check_levels(self, table: LevelTable) -> None:
-        """Raises InvalidValue, DelayUnknown unless the broker's table has what options ask."""
+        """Raises InvalidValue, DelayUnknown unless the broker's table has the options' level."""
         if not 0 <= self.delay_level <= table.max_level:
             raise InvalidValue(
                 "delayLevel", self.delay_level, f"0 for now, or 1 to {table.max_level}"
@@ -172,7 +171,7 @@ def _instant(name: str, text: str) -> int:
     if moment is None:
         rule = "milliseconds since 1970, or a local time such as '2026-11-21 10:00'"
         raise InvalidValue(name, text, rule)
-    # 0 would be none; both are now.
+    # 0 would mean that no instant is given; 1 is long past, too.
     return moment or 1
 
 
@@ -213,15 +212,15 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "maxPerSecond": ("max_per_second", _number(0)),
     "retryTimeout": ("retry_ms", _number(0)),
 }
-"""Option -> the field that it sets, and how it is read."""
+"""Option -> the field that it sets, and the function that reads its text."""
 _SPARKS_OWN: Final = ("checkpointlocation", "queryname")
-"""Options of every stream, which Spark hands on."""
+"""Spark's own options of every stream, which Spark passes on."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
 assert {field for field, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
 
 
 def option_names() -> tuple[str, ...]:
-    """Every option of a writer, as it is spelled."""
+    """The names of all options of a writer."""
     return tuple(_OPTIONS)
 
 

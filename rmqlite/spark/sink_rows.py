@@ -1,8 +1,8 @@
-"""Rows of an Arrow batch become calls of a bulk sender; no Spark here.
+"""Turns rows of an Arrow batch into calls of a bulk sender; it needs no Spark.
 
-Columns stay columns: a message costs 0.4 µs, where a value for each row would cost 5.  What
-cannot even be sent, such as a row without a body, is refused here and counted by the broker
-with the rest.
+Columns stay columns: a message costs 0.4 µs, while a value for each row would cost 5.  A row that
+cannot be sent, for example without a body, is refused here, and the broker counts it with its
+own refusals.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from rmqlite.requests.bulk import BulkRequest, Refusal, property_text
 from rmqlite.spark.sink_options import ID_COLUMN, SinkOptions
 
 CALL_BYTES: Final = 2 << 20
-"""About so much of a batch goes into one call at most."""
+"""About the most bytes of a batch that go into one call."""
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a batch, as one call.
+    """Some rows of a batch as one call.
 
-    rows: for each message of the request its row in the batch.  refused: rows that are not
-    in it, and why.
+    rows: the row in the batch of each message of the request.  refused: the other rows, and the
+    reasons.
     """
 
     batch: pa.RecordBatch
@@ -43,12 +43,12 @@ def parts_of(
 ) -> Iterator[Part]:
     """All rows of a batch in calls.
 
-    id_prefix, first_row: without a column of ids a row's is the prefix, a colon and its
+    id_prefix, first_row: without a column of ids a row's id is the prefix, a colon and the row's
     number, counted from the task's first row.
     """
     size = options.batch_size
     if options.max_per_second:
-        # A tenth of a second's share, so that the rate is even.
+        # At most the rows of a tenth of a second, so that the rate is even.
         size = min(size, max(1, options.max_per_second // 10))
     if batch.nbytes > CALL_BYTES:
         size = min(size, max(1, batch.num_rows * CALL_BYTES // batch.nbytes))
@@ -108,7 +108,7 @@ def _part(
 
 
 class _Columns:
-    """The columns of some rows as lists; errors: why a row cannot be sent, by its place."""
+    """The columns of some rows as lists; errors: row -> why it cannot be sent."""
 
     def __init__(self, piece: pa.RecordBatch) -> None:
         self._piece = piece
@@ -130,7 +130,7 @@ class _Columns:
     def optional(
         self, name: str, convert: Callable[[pa.Array], list[Any]], missing: Any
     ) -> list[Any]:
-        """A column that may be absent, or null: then it is `missing`."""
+        """A column that may be absent: then it is empty.  A null becomes `missing`."""
         if name not in self._names:
             return []
         values = self._converted(name, convert)
@@ -184,13 +184,13 @@ def _properties(column: pa.Array) -> list[str | None]:
 
 
 def _within(allowed: range) -> Callable[[pa.Array], list[int | None]]:
-    """Whole numbers; an instant in microseconds becomes the next millisecond, never before."""
+    """Reads whole numbers; an instant in microseconds is rounded up to milliseconds."""
 
     def convert(column: pa.Array) -> list[int | None]:
         values: list[int | None]
         if pa.types.is_timestamp(column.type):
             microseconds = column.cast(pa.int64()).to_pylist()
-            # 0 would be none given; the one is as long past as the other.
+            # 0 would mean that no instant is given; 1 is long past, too.
             values = [None if each is None else -(-each // 1000) or 1 for each in microseconds]
         else:
             values = column.to_pylist()

@@ -1,8 +1,8 @@
 """spark.readStream.format("rmqlite") as Spark calls it; every method forwards to StreamPlan.
 
-Spark keeps one reader on the driver for as long as a query runs, and reads with copies of a
-reader that never planned anything: so what belongs to the driver is made when it is first
-needed.  Progress lives in Spark's checkpoint; a consumer group only shows it.
+Spark has one reader on the driver for as long as a query runs, and reads with copies of a
+reader that never planned anything: so the driver's plan is made only when it is first needed.
+Progress lies in Spark's checkpoint; a consumer group only shows it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The queues of a store's folder or of a broker, batch after batch."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
-        """columns: the names of those that are read.  Raises InvalidValue."""
+        """columns: the names of the columns to read.  Raises InvalidValue."""
         check_stream(options)
         self._options = options
         self._columns = tuple(columns)
@@ -65,7 +65,7 @@ class RmqliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition.value, self._options, self._columns)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark says so when it plans the next batch; read_stream() publishes at once."""
+        """Publish; Spark calls this when it plans the next batch, read_stream() is earlier."""
         self._plan.publish(from_spark(end))
 
     def stop(self) -> None:

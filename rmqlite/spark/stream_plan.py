@@ -1,8 +1,9 @@
-"""What a stream reads next: where it begins, how far a batch goes, and what was lost.
+"""Plans a stream: where it begins, how far a batch goes, and whether records were lost.
 
-Spark keeps how far a stream is in its checkpoint; this only compares that with what there is.
-Records that retention took, or a store that is another one than before, are an error, or with
-failOnDataLoss=false a warning, and the stream goes on at the first record that is kept.
+Spark's checkpoint has the offsets of a stream; this module compares them with the present queues.
+If retention deleted records before they were read, or the store is another one than before, the
+plan raises an error.  With failOnDataLoss=false it warns, and the stream continues at the first
+record that exists.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class StreamPlan:
         self._has_planned = False
 
     def initial(self) -> Offsets:
-        """Where a new stream begins; however often it is asked for, the same."""
+        """Where a new stream begins; later calls return the same."""
         if self._initial is None:
             found = self._look()
             self._warn_of_missing({topic for topic, _ in found})
@@ -43,13 +44,13 @@ class StreamPlan:
         return dict(self._initial)
 
     def prepare_available_now(self) -> None:
-        """What comes from now on is not for this run."""
+        """End this run at the present ends of the queues."""
         self._bounds = self._look()
 
     def latest(self, start: Mapping[Queue, int], rows_max: int | None) -> Offsets:
-        """How far the next batch goes; start itself when there is nothing new.
+        """The end of the next batch; equal to start if there are no new records.
 
-        rows_max: None is no limit.  Raises OffsetGone, InvalidValue for what was lost.
+        rows_max: None means no limit.  Raises OffsetGone or InvalidValue if records are lost.
         """
         self._has_planned = True
         ranges = self._look()
@@ -71,7 +72,7 @@ class StreamPlan:
     def slices(
         self, start: Mapping[Queue, int], end: Mapping[Queue, int]
     ) -> list[tuple[QueueSlice, ...]]:
-        """What each partition of a batch reads.  Raises OffsetGone, InvalidValue as latest()."""
+        """The queue slices of each partition of a batch.  Raises the errors of latest()."""
         self._check_first_batch()
         ranges = self._look() if self._ranges is None else self._ranges
         found = []
@@ -90,18 +91,18 @@ class StreamPlan:
 
     @property
     def newest(self) -> Offsets | None:
-        """The ends of all queues when they were last looked at."""
+        """The ends of all queues at the last look."""
         if self._ranges is None:
             return None
         return {queue: high for queue, (_, high) in self._ranges.items() if high}
 
     @property
     def place(self) -> Place | None:
-        """Of what slices() gave last."""
+        """The place of the last slices()."""
         return self._source.place
 
     def publish(self, reached: Mapping[Queue, int]) -> None:
-        """Tell the broker how far the group is, if there is one; a failure is only logged."""
+        """Commit the group's offsets at the broker, if there is a group; a failure is logged."""
         if self._options.group:
             publish(self._source, self._options.group, reached)
 
@@ -115,17 +116,17 @@ class StreamPlan:
         return self._ranges
 
     def _warn_of_missing(self, topics: set[str]) -> None:
-        """A topic may come later, as retry and dead-letter topics do; or its name is a slip."""
+        """Warn: a topic may be made later, as retry topics are, or its name may be mistyped."""
         for topic in self._options.topics:
             if topic not in topics:
                 log.warning("no such topic yet, the stream waits for it topic=%s", topic)
 
     def _taken(self, offsets: Mapping[Queue, int]) -> set[Queue]:
-        """Without queues that an earlier run of the stream took, and this one does not."""
+        """The queues that this run reads; an earlier run may have read others, too."""
         return {queue for queue in offsets if self._options.takes_queue(*queue)}
 
     def _begin(self, queue: Queue, begin: int, low: int, high: int) -> int:
-        """Where to read on; begin, unless that is lost."""
+        """Where to continue: at begin, or at the first record if begin is lost."""
         if begin > high:
             self._lost_end(queue, begin, high)
             return low
@@ -154,13 +155,13 @@ class StreamPlan:
         )
 
     def _check_first_batch(self) -> None:
-        """A first batch is run again, and nobody knows any more where "latest" was then."""
+        """Raise if Spark runs a first batch again: where "latest" was then is lost."""
         if self._has_planned or self._initial is None or not _is_moving(self._options):
             return
         self._has_planned = True
         rule = (
-            "JSON, when the first batch of a stream is run again: where the stream began is not"
-            " known; read_stream keeps it, or take another checkpoint, or failOnDataLoss=false"
+            "JSON, because Spark runs the first batch of this stream again and the place where it"
+            " began is lost; use read_stream, another checkpoint, or failOnDataLoss=false"
         )
         if self._options.fail_on_data_loss:
             raise InvalidValue("startingOffsets", "latest", rule)
@@ -168,9 +169,9 @@ class StreamPlan:
 
 
 def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -> Offsets:
-    """Where a new stream begins; ranges: of the queues that it takes.
+    """Where a new stream begins; ranges: those of the queues that it reads.
 
-    A queue that startingOffsets does not name begins at its first record.
+    A queue that JSON in startingOffsets does not name begins at its first record.
     """
     wanted = LATEST if options.starting_offsets is None else options.starting_offsets
     words = {EARLIEST: 0, LATEST: 1}
@@ -183,7 +184,7 @@ def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -
     for topic, queue_id, offset in wanted:
         queue = (topic, queue_id)
         if not options.takes_queue(*queue):
-            rule = f"only queues that the stream takes; {_named(queue)} is none of them"
+            rule = f"only queues that the stream reads; {_named(queue)} is none of them"
             raise InvalidValue("startingOffsets", f"{topic} {queue_id}", rule)
         if offset >= 0:
             offsets[queue] = offset
@@ -193,7 +194,7 @@ def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -
 
 
 def check_stream(options: ReadOptions) -> None:
-    """Raises InvalidValue for options that only a batch has, or only a broker knows."""
+    """Raises InvalidValue for options that only a batch has, or that need a broker."""
     for name, value in (
         ("endingOffsets", options.ending_offsets),
         ("endingTimestamp", options.ending_timestamp_ms),
@@ -204,13 +205,13 @@ def check_stream(options: ReadOptions) -> None:
             raise InvalidValue(name, value, "an option of spark.read; a stream has no end")
     if options.group:
         if options.path:
-            rule = "only with endpoint: a store's folder has nobody to tell how far a group is"
+            rule = "only with endpoint: nobody can commit a group's offsets in a store's folder"
             raise InvalidValue("group", options.group, rule)
         check_group(options.group)
 
 
 def publish(source: QueueRanges, group: str, reached: Mapping[Queue, int]) -> None:
-    """Tell a broker how far a group is; a failure is logged, the stream does not need it."""
+    """Commit a group's offsets at a broker; a failure is logged, the stream does not need it."""
     offsets = {queue: offset for queue, offset in reached.items() if not is_system(queue[0])}
     try:
         if offsets:
@@ -220,7 +221,7 @@ def publish(source: QueueRanges, group: str, reached: Mapping[Queue, int]) -> No
 
 
 def _is_moving(options: ReadOptions) -> bool:
-    """Is the beginning of a new stream later each time that it is asked for?"""
+    """Does the beginning of a new stream move as messages arrive?"""
     wanted = options.starting_offsets
     if options.starting_timestamp_ms is not None:
         return False

@@ -1,8 +1,8 @@
-"""A stream that keeps where it began, and shows a consumer group how far it is.
+"""A stream that stores where it began, and shows its progress as a consumer group's.
 
-Spark does not keep where a new stream began until its first batch is done: "latest" would be
-another place after a crash in that batch.  So the beginning is written beside the checkpoint,
-as queue offsets, before the stream is started, and read from there ever after.
+Spark does not store the beginning of a new stream until its first batch is done: after a crash
+in that batch "latest" would be another place.  So read_stream() writes the beginning as queue
+offsets into the checkpoint's folder before the stream starts, and later runs read it there.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 INITIAL_OFFSETS: Final = "rmqlite-initial-offsets.json"
-"""In the checkpoint's folder, beside Spark's own files."""
+"""A file in the checkpoint's folder, beside Spark's own files."""
 _BEGIN: Final = ("startingoffsets", "startingtimestamp")
 
 log = logging.getLogger(__name__)
@@ -50,10 +50,10 @@ def read_stream(
 ) -> DataFrame:
     """The records of a store or a broker as a stream, each once from its beginning on.
 
-    checkpoint: the checkpointLocation with which it will be started; where the stream begins
-    is settled now, and stays in that folder.  options are those of the format, as in read_log;
-    with group the broker is told after every batch how far the stream is.  Raises
-    InvalidValue, StoreDamaged, Unavailable.
+    checkpoint: the checkpointLocation of the query; this call stores in that folder where the
+    stream begins.  options are those of the format, as in read_log; with group the stream
+    commits its offsets at the broker after every batch.  Raises InvalidValue, StoreDamaged,
+    Unavailable.
     """
     if not checkpoint:
         raise InvalidValue("checkpoint", checkpoint, "the folder of the query's checkpoint")
@@ -72,7 +72,7 @@ def read_stream(
 
 
 def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
-    """Where the stream begins or began; empty for one that was begun without this."""
+    """Where the stream begins or began; empty if it was started without read_stream()."""
     names = folder.names()
     if INITIAL_OFFSETS in names:
         return folder.read_text(INITIAL_OFFSETS)
@@ -84,9 +84,9 @@ def _beginning(folder: HadoopFolder, options: ReadOptions) -> str:
 
 
 class Progress(StreamingQueryListener):
-    """Publishes how far the query of one checkpoint is when a batch is done.
+    """Publishes the offsets of the query of one checkpoint when a batch is done.
 
-    Of a query with several sources each publishes for itself, a batch later.
+    In a query with several sources each source publishes by itself, one batch later.
     """
 
     def __init__(self, checkpoint: HadoopFolder, group: str, source: QueueRanges) -> None:
@@ -121,11 +121,11 @@ class Progress(StreamingQueryListener):
             self._source.close()
 
     def _is_its(self, query_id: str) -> bool:
-        """Spark writes the query's id into its checkpoint, and it stays the same."""
+        """Is it the query of this checkpoint?  The checkpoint has the query's id."""
         if not self._query_id:
             try:
                 self._query_id = str(json.loads(self._checkpoint.read_text("metadata"))["id"])
             except (RmqliteError, KeyError, TypeError, ValueError):
-                # Of another query, as this one writes it before its first batch.
+                # The event is of another query: this one writes its id before its first batch.
                 return False
         return self._query_id == query_id

@@ -1,4 +1,4 @@
-"""A job's table on its way out: to the driver as plain values, to a file, to a folder."""
+"""Brings a job's table to the driver as plain values, to a file, or to a folder."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 FILE_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
-"""A place with such an ending is one file on this machine; any other is a folder."""
+"""A place with such an ending is one file on this machine; any other place is a folder."""
 
 
 def collected(table: DataFrame) -> list[dict[str, Any]]:
-    """Every row; a timestamp is milliseconds since 1970, in a cell named …_ms."""
+    """All rows; a timestamp becomes milliseconds since 1970, with a name that ends in _ms."""
     return [row.asDict() for row in _in_ms(table).collect()]
 
 
 def write(table: DataFrame, place: str, form: str = "") -> str:
-    """Write a table; where to, in words.  Raises InvalidValue if there is something already.
+    """Write a table, and return the place in words.  Raises InvalidValue if the file exists.
 
-    A folder may be any that Hadoop knows, and is written by the executors.
+    A folder may be on any file system that Hadoop supports; the executors write it.
     """
     form_of_file = FILE_FORMATS.get(Path(place).suffix.lower())
     if form_of_file is None:
@@ -43,7 +43,7 @@ def write(table: DataFrame, place: str, form: str = "") -> str:
 
 
 def _write_file(table: DataFrame, path: Path, form: str) -> None:
-    """It appears under its name when all of it is there."""
+    """Write a file; it gets its name only when it is complete."""
     beside = path.with_name(path.name + ".tmp")
     try:
         if form == "json":

@@ -1,8 +1,7 @@
-"""Closed log files as Parquet, so that retention may delete them, and both as one table.
+"""Archives closed log files as Parquet, so that retention may delete them.
 
-A segment is written, read again and counted, and only then named by its manifest; run again,
-what is missing is archived and nothing else.  A table of archive and live log goes on in the
-log exactly where the archive ends: every record is there once.
+The job writes a segment, reads and counts it again, and only then writes its manifest.  A second
+run archives only the segments that are missing.
 """
 
 from __future__ import annotations
@@ -35,22 +34,22 @@ CODEC: Final = "zstd"
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A closed segment of the log: is_new if this run has archived it."""
+    """A closed segment of the log; is_new: this run has archived it."""
 
     segment: Segment
     is_new: bool
 
 
 class ArchiveJob:
-    """Archives a store's or a broker's closed log files.  Two at once to one place must not be."""
+    """Archives a store's or a broker's closed log files.  Only one job may write to one place."""
 
     def __init__(
         self, spark: SparkSession, place: str, *, path: str = "", endpoint: str = ""
     ) -> None:
-        """place: any folder that Hadoop knows.
+        """place: a folder on any file system that Hadoop supports.
 
-        Raises InvalidValue for one that holds something else, or the archive of another
-        store; StoreDamaged, StoreUnavailable, Unavailable.
+        Raises InvalidValue for a folder with other files or with the archive of another store;
+        StoreDamaged, StoreUnavailable, Unavailable.
         """
         self._live = Live(spark, path=path, endpoint=endpoint)
         self._archive = Archive(spark, place)
@@ -60,13 +59,13 @@ class ArchiveJob:
 
     @property
     def closed(self) -> list[tuple[int, int]]:
-        """Where the closed log files begin and end: all but the one that is written."""
+        """The begin and the end of each closed log file; the last file is still written."""
         room, end = self._live.place.log_file_bytes, self._live.place.end
         bounds = [(start, start - start % room + room) for start, _ in self._live.look.files]
         return [(low, high) for low, high in bounds if high <= end]
 
     def run(self, until_ms: int | None = None) -> Iterator[Archived]:
-        """Every closed segment, when it is archived; until_ms: only if all of it is older."""
+        """Yields each closed segment once it is archived; until_ms: only older segments."""
         for begin, end in self.closed:
             if until_ms is not None and self._following_ms(end) >= until_ms:
                 return
@@ -79,7 +78,7 @@ class ArchiveJob:
             yield Archived(segment, is_new=True)
 
     def deletable(self) -> list[Segment]:
-        """The segments that are archived and still in the log, from its begin on without a gap."""
+        """The archived segments that are still in the log, from its begin on without a gap."""
         found = []
         for begin, _ in self.closed:
             if begin not in self._known:
@@ -112,7 +111,7 @@ class ArchiveJob:
         return segment
 
     def _following_ms(self, end: int) -> int:
-        """When the record was stored that begins behind a closed file."""
+        """The store timestamp of the first record behind a closed file."""
         known = dict(self._live.look.files).get(end)
         if known is not None:
             return known
@@ -123,7 +122,7 @@ class ArchiveJob:
 
 
 def _figures() -> list[Column]:
-    """What is counted while a segment is written, and again when it is read."""
+    """The figures that are computed while a segment is written, and again when it is read."""
     return [
         F.count("*").alias("records"),
         F.sum(F.col("store_size").cast("bigint")).alias("record_bytes"),
@@ -135,10 +134,10 @@ def _figures() -> list[Column]:
 
 
 def _check_kept(folder: str, seen: dict[str, Any], found: dict[str, Any]) -> None:
-    """Raises StoreUnavailable unless what was read again is what was written, each once."""
+    """Raises StoreUnavailable unless the written records were read again, each once."""
     if seen != found:
-        raise StoreUnavailable("verify", folder, f"{seen} were written, {found} are there")
+        raise StoreUnavailable("verify", folder, f"wrote {seen}, read {found}")
     if not found["records"]:
-        raise StoreUnavailable("archive", folder, "its log file holds no record")
+        raise StoreUnavailable("archive", folder, "its log file has no record")
     if found["record_bytes"] > found["last_end"] - found["first_offset"]:
-        raise StoreUnavailable("verify", folder, "it holds records more than once")
+        raise StoreUnavailable("verify", folder, "it has records more than once")

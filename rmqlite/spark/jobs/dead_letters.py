@@ -1,8 +1,8 @@
-"""Dead letters as one table, and as Parquet files by group and day that only ever grow.
+"""Dead letters as one table, and as Parquet files by group and day.
 
-An export takes what it does not have yet, letter by letter: retention may have deleted half
-a day from the log since, so a day that was exported is never written anew.  Cut off at any
-moment it leaves some letters or all of them, and the next run adds the rest.
+An export adds the letters that it does not have yet, and never writes a day anew, because
+retention may have deleted half of that day from the log.  If a run is cut off, some letters may
+be missing; the next run adds them.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ COLUMNS: Final = (
     *("failure_reason", "reconsume_times", "born_timestamp", "store_timestamp"),
     *("flag", "sys_flag", "physical_offset", "properties"),
 )
-"""What is read of the log."""
+"""The columns to read from the log."""
 TOPIC_PATTERN: Final = f"{DLQ_PREFIX}*"
-"""For the option topicPattern of a reader."""
+"""The value for the option topicPattern of a reader."""
 IDENTITY: Final = ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")
 """No two letters have all of these, not even those of two brokers."""
 _PLACE: Final = ("group", "day")
-"""What the folders of an export are named by."""
+"""The columns that name the folders of an export."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which dead letters; what is empty does not matter.
+    """Selects dead letters; an empty field does not matter.
 
-    topic: where they were sent to first.  reason: part of the reason, in any case.
-    since_ms <= the time they died < until_ms.
+    topic: the topic that they were sent to first.  reason: part of the reason, in upper or lower
+    case.  since_ms <= the time they died < until_ms.
     """
 
     groups: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class LetterFilter:
     until_ms: int | None = None
 
     def read_options(self) -> dict[str, object]:
-        """What a reader of the log can leave out already."""
+        """The part of the filter that a reader of the log applies already."""
         options: dict[str, object] = {
             "startingTimestamp": self.since_ms,
             "endingTimestamp": self.until_ms,
@@ -68,9 +68,9 @@ class LetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export that is done.
+    """The result of an export.
 
-    counts: rows of group, day, dead_letters, added, top_reason; of what was looked at.
+    counts: rows of group, day, dead_letters, added, top_reason, for the letters of this run.
     """
 
     place: str
@@ -82,8 +82,8 @@ class Exported:
 def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFrame:
     """The dead letters of a log, with group and day in front, then COLUMNS.
 
-    log: with COLUMNS.  day: UTC, of the time they died.  origin_topic is told for letters of
-    RocketMQ's, too, and for scheduled messages that could not be delivered.
+    log: has COLUMNS.  day: of the time they died, in UTC.  Letters of RocketMQ and scheduled
+    messages that could not be delivered have an origin_topic, too.
     """
     found = log.where(F.col("topic").startswith(DLQ_PREFIX)).select(
         F.substring("topic", len(DLQ_PREFIX) + 1, 127).alias("group"),
@@ -94,7 +94,7 @@ def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFram
 
 
 def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
-    """Those of a table of dead letters that are wanted."""
+    """The rows of a table of dead letters that match a filter."""
     conditions: list[Column] = []
     if wanted.groups:
         conditions.append(F.col("group").isin(*wanted.groups))
@@ -113,10 +113,10 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
 
 
 def export(dead: DataFrame, place: str) -> Exported:
-    """Add to an export what it does not have yet; place: any folder that Hadoop knows.
+    """Add the letters to an export that it does not have yet.
 
-    dead: as dead_letters() gives them.  Two exports to one place must not run at once.
-    Raises InvalidValue for a place that holds something else.
+    dead: from dead_letters().  place: a folder on any file system that Hadoop supports.  Two
+    exports to one place must not run at once.  Raises InvalidValue for a folder with other files.
     """
     spark = dead.sparkSession
     known = read_export(spark, place) if _is_export(spark, place) else None
@@ -137,10 +137,10 @@ def export(dead: DataFrame, place: str) -> Exported:
 
 
 def read_export(spark: SparkSession, place: str) -> DataFrame:
-    """The dead letters of an export, as dead_letters() gives them.  Raises InvalidValue."""
+    """The dead letters of an export, with the columns of dead_letters().  Raises InvalidValue."""
     if not _is_export(spark, place):
         raise InvalidValue("export", place, "a folder that rmqlite pipeline dlq-export has written")
-    # A group may be called 123, and Spark would make a number of it.
+    # A group may have the name 123, and Spark would make a number of it.
     schema = export_schema()
     return spark.read.schema(schema).parquet(place).select(*schema.names)
 
@@ -152,7 +152,7 @@ def export_schema() -> T.StructType:
 
 
 def _origin() -> Column:
-    """Where it was sent to: RocketMQ keeps that in RETRY_TOPIC, the schedule in REAL_TOPIC."""
+    """The topic of the first send: RocketMQ has it in RETRY_TOPIC, the schedule in REAL_TOPIC."""
     of_schedule = F.col("topic") == DLQ_PREFIX + SCHEDULE_GROUP
     return F.coalesce(
         _property(DLQ_ORIGIN_TOPIC),
@@ -166,12 +166,12 @@ def _property(name: str) -> Column:
 
 
 def _utc_day(name: str) -> Column:
-    """Whatever the session's time zone is."""
+    """The day in UTC, in every time zone of the session."""
     return F.date_from_unix_date((F.floor(F.unix_millis(name) / 86_400_000)).cast("int"))
 
 
 def _is_export(spark: SparkSession, place: str) -> bool:
-    """Is there an export?  Raises InvalidValue for a folder that holds something else."""
+    """Is there an export?  Raises InvalidValue for a folder with other files."""
     names = [name for name in HadoopFolder(spark, place).names() if name[0] not in "._"]
     strange = next((name for name in names if not name.startswith("group=")), None)
     if strange is not None:
@@ -181,7 +181,7 @@ def _is_export(spark: SparkSession, place: str) -> bool:
 
 
 def _marked(dead: DataFrame, known: DataFrame) -> DataFrame:
-    """The letters, and whether an export lacks them."""
+    """The letters with the column is_new: an export lacks this one."""
     there = known.select(*IDENTITY, F.lit(False).alias("is_known")).distinct()
     joined = dead.join(there, list(IDENTITY), "left")
     is_new = F.col("is_known").isNull().alias("is_new")
@@ -189,7 +189,7 @@ def _marked(dead: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def _counted(marked: DataFrame) -> DataFrame:
-    """Per group and day: how many, how many of them new, and why most of them died."""
+    """Per group and day: the number of letters, of new letters, and the most frequent reason."""
     reasons = marked.groupBy(*_PLACE, "failure_reason").agg(
         F.count("*").alias("n"), F.sum(F.col("is_new").cast("bigint")).alias("new")
     )

@@ -1,4 +1,4 @@
-"""What comes due when: the messages that wait, by topic and level."""
+"""When the waiting messages come due, by topic and level."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SPAN_MS: Final = 6 * 3_600_000
 
 
 def open_waits(records: DataFrame) -> DataFrame:
-    """The waits that have not ended, in one pass over COLUMNS.
+    """The waits in one pass over COLUMNS, for forecast().
 
-    RocketMQ's own deliveries end none, as they do not point back: of a store that it wrote
-    take ended() of rmqlite.spark.jobs.reconcile instead.
+    RocketMQ's own deliveries end no wait here, because they do not point back.  For a store that
+    RocketMQ wrote take ended() of rmqlite.spark.jobs.reconcile instead.
     """
     topic = F.max(F.when(F.col("is_begin"), F.col("real_topic"))).alias("real_topic")
     return w.waits(records, topic)
@@ -31,13 +31,13 @@ def forecast(
 ) -> DataFrame:
     """How many messages come due in each bucket from now on.
 
-    waits: of open_waits() or ended(); those that have ended are left out.  state (overdue,
-    due, later than the span), due_timestamp (where a bucket begins; null unless due),
+    waits: from open_waits() or ended(); ended waits are left out.  Columns: state (overdue, due,
+    or later than the span), due_timestamp (the begin of the bucket; null unless due),
     real_topic, level, messages.
     """
     ahead_ms = F.col("deliver_ms") - now_ms
     state = F.when(ahead_ms <= 0, "overdue").when(ahead_ms <= span_ms, "due").otherwise("later")
-    # (begin, end]: what is due at now is overdue, so the first bucket begins behind it.
+    # (begin, end]: a message that is due now is overdue, so the first bucket begins behind now.
     bucket = F.floor((ahead_ms - 1) / bucket_ms) * bucket_ms + now_ms
     waiting = waits.where(F.col("completion").isNull() & F.col("deliver_ms").isNotNull())
     return (

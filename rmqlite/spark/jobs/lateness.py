@@ -1,7 +1,7 @@
 """How late scheduled messages were delivered: store time of the delivery - deliver time.
 
-All figures are exact.  There are few distinct milliseconds, so that the messages of each are
-counted in one pass, and every table and plot is made of those counts.
+All figures are exact.  There are few distinct latenesses in milliseconds, so one pass counts the
+messages of each, and every table and plot is made from these counts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ BY_LEVEL_AND_HOUR: Final = ("level", "hour")
 def lateness_counts(
     records: DataFrame, *, since_ms: int | None = None, until_ms: int | None = None
 ) -> DataFrame:
-    """How many messages were so late: level, hour (of the delivery), late_ms, messages.
+    """How many messages had which lateness: level, hour (of the delivery), late_ms, messages.
 
     records: COLUMNS of all records; only deliveries that were stored in [since_ms, until_ms)
-    are counted.  What was fired, rescheduled or cancelled was not meant to wait until its
-    deliver time, and is not in it; nor is what RocketMQ delivered, which leaves no pointer.
+    are counted.  Fired, rescheduled and cancelled messages are left out, because they were not
+    meant to wait until their deliver time; so are RocketMQ's deliveries, which do not point back.
     """
     delivered = w.waits(records).where(
         (F.col("completion") == w.DELIVERED) & F.col("deliver_ms").isNotNull()
@@ -55,9 +55,9 @@ def lateness(
     """The figures of lateness_counts(): by, messages, p50_ms, p90_ms, p99_ms, min_ms,
     max_ms, late_share, early.
 
-    A percentile between two values is interpolated.  late_share: of the messages that were
-    more than late_ms late.  early: of those that were delivered before their deliver time; P2
-    says that there is none.
+    A percentile between two values is interpolated.  late_share: the share of messages that were
+    more than late_ms late.  early: how many were delivered before their deliver time, which
+    should be none.
     """
     late, messages = F.col("late_ms"), F.col("messages")
 

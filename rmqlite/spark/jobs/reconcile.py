@@ -1,23 +1,24 @@
-"""Were the promises kept: every scheduled message delivered exactly once, and none early?
+"""Was every scheduled message delivered exactly once, and none early?
 
 Each wait in the log is in one state:
 
-    delivered, fired, rescheduled,    ended, as the record says that ended it first
+    delivered, fired, rescheduled,    ended; the first record that ended it has the word
     cancelled, undeliverable
     pending     not ended, and not due when the newest record was stored
-    overdue     due, but nothing that was due clearly later has been delivered either: the
-                broker has a backlog, or was stopped
-    missing     due, not ended, though what was due clearly later has been delivered
-    orphan      ended, but the scheduled record is not there, though the log reaches back to it
-    expired     ended, and retention has taken the scheduled record
+    overdue     due and not ended, and no message that was due clearly later has been delivered:
+                the broker has a backlog, or was stopped
+    missing     due and not ended, but a message that was due clearly later has been delivered
+    orphan      ended, but the log lacks the scheduled record, although it reaches back to it
+    expired     ended, and retention has deleted the scheduled record
 
-The broker delivers what is due first, whatever its level.  So the latest deliver time of a
-delivered message is a horizon: what was due more than slack before it has had its turn.
-Slack is for a level that rests for some seconds because its files could not be read, and for
-a delivery that was just being written.  What was fired says nothing of the horizon.
+The broker delivers messages in the order of their deliver times, across all levels.  So the
+latest deliver time of a delivered message is a horizon: messages that were due more than slack
+before it have had their turn.  Slack is for a level that rests for some seconds because its
+files could not be read, and for a delivery that was just being written.  Fired messages do not
+count for the horizon.
 
-RocketMQ's own deliveries do not point back.  They are matched by message id, destination and
-reconsume times, in a second pass that is only made when something due was not ended.
+RocketMQ's own deliveries do not point back.  A second pass matches them by message id,
+destination and reconsume times; it runs only if a due message has not ended.
 """
 
 from __future__ import annotations
@@ -45,45 +46,45 @@ MORE_COLUMNS: Final = (
     "real_queue_id",
     "reconsume_times",
 )
-"""What the second pass, and a list of offenders, read."""
+"""The columns for the second pass and for a list of offenders."""
 SLACK_MS: Final = 60_000
 ENDED: Final = w.COMPLETIONS
 OPEN: Final = ("pending", "overdue", "missing")
 STATES: Final = (*ENDED, *OPEN, "orphan", "expired")
 BROKEN: Final = ("missing", "orphan", "duplicates", "early")
-"""What there is none of when the promises held."""
+"""The counts that are 0 if the promises held."""
 OFFENDERS_SCHEMA: Final = (
     "what string, level int, unique_key string, real_topic string, real_queue_id int,"
     " end_offset bigint, deliver_timestamp timestamp, completion string, completions bigint,"
     " completed_timestamp timestamp, early_ms bigint"
 )
-"""Of offenders()."""
+"""The columns of offenders()."""
 _COUNTS: Final = ("messages", "duplicates", "early", "without_pointer")
 _SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
-"""What a scheduled record and its delivery by RocketMQ have in common."""
+"""The columns that a scheduled record and its delivery by RocketMQ have in common."""
 _SECOND_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What reconcile found; rows as of reconcile(), with their counts.
+    """The result of audit(); rows: the table of reconcile().
 
-    now_ms: what is due later is pending.  horizon_ms: see above; None when nothing was
-    delivered.
+    now_ms: a message that is due later is pending.  horizon_ms: see above; None if no message
+    was delivered.
     """
 
     rows: Sequence[dict[str, Any]]
     now_ms: int | None
     horizon_ms: int | None
     offenders: DataFrame | None
-    """Of offenders(); None when the promises held."""
+    """The table of offenders(); None if the promises held."""
 
     @property
     def held(self) -> bool:
         return not any(self.total(name) for name in BROKEN)
 
     def total(self, name: str) -> int:
-        """Messages in a state, or of all states duplicates, early or without_pointer."""
+        """The messages in a state, or the sum of duplicates, early or without_pointer."""
         if name in STATES:
             return sum(row["messages"] for row in self.rows if row["state"] == name)
         return sum(row[name] for row in self.rows)
@@ -96,10 +97,10 @@ def audit(
     now_ms: int = 0,
     slack_ms: int = SLACK_MS,
 ) -> Audit:
-    """Reconcile what read() gives for these columns; a second time if that can tell more.
+    """Reconcile the records of read(), and a second time if that can find more.
 
-    begin_offset: the physical offset at which the records begin.  now_ms: when the newest of
-    all records was stored; 0: the newest of those that begin or end a wait.
+    begin_offset: the physical offset at which the records begin.  now_ms: the store time of the
+    newest record; 0 means that of the newest record that begins or ends a wait.
     """
     first = collected(
         reconcile(read(COLUMNS), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms)
@@ -120,13 +121,13 @@ def audit(
 def reconcile(
     records: DataFrame, *, begin_offset: int = 0, now_ms: int = 0, slack_ms: int = SLACK_MS
 ) -> DataFrame:
-    """How many messages of which level are in which state, in one pass over COLUMNS.
+    """How many messages of each level are in each state, in one pass over COLUMNS.
 
-    level, state, messages, duplicates (further ends of waits that had ended), early,
+    Columns: level, state, messages, duplicates (further ends of waits that had ended), early,
     without_pointer (0), now_timestamp, horizon_timestamp.
     """
-    # What is open is counted by the second in which it is due: few rows, of which all are
-    # seen at once; only then it is known what is the horizon.
+    # Open waits are counted by the second in which they are due.  These are few rows, so a
+    # window over all of them finds the horizon without a second pass.
     is_open = F.col("completion").isNull()
     is_ahead = F.when(is_open, F.col("deliver_ms") > now_ms) if now_ms else F.lit(None)
     deliver_s = F.when(
@@ -156,10 +157,10 @@ def reconcile(
 
 
 def ended(records: DataFrame) -> DataFrame:
-    """Every wait, as of waits(), with its message, and with the ends that RocketMQ wrote.
+    """Every wait of waits() with its message, and with the deliveries that RocketMQ wrote.
 
-    records: MORE_COLUMNS.  Beside those of waits(): unique_key, real_topic, real_queue_id,
-    reconsume_times, and without_pointer: its delivery was found by these.
+    records: MORE_COLUMNS.  Columns beside those of waits(): unique_key, real_topic,
+    real_queue_id, reconsume_times, and without_pointer: its delivery was found by these four.
     """
     message = [F.max(F.when(F.col("is_begin"), F.col(name))).alias(name) for name in _SAME]
     found = w.waits(records, *message)
@@ -194,7 +195,7 @@ def stated(
 ) -> DataFrame:
     """The waits of ended() with their state, duplicates, is_early, now_ms and horizon_ms."""
     limits = waits.agg(_newest(F.max("newest_ms"), now_ms), _delivered_ms().alias("horizon_ms"))
-    # By the second, as reconcile() does.
+    # Round to the second, as reconcile() does.
     due_ms = F.col("deliver_ms") - F.col("deliver_ms") % _SECOND_MS
     return (
         waits.crossJoin(F.broadcast(limits))
@@ -207,16 +208,16 @@ def stated(
 
 
 def counted(waits: DataFrame) -> DataFrame:
-    """The table of reconcile(), of the waits of stated()."""
+    """The table of reconcile() for the waits of stated()."""
     return _summed(waits.groupBy("level", "state", "now_ms", "horizon_ms").agg(*_counts()))
 
 
 def offenders(waits: DataFrame) -> DataFrame:
-    """What broke a promise, of the waits of stated(), the first in the log first.
+    """The waits of stated() that broke a promise, in the order of the log.
 
-    what (missing, orphan, duplicate, early), level, unique_key, real_topic, real_queue_id,
-    end_offset (of the scheduled record), deliver_timestamp, completion, completions,
-    completed_timestamp, early_ms.
+    Columns: what (missing, orphan, duplicate, early), level, unique_key, real_topic,
+    real_queue_id, end_offset (of the scheduled record), deliver_timestamp, completion,
+    completions, completed_timestamp, early_ms.
     """
     wrong = {
         "missing": F.col("state") == "missing",
@@ -252,7 +253,7 @@ def _audit(rows: Sequence[dict[str, Any]], wrong: DataFrame | None) -> Audit:
 
 
 def _unpointed(records: DataFrame) -> DataFrame:
-    """Records that were delayed and do not say which wait they end: RocketMQ's deliveries."""
+    """Delayed records without a pointer to the wait that they end: RocketMQ's deliveries."""
     delivered = records.where(
         ~w.is_scheduled()
         & F.col("completes").isNull()
@@ -270,7 +271,7 @@ def _unpointed(records: DataFrame) -> DataFrame:
 
 
 def _state(is_pending: Column, due_ms: Column, slack_ms: int) -> Column:
-    """Of these, completion, is_orphan, is_expired and horizon_ms."""
+    """The state, from these and the columns completion, is_orphan, is_expired, horizon_ms."""
     open_state = (
         F.when(is_pending, "pending")
         .when(due_ms < F.col("horizon_ms") - slack_ms, "missing")
@@ -307,7 +308,7 @@ def _newest(of_waits_ms: Column, now_ms: int) -> Column:
 
 
 def _with_limits(groups: DataFrame, now_ms: int) -> DataFrame:
-    """With now_ms and horizon_ms of all of them; there are as few as seconds with open waits."""
+    """Add now_ms and horizon_ms of all groups, which are as few as seconds with open waits."""
     everything = Window.partitionBy(F.lit(0))
     return groups.select(
         "*",

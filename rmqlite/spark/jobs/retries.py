@@ -1,11 +1,11 @@
-"""The retry funnel: how often a failed message is tried again, and at which try it succeeds.
+"""The retry funnel: how often a failed message is tried again, and which try succeeds.
 
 The log has a record for each failure (one that waits for %RETRY%group, or a dead letter) and
-one for each time that the message was given out again (in %RETRY%group).  It has none for a
-success, which is no more than a consumer's offset going on.  So a message that was given out
-and did not fail again counts as succeeded; with the committed offsets of the groups, those
-that no consumer has read so far are told apart as in hand.  Of a message that never failed
-there is no trace here, and a cancelled retry counts as waiting.
+one for each time that the message was given out again (in %RETRY%group).  It has no record of a
+success: a success only moves the group's offset.  So a message that was given out and did not
+fail again counts as succeeded, unless the group's committed offset shows that no consumer has
+read it yet: then it is in hand.  Messages that never failed do not appear here, and a cancelled
+retry counts as waiting.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ COLUMNS: Final = (
 )
 COMMITTED_SCHEMA: Final = "topic string, queue_id int, committed_offset bigint"
 REASONS: Final = 5
-"""How many reasons of each group."""
+"""How many reasons reasons() returns for each group."""
 _FAILED: Final = "failed"
 _AGAIN: Final = "given out again"
 _DEAD: Final = "dead"
@@ -44,19 +44,19 @@ _OF_MESSAGE: Final = ("consumer_group", "origin_topic", "message_id")
 
 
 def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFrame:
-    """What the records (COLUMNS) tell of retries, in one pass; few rows of many.
+    """The failures and retries among the records (COLUMNS), in one pass.
 
-    consumer_group, origin_topic, message_id, kind (failed, given out again, dead), attempt
-    (1 is the first retry), delay_level, reason, born_ms, stored_ms, is_read.
-    committed: how far each queue of the retry topics was read, of COMMITTED_SCHEMA; without
-    it everything was.
+    Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
+    attempt (1 is the first retry), delay_level, reason, born_ms, stored_ms, is_read.
+    committed: the committed offsets of the retry topics' queues, with COMMITTED_SCHEMA; without
+    it every record counts as read.
     """
     topic = F.col("topic")
     waits = (topic == SCHEDULE_TOPIC) & F.col("real_topic").startswith(RETRY_PREFIX)
     is_again, is_dead = topic.startswith(RETRY_PREFIX), topic.startswith(DLQ_PREFIX)
     kind = F.when(waits, _FAILED).when(is_again, _AGAIN).when(is_dead, _DEAD)
     place = F.when(waits, F.col("real_topic")).otherwise(topic)
-    # A scheduled message that could not be delivered failed nobody.
+    # A scheduled message that could not be delivered has failed in no consumer group.
     wanted = (waits | is_again | is_dead) & (topic != DLQ_PREFIX + SCHEDULE_GROUP)
     told = records.where(wanted)
     is_read: Column = F.lit(True)
@@ -78,11 +78,11 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
 
 
 def messages(failures: DataFrame) -> DataFrame:
-    """One row for each message that failed: how far it came, and what became of it.
+    """One row for each message that failed, with its last retry and its state.
 
-    consumer_group, origin_topic, message_id, given_out (the last retry that was given out,
-    0 for none), failed (how often), state (succeeded, in hand, waiting, dead),
-    to_success_ms (of a succeeded one: from its birth to the last time it was given out).
+    Columns: consumer_group, origin_topic, message_id, given_out (the last retry that was given
+    out, 0 for none), failed (how often), state (succeeded, in hand, waiting, dead),
+    to_success_ms (if it succeeded: from its birth to the last time that it was given out).
     """
     kind, attempt = F.col("kind"), F.col("attempt")
     grouped = failures.groupBy(*_OF_MESSAGE).agg(
@@ -108,11 +108,11 @@ def messages(failures: DataFrame) -> DataFrame:
 
 
 def funnel(messages: DataFrame) -> DataFrame:
-    """What became of each retry: the first row of a group and topic is the first retry.
+    """The outcomes of each retry, one row per group, topic and attempt; attempt 1 first.
 
-    consumer_group, origin_topic, attempt, reached (messages that were given out so often
-    again), succeeded (and not failed since), failed (again after it), dead (of those), in_hand,
-    success_rate (of those whose end is known), waiting (for this attempt).
+    Columns: consumer_group, origin_topic, attempt, reached (messages that got this retry),
+    succeeded (and did not fail since), failed (again after it), dead (of those), in_hand,
+    success_rate (succeeded / (succeeded + failed)), waiting (for this retry).
     """
     attempt, state = F.col("attempt"), F.col("state")
     last = F.greatest("given_out", F.when(state == "waiting", F.col("failed")), F.lit(1))
@@ -146,10 +146,10 @@ def funnel(messages: DataFrame) -> DataFrame:
 
 
 def summary(messages: DataFrame) -> DataFrame:
-    """A row for each group and origin topic: what became of the messages that failed.
+    """The states of the failed messages, one row per group and origin topic.
 
-    consumer_group, origin_topic, messages, succeeded, in_hand, waiting, dead, and the time
-    to success: to_success_p50_ms, to_success_p99_ms.
+    Columns: consumer_group, origin_topic, messages, succeeded, in_hand, waiting, dead, and the
+    time to success: to_success_p50_ms, to_success_p99_ms.
     """
     states = ("succeeded", "in hand", "waiting", "dead")
     took = F.percentile("to_success_ms", [0.5, 0.99])
@@ -171,7 +171,7 @@ def summary(messages: DataFrame) -> DataFrame:
 def reasons(failures: DataFrame, *, most: int = REASONS) -> DataFrame:
     """The reasons that consumers gave most often: consumer_group, reason, failures.
 
-    reason is null for failures without one.
+    reason is null for failures without a reason.
     """
     per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "reason")
     return (
@@ -186,7 +186,7 @@ def reasons(failures: DataFrame, *, most: int = REASONS) -> DataFrame:
 
 
 def levels(failures: DataFrame) -> DataFrame:
-    """At which levels retries wait: consumer_group, delay_level, retries, attempts (a list)."""
+    """The levels at which retries wait: consumer_group, delay_level, retries, attempts (a list)."""
     return (
         failures.where(F.col("kind") == _FAILED)
         .groupBy("consumer_group", "delay_level")
@@ -199,5 +199,5 @@ def levels(failures: DataFrame) -> DataFrame:
 
 
 def _each_once(failures: DataFrame) -> DataFrame:
-    """Every failure; a retry that was rescheduled has more records of the same one."""
+    """Every failure once; a retry that was rescheduled has several records of one failure."""
     return failures.where(F.col("kind") != _AGAIN).dropDuplicates([*_OF_MESSAGE, "attempt"])

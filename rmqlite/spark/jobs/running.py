@@ -1,4 +1,4 @@
-"""A job from the session to its end: one snapshot for all its tables, errors as ours."""
+"""Runs a job: a session, one snapshot for all its tables, and errors of rmqlite."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Job:
-    """A session, and the snapshot of a store or a broker that all its tables are read from."""
+    """A session, and the snapshot of a store or a broker from which it reads all tables."""
 
     def __init__(self, spark: SparkSession, *, path: str, endpoint: str, archive: str = "") -> None:
-        """archive: of log files that the store or the broker may not have any more."""
+        """archive: the place of archived log files; the store may not have them any more."""
         self.spark = spark
         self._with_archive: LogWithArchive | None = None
         if archive:
@@ -58,7 +58,7 @@ def running(
     master: str = "",
     conf: Mapping[str, str] | None = None,
 ) -> Iterator[Job]:
-    """A job while it runs.  Raises what rmqlite raises, never what Spark does."""
+    """A job while it runs.  Raises errors of rmqlite, never Spark's."""
     with running_session(name, master=master, conf=conf) as spark:
         yield Job(spark, path=path, endpoint=endpoint, archive=archive)
 
@@ -67,7 +67,7 @@ def running(
 def running_session(
     name: str, *, master: str = "", conf: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """The session of a job: the one that runs already, else one that ends with the job."""
+    """The session of a job: the running one, else a new one that ends with the job."""
     with as_ours():
         found = active()
         if found is not None:
@@ -76,7 +76,7 @@ def running_session(
         own = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
         spark = session(master, app_name=f"rmqlite {name}", conf=own | dict(conf or {}))
         if "spark.log.level" not in (conf or {}):
-            # What fails is told once, by us; --conf spark.log.level=WARN shows all of it.
+            # We report a failure once; with --conf spark.log.level=WARN Spark shows all of it.
             spark.sparkContext.setLogLevel("FATAL")
         try:
             yield spark

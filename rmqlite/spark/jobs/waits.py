@@ -1,8 +1,8 @@
-"""Every wait of a scheduled message, its begin and its end side by side, in one pass.
+"""Every wait of a scheduled message, with its begin and its end in one row, in one pass.
 
-What ends a wait says so with `completes`, the end offset of the scheduled record; so both
+The record that ends a wait has `completes`, the end offset of the scheduled record; so both
 have the same key.  A rescheduled record ends one wait and begins another: it has two keys.
-All that is aggregated is a number: text would make Spark sort instead of hash.
+Only numbers are aggregated: text would make Spark sort instead of hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DELIVERED: Final = "delivered"
 COMPLETIONS: Final = (DELIVERED, "fired", "rescheduled", "cancelled", "undeliverable")
 MAY_BE_EARLY: Final = ("fired", "rescheduled", "cancelled")
 _CODES: Final = 8
-"""More than there are completions: room for one beside a physical offset in a number."""
+"""More than the number of completions: a code fits beside a physical offset in one number."""
 
 
 def is_scheduled() -> Column:
@@ -42,10 +42,10 @@ def is_scheduled() -> Column:
 def waits(records: DataFrame, *extra: Column) -> DataFrame:
     """One row for each wait that begins or ends in these records (COLUMNS).
 
-    end_offset: where the scheduled record ends, the key.  level.  deliver_ms: when it was
-    due; null when its record is not here.  completions: how often it was ended.
-    completion: how it was the first time; null when it was not.  completed_ms: when.
-    extra: further columns of the scheduled record, each an aggregate over is_begin.
+    Columns: end_offset (where the scheduled record ends: the key), level, deliver_ms (null if
+    the scheduled record is not in these), completions (how often the wait was ended), completion
+    (how it ended first; null if it did not), completed_ms (when), newest_ms.  extra: further
+    columns of the scheduled record, each an aggregate over is_begin.
     """
     begins = F.when(is_scheduled(), F.col("end_offset"))
     keyed = (
@@ -55,7 +55,7 @@ def waits(records: DataFrame, *extra: Column) -> DataFrame:
     )
     is_begin = F.col("is_begin")
     stored_ms = F.unix_millis("store_timestamp")
-    # The record that lies first in the log is the first completion, and the earliest, too.
+    # The first record in the log is the first completion; store times ascend with the log.
     place_and_code = F.col("physical_offset") * _CODES + _code(F.col("completion"))
     grouped = keyed.groupBy(F.col("key").alias("end_offset")).agg(
         F.max(F.when(is_begin, F.col("queue_id") + 1).otherwise(F.col("completed_level"))).alias(
@@ -75,7 +75,7 @@ def waits(records: DataFrame, *extra: Column) -> DataFrame:
 
 
 def _code(completion: Column) -> Column:
-    """The completion as its place in COMPLETIONS."""
+    """The index of the completion in COMPLETIONS."""
     code = F.lit(0)
     for number, name in enumerate(COMPLETIONS[1:], 1):
         code = F.when(completion == name, number).otherwise(code)
