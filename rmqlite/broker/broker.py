@@ -1,9 +1,9 @@
-"""The room's door: what can be asked of a broker, whichever protocol asks.
+"""The broker's interface, which is the same for every protocol.
 
-Every method decides and returns at once; waiting for messages, for the disk or for a due
-time belongs to the server, which is told through a Listener what happened.  Bad input
-raises Refused with field, value and rule and stores no message; a topic or group that was
-made on demand before the refusal stays, as with RocketMQ.
+Every method decides and returns at once; the server waits for messages, for the disk and for
+due times, and a Listener tells it of changes.  Bad input raises Refused with field, value and
+rule and stores no message; a topic or group that was made on demand before the refusal stays,
+as with RocketMQ.
 """
 
 from __future__ import annotations
@@ -164,10 +164,10 @@ class Broker:
         )
 
     def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
-        """Store messages, each for itself, in steps; the answer is true when the store is durable.
+        """Store messages, each with its own outcome, in steps; valid once the store is durable.
 
         Raises InvalidValue, MessageTooLarge for the call as a whole, DiskFull,
-        StoreUnavailable: then nothing of it was stored.
+        StoreUnavailable: then no message of the call is stored.
         """
         self.retention.check_room()
         needed = self._needed()
@@ -200,7 +200,7 @@ class Broker:
         )
         queue_id = 0
         if failure.delay_level:
-            # Not the group's number: that may have changed since its retry topic was made.
+            # Not the group's number, which may have changed since its retry topic was made.
             queues = min(retries.read_queues, retries.write_queues)
             queue_id = request.physical_offset % max(1, queues)
         else:
@@ -215,7 +215,7 @@ class Broker:
         )
 
     def deliver(self) -> int | None:
-        """Deliver a slice of what is due; when to come back, or None."""
+        """Deliver a slice of the due messages; returns the time of the next call, or None."""
         return self.schedule.deliver(self._config.deliver_batch_max, self._listener.appended)
 
     # ---- pulling
@@ -223,8 +223,8 @@ class Broker:
     def pull(self, request: PullRequest) -> Steps[PullResult]:
         """Messages of a queue from a queue offset on, in steps; none is an answer.
 
-        Only what is durable is given, so that an offset can never be committed past
-        something that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
+        Only durable messages are returned, so that a group can never commit an offset behind
+        messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
         QueueUnknown, PermissionMissing, InvalidValue, StoreDamaged.
         """
         group = self.groups.for_use(request.group)
@@ -241,7 +241,7 @@ class Broker:
 
     @property
     def readable_end(self) -> int:
-        """Records that end behind this physical offset are not given to consumers yet."""
+        """Consumers do not get records yet that end behind this physical offset."""
         return (
             self.store.durable_end
             if self._config.flush_disk_type == "SYNC_FLUSH"
@@ -253,7 +253,7 @@ class Broker:
     def find_messages(self, query: MessageQuery) -> Steps[FoundMessages]:
         """Messages by key or message id, in the order of the log, in steps.
 
-        Only what is durable is given.  Raises TopicUnknown, InvalidValue, StoreDamaged,
+        Only durable messages are returned.  Raises TopicUnknown, InvalidValue, StoreDamaged,
         StoreUnavailable.
         """
         self.topics.existing(query.topic)
@@ -270,12 +270,12 @@ class Broker:
     # ---- offsets
 
     def query_offsets(self, request: OffsetsQuery) -> dict[Queue, int]:
-        """What a group has committed; queues without a commit are left out."""
+        """A group's committed offsets; queues without a commit are left out."""
         known = self.offsets.of(request.group)
         return {queue: known[queue] for queue in request.queues if queue in known}
 
     def commit_offsets(self, request: OffsetsCommit) -> None:
-        """Remember all of them, or none; the group is made on demand.
+        """Commit all offsets, or none; the group is made on demand.
 
         Raises GroupUnknown, InvalidName, TopicUnknown, QueueUnknown, InvalidValue, Overloaded.
         """
@@ -303,7 +303,7 @@ class Broker:
     # ---- topics and groups
 
     def route(self, request: RouteRequest) -> Route:
-        """What a client must know about a topic.  Raises InvalidName, TopicUnknown."""
+        """A topic's queues and limits for a client.  Raises InvalidName, TopicUnknown."""
         if request.create:
             check_sendable(request.topic)
             info = self.topics.wanted(request.topic)
@@ -318,7 +318,7 @@ class Broker:
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """A member lives; its group and retry topic are made on demand.
+        """Keep a member; its group and retry topic are made on demand.
 
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """
@@ -336,7 +336,7 @@ class Broker:
         return GroupStatus(info, self.membership.members(group), progress)
 
     def status(self, parked_polls: int) -> BrokerStatus:
-        """Counts since the start, what waits in every level, and the disk as last measured."""
+        """Counts since the start, the waiting messages of every level, and the last disk use."""
         retention = self.retention
         return BrokerStatus(
             __version__,
@@ -363,7 +363,7 @@ class Broker:
     # ---- upkeep
 
     def tables(self) -> dict[str, Snapshot]:
-        """What belongs on disk with every persist of the store, by file name."""
+        """The tables to save with every persist of the store, by file name."""
         jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree()}
         snapshots: dict[str, Snapshot] = {name: partial(dict, tree) for name, tree in jobs.items()}
         return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
@@ -376,12 +376,12 @@ class Broker:
         return self.store.levels.deliver_at_ms(record.queue_id + 1, at.store_timestamp_ms)
 
     def _needed(self) -> OnDemand:
-        """For one call to send; the next call has the next turn."""
+        """The topics and groups of one send; the next call takes the next queues in turn."""
         self._turn += 1
         return OnDemand(self.store, self.topics, self.groups, self._turn)
 
     def _with_retry_topic(self, group: str) -> GroupInfo:
-        """The group, both made on demand.
+        """The group, made on demand with its retry topic.
 
         Raises GroupUnknown, InvalidName, Overloaded, StoreUnavailable.
         """

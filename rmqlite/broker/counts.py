@@ -1,6 +1,6 @@
-"""What the broker counts since its start: one field per event, kept in memory only.
+"""The broker's counts since its start: one field per event, in memory only.
 
-Per group means per known group: a name that the broker has refused is never counted.
+Counts per group are for existing groups: a name that the broker refused is never counted.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from rmqlite.broker.histogram import Durations
 
 @dataclass(slots=True)
 class Counts:
-    """Messages, and how long appends took."""
+    """Numbers of messages, and durations of appends."""
 
     sent: int = 0
     pulled: Counter[str] = field(default_factory=Counter)
     retried: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)
     appends: Durations = field(default_factory=Durations)
-    """Of sends and send-backs; the schedule times its own."""
+    """The appends of sends and send-backs; the schedule times its own."""

@@ -14,7 +14,7 @@ _SHORT_CHARS_MAX: Final = 256
 
 def parse_tags(expression: str) -> frozenset[str] | None:
     """The tags that an expression takes; None takes every message.  Raises InvalidValue."""
-    # A long one is not worth the memory of being remembered.
+    # Long expressions are not cached, to save memory.
     return _known_tags(expression) if len(expression) <= _SHORT_CHARS_MAX else _tags(expression)
 
 

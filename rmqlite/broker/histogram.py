@@ -1,7 +1,7 @@
-"""How long something took, as counts up to fixed bounds: the form that monitoring reads.
+"""Durations as counts up to fixed bounds, the form that monitoring reads.
 
-Adding to one costs a bisection in a short tuple and nothing is made for it; it is reading
-that works out the sums.
+add() costs a bisection in a short tuple and makes no object; the sums are computed when the
+histogram is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BOUNDS_S: Final = (
 
 
 class Histogram(NamedTuple):
-    """up_to: (bound in seconds, how many took at most this long), by bound; total: all."""
+    """up_to: (bound in seconds, number of durations up to it), by bound; total: their number."""
 
     up_to: tuple[tuple[float, int], ...]
     total: int
@@ -27,7 +27,7 @@ class Histogram(NamedTuple):
 
     @classmethod
     def of(cls, bounds_s: Iterable[float], between: Iterable[int], sum_s: float) -> Histogram:
-        """between: counts up to each bound but above the one before, then above them all."""
+        """between: the counts between two bounds each, and at last above all bounds."""
         *sums, total = accumulate(between)
         return cls(tuple(zip(bounds_s, sums, strict=True)), total, sum_s)
 

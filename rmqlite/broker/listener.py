@@ -1,4 +1,4 @@
-"""Who is told what a call has changed, so that those who wait are woken."""
+"""The interface by which the broker reports changes, so that waiting calls are woken."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """Who is told what a call has changed."""
+    """Receives the changes of each call."""
 
     def appended(self, topic: str, queue_id: int) -> None:
-        """A queue has a new message; it may be read when the log is durable up to its end."""
+        """A queue has a new message; consumers may read it when the log is durable to its end."""
         ...
 
     def due_sooner(self) -> None:

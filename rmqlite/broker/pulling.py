@@ -19,9 +19,9 @@ MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
 STEP_MESSAGES = 200
 STEP_BYTES = 2 << 20
-"""How many messages, or bytes of them, are read before others get their turn, 5 ms."""
+"""Messages, or bytes of them, of one step, 5 ms; then other calls may run."""
 STEP_QUEUES = 200
-"""How many queues are looked at before others get their turn, 4 ms."""
+"""Queues of one step, 4 ms; then other calls may run."""
 
 
 def pull(
@@ -29,7 +29,7 @@ def pull(
 ) -> Steps[PullResult]:
     """Up to max_messages and max_bytes, at least one message if there is one; in steps.
 
-    readable_end: records that end behind this physical offset are not given yet.
+    readable_end: records that end behind this physical offset are not returned yet.
     Raises InvalidValue, StoreDamaged.
     """
     tags = parse_tags(request.expression)
@@ -84,7 +84,7 @@ def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> in
 
 
 def end_before(queue: ConsumeQueue, physical_end: int) -> int:
-    """One past the last entry whose record ends at or before an end that the log once had."""
+    """One past the last entry whose record ends at or before a former end of the log."""
     last = queue.entry(queue.max_offset - 1)
     if last is None or last.physical_offset < physical_end:
         return queue.max_offset
@@ -92,7 +92,7 @@ def end_before(queue: ConsumeQueue, physical_end: int) -> int:
 
 
 def queue_ranges(store: MessageStore, topic: str, count: int) -> Steps[tuple[QueueRange, ...]]:
-    """What the first so many queues of a topic hold, in steps."""
+    """The ranges of a topic's queues 0 to count - 1, in steps."""
     ranges = []
     for queue_id in range(count):
         if queue_id % STEP_QUEUES == STEP_QUEUES - 1:
@@ -102,7 +102,7 @@ def queue_ranges(store: MessageStore, topic: str, count: int) -> Steps[tuple[Que
 
 
 def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
-    """What a queue holds; an unknown one holds nothing."""
+    """The range of a queue; empty for an unknown queue."""
     stored = store.queue(queue.topic, queue.queue_id)
     if stored is None:
         return QueueRange(queue, 0, 0)
@@ -114,7 +114,7 @@ def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
 def _chosen(
     entries: list[Entry], offset: int, codes: frozenset[int] | None, count: int, size: int
 ) -> tuple[list[Entry], int]:
-    """The entries to give, and the queue offset after the last one looked at."""
+    """The entries to return, and the queue offset behind the last one that was compared."""
     chosen: list[Entry] = []
     total = 0
     for entry in entries:
@@ -128,7 +128,7 @@ def _chosen(
 
 
 def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
-    """The same, a step's share at a time."""
+    """The entries in parts, one for each step."""
     part: list[Entry] = []
     size = 0
     for entry in entries:

@@ -1,9 +1,10 @@
-"""The log as raw bytes, for who decodes in bulk: what there is, any range, any queue.
+"""The log as raw bytes, for clients that decode in bulk: a snapshot, any range, any queue.
 
-Only what is durable is given.  Every call is done in steps of a few milliseconds, between
-which other calls get their turn; what retention takes in between is not given, and asked for
-again it is gone.  A queue is read as long as the store holds it, whatever the table of topics
-says; one that begins anew begins at 0, and what was read before is then beyond its end.
+Only durable bytes are returned.  Every call runs in steps of a few milliseconds, and other
+calls may run between them; bytes that retention removes meanwhile are left out, and the next
+call for them raises OffsetGone.  A queue can be read as long as the store has it, even if the
+table of topics lacks it.  A queue that begins anew begins at 0; offsets of the old one are
+then beyond its end.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ STEP_KEYS: Final = 2_000
 
 
 class RawReading:
-    """Reads one broker's store; readable_end tells up to where it is durable."""
+    """Reads one broker's store; readable_end() is the end of its durable part."""
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class RawReading:
         self._readable_end = readable_end
 
     def snapshot(self, request: LogSnapshotRequest) -> Steps[LogSnapshot]:
-        """What there is now.  Raises TopicUnknown, InvalidValue."""
+        """The present ranges of log and queues.  Raises TopicUnknown, InvalidValue."""
         if len(request.topics) > TOPICS_MAX:
             raise InvalidValue("topics", len(request.topics), f"at most {TOPICS_MAX} of them")
         end = self._readable_end()
@@ -131,7 +132,7 @@ class RawReading:
         end = min(end, readable)
         parts: list[bytes] = []
         total = 0
-        # Each step anew: retention may take the rest of a queue between two of them.
+        # Ask anew in each step: retention may remove the rest of a queue between two.
         while queue is not None and queue.min_offset <= at < end and (not parts or total < limit):
             room = min(STEP_BYTES, limit - total)
             entries = _fitting(queue.read(at, min(STEP_ENTRIES, end - at)), room, total == 0)
@@ -144,9 +145,9 @@ class RawReading:
         return QueueRead(b"".join(parts), at)
 
     def _queues_of(self, topics: Sequence[str]) -> Steps[tuple[list[QueueKey], Set[str]]]:
-        """Every queue that the store holds or a topic of these has, sorted, and these topics.
+        """All queues of the store and of these topics, sorted; and the topics.
 
-        None is all topics, those included that only the store holds.
+        No topics means all, including those that only the store has.
         """
         queue_ids: dict[str, set[int]] = {}
         for number, (topic, queue_id) in enumerate(tuple(self._store.queue_keys()), 1):
@@ -172,7 +173,7 @@ class RawReading:
         return keys, wanted
 
     def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """None for a queue that never held a record."""
+        """A queue; None if it never had a record.  Raises TopicUnknown, QueueUnknown."""
         found = self._store.queue(topic, queue_id)
         if found is None:
             info = self._topics.get(topic)
@@ -188,7 +189,7 @@ class RawReading:
 
 
 def _fitting(entries: Sequence[Entry], room: int, has_one: bool) -> Sequence[Entry]:
-    """As many as have room; one in any case if has_one."""
+    """The first entries whose records fit into room bytes; has_one: at least one entry."""
     for count, entry in enumerate(entries):
         room -= entry.size
         if room < 0:

@@ -1,9 +1,9 @@
-"""Which log files may go, and when the disk is too full for sends (reference §11).
+"""Removes expired log files, and refuses sends on a full disk (reference §11).
 
-RocketMQ's rules but for one: a file that holds a message which is still to be delivered
-stays, however old it is and however full the disk, and with it all that was stored later.
-Sends are refused before the disk is full, so that there is room left to deliver, to retry
-and to tell how far consumers are.
+The rules are RocketMQ's, with one exception: a file with an undelivered message stays, and so
+do all later files, however old they are and however full the disk is.  Sends are refused
+before the disk is full, so that there is room to deliver, to retry and to save the progress
+of consumers.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.store.message_store import MessageStore
 
 FILES_A_ROUND_MAX: Final = 10
-"""So many log files go at most in one round, as in RocketMQ."""
+"""The most log files removed in one round, as in RocketMQ."""
 MEASURE_BYTES: Final = 1 << 20
-"""After so much new log the disk is measured again, whatever the time."""
+"""Bytes of new log after which the disk is measured again before the next round."""
 _HOUR_MS: Final = 3_600_000
 _ANY_AGE_MS: Final = 1 << 62
 
 
 class Pin(NamedTuple):
-    """An undelivered message that keeps log files beyond their time, and how many bytes."""
+    """An undelivered message that keeps expired log files, and the bytes of these files."""
 
     level: int = 0
     deliver_at_ms: int = 0
@@ -35,7 +35,7 @@ class Pin(NamedTuple):
 
 
 class Retention:
-    """Told the time, it measures, decides and removes; nothing here waits."""
+    """Measures the disk and removes files at the caller's time; it never waits."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore, schedule: Schedule) -> None:
         self._config = config
@@ -45,29 +45,29 @@ class Retention:
         self._noted = (store.end, store.min_offset)
         self._measured_end = store.end
         self.used_ratio = 0.0
-        """Used share of the disk when it was last measured, 0 to 1."""
+        """Used share of the disk at the last measurement, 0 to 1."""
         self.is_disk_full = False
-        """Are sends refused?"""
+        """Sends are refused while this is True."""
         self.sends_refused = 0
-        """Calls, since the start."""
+        """Refused calls since the start."""
         self.pin = Pin()
-        """What the last round found; all 0 when nothing stays beyond its time."""
+        """The pin of the last round; all 0 if no expired file stays."""
 
     def measure(self) -> None:
-        """Look how full the disk is.  Raises StoreUnavailable: what was known stays."""
+        """Measure the disk.  Raises StoreUnavailable: then the last measurement stays."""
         self._measured_end = self._store.end
         self.used_ratio = self._store.used_ratio()
         percent = self.used_ratio * 100
-        # Two thresholds: at a single one, every file that goes would let a few sends in.
+        # Two thresholds: with a single one, every removed file would let a few sends in.
         if percent >= self._config.disk_warning_ratio:
             self.is_disk_full = True
         elif percent < self._config.disk_clean_forcibly_ratio:
             self.is_disk_full = False
 
     def check_room(self, *, is_send: bool = True) -> None:
-        """Raises DiskFull while sends are refused; is_send: count it as one of them."""
+        """Raises DiskFull while sends are refused; is_send: count the refusal."""
         if self._store.end - self._measured_end >= MEASURE_BYTES:
-            # A small disk is full before the next second.
+            # A small disk may be full before the next round.
             with suppress(StoreUnavailable):
                 self.measure()
         if self.is_disk_full:
@@ -78,11 +78,11 @@ class Retention:
             )
 
     def clean(self, wall_clock_ms: int) -> int:
-        """One round: remove what may go now; how many log files went.
+        """One round: remove files; returns the number of removed log files.
 
-        Old files in the hours of deleteWhen, or when the disk is fuller than
-        diskMaxUsedSpaceRatio; then, above diskSpaceCleanForciblyRatio, also younger ones,
-        oldest first, until it is not.  Raises StoreUnavailable; what went is gone.
+        Old files are removed in the hours of deleteWhen, or if the disk is fuller than
+        diskMaxUsedSpaceRatio; above diskSpaceCleanForciblyRatio younger ones, too, the oldest
+        first, until it is less full.  Raises StoreUnavailable, perhaps after some removals.
         """
         self.measure()
         self._note_delivered()
@@ -103,10 +103,10 @@ class Retention:
         return removed
 
     def _note_delivered(self) -> None:
-        """Find up to where everything was delivered for good.
+        """Find the physical offset before which every message is delivered for good.
 
-        A delivery counts when it is on disk: until then a power cut can take it back, and
-        then the scheduled record must still be there.
+        A delivery counts when it is on disk: until then a power cut can undo it, and the
+        scheduled record is needed again.
         """
         store = self._store
         noted_end, noted_offset = self._noted
@@ -129,11 +129,11 @@ class Retention:
                 self.pin = Pin(level, entry.tags_code, entry.physical_offset, expired - free)
 
     def _limit(self, old_before_ms: int) -> int:
-        """Up to which physical offset whole files may go."""
+        """The physical offset before which whole files may be removed."""
         return self._store.expired_segments(old_before_ms, self._delivered_until)
 
     def _remove(self, limit: int, count: int) -> int:
-        """Remove up to so many files that end at or before a physical offset; how many went."""
+        """Remove up to count files that end at or before limit; returns their number."""
         begin, size = self._store.min_offset, self._store.log_file_bytes
         self._store.drop_before(min(limit, begin + count * size))
         return (self._store.min_offset - begin) // size

@@ -1,9 +1,9 @@
-"""What the store's log files have room for.
+"""The longest bodies, properties and records that fit into the store's log files.
 
-A new store has log files that hold the largest message, whatever its hops add to it.  A store
-that RocketMQ began may have shorter ones.  Then a send is refused that would leave no room for
-that, and of what is in the log already and does not fit into it once more the properties are
-cut down, or at last the body is left where it is.
+A new store has log files with room for the largest message and everything that its hops add.
+A store that RocketMQ began may have shorter ones.  Then a send is refused if its message would
+leave no room for its hops.  If a copy of a message in the log does not fit, its properties are
+shortened, or at last its body is left behind.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from rmqlite.store.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
 
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24
-"""So much longer a record is at most for another topic, and for hosts of IPv6."""
+"""The most bytes that another topic and IPv6 hosts add to a record."""
 
 
 class Room:
-    """How long bodies, properties and records may be in the log of one store."""
+    """The limits of bodies, properties and records in the log of one store."""
 
     def __init__(self, log_file_bytes: int, max_message_bytes: int) -> None:
         self.log_file_bytes = log_file_bytes
         self.record_bytes_max = record_bytes_max(log_file_bytes)
-        # Of tiny files half: there a record may still be too long, and is refused as such.
+        # Half of a tiny file: there a record may still be too long, and is refused then.
         in_file = max(log_file_bytes - RECORD_ROOM_BYTES, log_file_bytes // 2)
         self.body_bytes_max = min(max_message_bytes, in_file)
         self._rule = f"at most {self.body_bytes_max} bytes "
@@ -39,14 +39,14 @@ class Room:
             self._rule += f"in a store whose log files have {log_file_bytes} bytes"
 
     def check_body(self, size: int) -> None:
-        """Raises MessageTooLarge."""
+        """Raises MessageTooLarge for a body that is too long."""
         if size > self.body_bytes_max:
             raise MessageTooLarge("body", size, self._rule)
 
     def why_not_in(self, head: Head, topic: str, properties_bytes: int = 0) -> str:
-        """Why a record cannot go on in another topic, with other properties; empty if it can."""
+        """Why a copy of a record in another topic would not fit; empty if it fits."""
         other = max(0, properties_bytes - len(head.properties)) + _MORE_BYTES_MAX
-        # Nearly all have plenty of room.
+        # Nearly all copies fit easily.
         if head.size + other <= self.record_bytes_max:
             return ""
         size = self._rest(head, topic) + (properties_bytes or len(head.properties))
@@ -58,16 +58,16 @@ class Room:
         )
 
     def for_properties(self, head: Head, topic: str, *, has_body: bool = True) -> int:
-        """How long the property string of a record may be that goes on in another topic."""
+        """The longest property string for a copy of a record in another topic."""
         rest = self._rest(head, topic)
         if not has_body:
             rest -= head.body_end - head.body_position - len(LEFT_BEHIND)
         return min(PROPERTIES_BYTES_MAX, self.record_bytes_max - rest)
 
     def _rest(self, head: Head, topic: str) -> int:
-        """How long the record is in that topic, but for its properties.
+        """The length of a copy in that topic, without its properties.
 
-        It may wait in the schedule first, whose name may be the longer one.
+        The copy may first wait in the schedule, whose name may be longer than the topic's.
         """
         own = OVERHEAD_BYTES + len(head.born_host) + len(head.store_host) - _PLAIN_HOSTS_BYTES
         names = max(len(topic.encode()), len(SCHEDULE_TOPIC))
@@ -75,6 +75,6 @@ class Room:
 
 
 def without_body(record: NewRecord) -> NewRecord:
-    """A record that says where its body is, instead of it."""
+    """The record with a short notice in place of its body."""
     body = LEFT_BEHIND.encode()
     return record._replace(body=body, body_crc=body_crc(body), sys_flag=0)

@@ -1,4 +1,4 @@
-"""Work in steps: between two of them others may get their turn."""
+"""Work in steps: other calls may run between two steps."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Steps = Generator[None, None, T]
-"""Work that is done when it returns."""
+"""A generator of steps; the work is done when it returns."""

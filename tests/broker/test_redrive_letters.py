@@ -197,7 +197,7 @@ def test_a_count_that_is_none_starts_anew(under_test: BrokerUnderTest, times: st
 @pytest.mark.parametrize(
     ("origin", "why"),
     [
-        ("", "does not say where it was sent to"),
+        ("", "does not name its original topic"),
         ("%RETRY%shop", "retry or dead-letter topic"),
         ("%DLQ%other", "retry or dead-letter topic"),
         (SCHEDULE_TOPIC, "the broker's own"),

@@ -1,1 +1,1 @@
-"""Many messages in one call, each with an outcome of its own."""
+"""Calls with many messages, each with its own outcome."""

@@ -1,6 +1,6 @@
 """Many messages in one call, each with its own outcome: accepted, duplicate or refused.
 
-The message id is what tells that a message was sent before.
+A message is a duplicate if its topic has a message with the same id.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOUR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class BulkCall:
-    """What a call comes to as soon as its records are appended; job: its job then."""
+    """The result of a call once its records are appended; job: its job's new state."""
 
     records: list[NewRecord]
     answer: BulkAnswer
@@ -35,7 +35,7 @@ class BulkCall:
 
 
 class Bulk:
-    """Decides; the broker appends between begin() and end()."""
+    """Decides what a call stores; the broker appends between begin() and end()."""
 
     def __init__(
         self, config: BrokerConfig, store: MessageStore, topics: TopicTable, room: Room
@@ -49,10 +49,10 @@ class Bulk:
     def begin(
         self, request: BulkRequest, queue_of: QueueOf, sender: Sender, now_ms: int
     ) -> Steps[BulkCall]:
-        """What to append; of a large call in three steps.
+        """The records to append; a large call takes three steps.
 
-        Raises InvalidValue, MessageTooLarge, StoreUnavailable.  now_ms: not after the time that
-        the records will get, so that none is due early.
+        now_ms: not later than the store timestamp of the records, so that none is due early.
+        Raises InvalidValue, MessageTooLarge, StoreUnavailable.
         """
         check_call(request, self._config)
         since_ms = now_ms - self._config.bulk_dedup_hours * HOUR_MS
@@ -63,7 +63,7 @@ class Bulk:
             made, too_long = records_of(rows, sender)
             if is_large(len(rows)):
                 yield
-            # Now only: what is refused does not make a duplicate of what follows it.
+            # Only after the refusals: a refused message makes no later one a duplicate.
             fitting = [row for row in rows if row.position in made] if too_long else rows
             names = [(row.topic, row.message_id) for row in fitting]
             before = SentBefore(self._store, names, since_ms)
@@ -71,7 +71,7 @@ class Bulk:
             if is_large(len(rows)):
                 yield
             if self._store.end != end:
-                # Others had their turn.
+                # Other calls have appended meanwhile.
                 sent |= before.positions(end)
             if self._store.levels.current is table:
                 break
@@ -90,19 +90,19 @@ class Bulk:
             refused=[*request.already_refused, *[each.refusal for each in at]],
             now_ms=now_ms,
         )
-        # Before its messages: then a crash that tears the append leaves it, and it knows.
+        # The job's record first: then it survives a crash that tears the append.
         return BulkCall([self.jobs.record(job, len(records)), *records], answer, job)
 
     def end(self, call: BulkCall) -> None:
-        """Its records are appended."""
+        """Note that the call's records are appended."""
         if call.job is not None:
             self.jobs.keep(call.job)
 
 
 def without_duplicates(rows: Sequence[Row], sent: Set[int]) -> tuple[list[Row], list[int]]:
-    """What was not sent before, nor earlier in the call, and the positions of what was.
+    """The rows without duplicates, and the positions of the duplicates.
 
-    sent: which of the rows were sent before.
+    sent: indices of the rows that were sent in earlier calls.
     """
     fresh: list[Row] = []
     duplicates: list[int] = []

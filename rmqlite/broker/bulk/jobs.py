@@ -1,9 +1,9 @@
-"""What the calls of every bulk job have come to, counted so that a crash changes nothing.
+"""The sums of every bulk job, counted so that a crash changes nothing.
 
-A call's record stands before its messages, in the same append, and tells the job's sums so
-far.  So the last record of a job says all, and the queue of these records is folded from
-where the table, which is written now and then, leaves off.  Only the log's last append can
-be torn: what a crash has left of its messages is counted again when the store is opened.
+A call's record lies before its messages, in the same append, and has the job's sums so far.
+So the last record of a job has all of them.  The table of jobs is written now and then;
+opening reads the records behind it.  Only the log's last append can be torn: its messages are
+counted again when the store is opened.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ log = logging.getLogger(__name__)
 
 
 class BulkJobs:
-    """Jobs by id; the one last used the longest ago is forgotten first."""
+    """Jobs by id; the least recently used one is forgotten first."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
-        """Raises StoreDamaged for a table, or a record of a job, that cannot be read."""
+        """Raises StoreDamaged for an unreadable table or record of a job."""
         self._jobs_max = config.bulk_jobs_max
         self._folder = config.store_path / "config"
         self._store = store
         self._jobs: dict[str, BulkJob] = {}
         self._texts: dict[str, str] = {}
-        """Each as JSON, made once: a table of a thousand takes 15 ms at most, not 180."""
+        """Each job as JSON, cached: a table of a thousand takes 15 ms at most, not 180."""
         self._is_changed = False
         self._told_at = 0
         """The log's end when the table was last made."""
         self._load()
 
     def all(self) -> tuple[BulkJob, ...]:
-        """Without samples, the last used one first."""
+        """All jobs without samples, the last used one first."""
         return tuple([replace(job, samples=()) for job in reversed(self._jobs.values())])
 
     def get(self, job_id: str) -> BulkJob:
@@ -71,7 +71,7 @@ class BulkJobs:
         refused: Sequence[Refusal],
         now_ms: int,
     ) -> BulkJob:
-        """What a job will be when one more call is counted; nothing is changed."""
+        """The job after one more call; changes nothing."""
         job = self._jobs.get(job_id) or BulkJob(job_id, first_at_ms=now_ms)
         samples = job.samples
         if refused and len(samples) < SAMPLES_MAX:
@@ -87,7 +87,7 @@ class BulkJobs:
         )
 
     def record(self, job: BulkJob, messages: int) -> NewRecord:
-        """The record of a call that stores so many messages right behind it."""
+        """The record of a call; its messages follow directly."""
         body = json.dumps(job.to_json() | {"messages": messages}).encode()
         at_ms = job.last_at_ms
         return NewRecord(
@@ -95,7 +95,7 @@ class BulkJobs:
         )
 
     def keep(self, job: BulkJob) -> None:
-        """Its record is in the log."""
+        """Take a job's new state, whose record is in the log."""
         self._jobs.pop(job.job_id, None)
         self._texts.pop(job.job_id, None)
         self._jobs[job.job_id] = job
@@ -106,9 +106,9 @@ class BulkJobs:
             self._texts.pop(oldest, None)
 
     def tree(self) -> dict[str, Tree]:
-        """The table by its name, for a persist of the store; empty while the one there will do.
+        """The table to persist, by its name, or {} if the file on disk is current.
 
-        It will when nothing has changed since, and the persist that wrote it has succeeded.
+        It is current if nothing has changed since, and the persist that wrote it succeeded.
         """
         if not self._is_changed and self._store.persisted_end >= self._told_at:
             return {}
@@ -123,7 +123,7 @@ class BulkJobs:
     # ---- opening
 
     def _load(self) -> None:
-        """The table, then what the log says behind it."""
+        """Load the table, then the records of the log behind it."""
         table = self._store.load_table(TABLE, BulkJobsTable) or BulkJobsTable()
         for job in table.jobs:
             self.keep(job)
@@ -133,7 +133,7 @@ class BulkJobs:
         if queue is None:
             return
         if begin > queue.max_offset:
-            # Another queue than the one that the table tells of.
+            # The table belongs to another queue.
             begin = 0
         last: Walked | None = None
         for start in range(max(begin, queue.min_offset), queue.max_offset, _ENTRIES_AT_ONCE):
@@ -144,12 +144,12 @@ class BulkJobs:
             self._count_again(last)
 
     def _fold(self, walked: Walked) -> tuple[BulkJob, int] | None:
-        """Take what a record says: the job, and how many messages follow it."""
+        """Take a record's job; returns it, and the number of messages that follow."""
         try:
             tree = tables.decode(walked.buffer[walked.head.body_position : walked.head.body_end])
             job, messages = validated(BulkJob, tree), validated(BulkCall, tree).messages
         except ValueError as error:
-            # Somebody else's: the topic is closed to producers here, but not in RocketMQ.
+            # A producer's message: the topic is closed to producers here, but not in RocketMQ.
             offset = walked.head.physical_offset
             log.warning("no record of a bulk job physical_offset=%d error=%s", offset, error)
             return None
@@ -157,7 +157,7 @@ class BulkJobs:
         return job, messages
 
     def _count_again(self, last: Walked) -> None:
-        """Of the last call a crash may have kept only the first messages: count those."""
+        """Count the messages of the last call, because a crash may have torn its append."""
         folded = self._fold(last)
         assert folded is not None
         job, messages = folded
@@ -169,10 +169,10 @@ class BulkJobs:
         self.keep(job)
         log.info("a call was cut off job=%s kept=%d of=%d", job.job_id, kept, messages)
         try:
-            # Written down now: what comes behind it must not be taken for the rest of the call.
+            # A record now, so that later messages are not counted as the rest of the call.
             self._store.append([self.record(job, 0)])
         except StoreUnavailable as error:
-            log.warning("no room to write down what a bulk job has come to error=%s", error)
+            log.warning("no room to save the state of a bulk job error=%s", error)
 
     def _end(self) -> int:
         queue = self._store.queue(BULK_JOBS_TOPIC, 0)
@@ -180,7 +180,7 @@ class BulkJobs:
 
 
 def _short(refusal: Refusal) -> Refusal:
-    """Id, code and sentence, so that no record grows with what users write."""
+    """A refusal with short texts, so that users' texts do not make records long."""
     return Refusal(
         *[
             text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 1] + "…"

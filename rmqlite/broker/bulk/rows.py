@@ -1,7 +1,7 @@
-"""A bulk call's columns become rows, and rows records: what is stored, and why not.
+"""Turns a bulk call's columns into rows, and rows into records or refusals.
 
-The rules are those of Message and of a send; here they are put so that very many messages
-cost little each.  Nothing here looks at what was sent before.
+The rules are those of Message and of a send, in a form that is cheap for very many messages.
+Duplicates are not found here.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
 _KEYS: Final = f"{KEYS}{KEY_END}"
 When = tuple[int, str, int]
-"""Delay level, delay, instant: at most one of them is given."""
+"""Delay level, delay, instant: at most one of them is set."""
 QueueOf = Callable[[str], int]
-"""The queue id for a topic.  Raises what refuses every message to it."""
+"""The queue id for a topic.  Raises the error that refuses every message to it."""
 
 
 class Row(NamedTuple):
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Sender(NamedTuple):
-    """What is the same for all messages of a call."""
+    """The values that all messages of a call share."""
 
     cluster: str
     born_at_ms: int
@@ -68,7 +68,7 @@ class Sender(NamedTuple):
 
 
 def check_call(request: BulkRequest, config: BrokerConfig) -> None:
-    """Raises InvalidValue, MessageTooLarge: then nothing of the call was looked at."""
+    """Raises InvalidValue, MessageTooLarge for the call as a whole, before any message."""
     count, refused = len(request.bodies), len(request.already_refused)
     most = config.bulk_messages_max
     check_messages("messages", count or refused, most, "maxBulkMessages")
@@ -98,10 +98,10 @@ def check_call(request: BulkRequest, config: BrokerConfig) -> None:
 def rows_of(
     request: BulkRequest, levels: Levels, queue_of: QueueOf, room: Room
 ) -> tuple[list[Row], dict[int, Refusal]]:
-    """The messages that may be stored, and why others may not, by position.
+    """The messages that may be stored, and the refusals of the others by position.
 
-    One pass over columns, 0.6 µs a message, where a Message for each would take 4: texts
-    are looked at together first, and what recurs is decided once.
+    One pass over columns takes 0.6 µs a message; a Message for each would take 4: texts are
+    first checked together, and each distinct topic and delay is decided once.
     """
     count, body_bytes_max = len(request.bodies), room.body_bytes_max
     columns = [_spread(request, name, count) for name in COLUMNS]
@@ -138,10 +138,10 @@ def rows_of(
 def records_of(
     rows: Sequence[Row], sender: Sender
 ) -> tuple[dict[int, NewRecord], dict[int, Refusal]]:
-    """The records, and whose properties are too long, by position.
+    """The records, and the refusals of too long properties, by position.
 
-    A record is as new_records() makes it; what comes behind its own properties is the same
-    for a topic and a level, and is made once: 1 µs a message, where a dict takes 4.
+    A record is the same as that of new_records().  The end of its properties is the same for
+    a topic and a level, and is made once: 1 µs a message; a dict would take 4.
     """
     cluster, born_at_ms, born_host, store_host = sender
     endings: dict[tuple[str, int, int], tuple[str, int, str]] = {}
@@ -184,7 +184,7 @@ def records_of(
 
 
 class Levels:
-    """Which level a message's wish means, by one table and at one moment."""
+    """Finds the level for a wanted delay, by one table and at one moment."""
 
     def __init__(self, table: LevelTable, match: BulkMatch, now_ms: int) -> None:
         self._table = table
@@ -233,7 +233,7 @@ def _check_row(row: Sequence[Any], room: Room) -> int:
     if not message_id:
         raise InvalidValue("message_id", message_id, "a deduplication id, not empty")
     room.check_body(len(body))
-    # What Message refuses is refused here.
+    # Message checks its fields and raises.
     Message(topic, body, tags=tags, keys=keys, message_id=message_id)
     if properties:
         check_property_text(properties)
@@ -241,7 +241,7 @@ def _check_row(row: Sequence[Any], room: Room) -> int:
 
 
 def _is_plain(request: BulkRequest) -> bool:
-    """Are all ids, tags and keys such as nobody needs to look at?"""
+    """Are all ids, tags and keys valid at a glance: short, ASCII and printable?"""
     longest = max(map(len, (*request.message_ids, *request.tags, *request.keys)), default=0)
     if longest > MESSAGE_ID_BYTES_MAX:
         return False
@@ -260,7 +260,7 @@ def _spread(request: BulkRequest, name: str, count: int) -> Iterator[Any] | Sequ
 
 
 def _tried(decide: Callable[..., int], *arguments: object) -> int | RmqliteError:
-    """What a rule says, or the error by which it refuses; what may work later is no refusal."""
+    """The result of a rule, or its error.  Raises Unavailable, which is no refusal."""
     try:
         return decide(*arguments)
     except Unavailable:

@@ -1,1 +1,1 @@
-"""Records found by key, id or filter, and what became of them."""
+"""Finds records by key, id or filter, and how their waits ended."""

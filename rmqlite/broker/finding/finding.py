@@ -1,9 +1,9 @@
 """Find messages by key, by message id, and by the offset message id that names a record.
 
-The key index gives candidates, newest first; the log itself says which of them it is.  A
-message has one record in each place where it was: with `hops` the schedule, the retry and
-the dead-letter topics are asked for it, too, as its ways through them are told by its own
-properties.  Only what is durable is given, as to a consumer.
+The key index yields candidates, newest first; their records in the log decide.  A message
+has one record in each place where it was: with `hops` the schedule, the retry and the
+dead-letter topics are searched, too, because the properties of records there name the topic.
+Only durable records are returned, as to a consumer.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ MESSAGES_MAX: Final = 64
 MESSAGES_DEFAULT: Final = 32
 """RocketMQ's defaultQueryMaxNum."""
 CANDIDATES_MAX: Final = 1_000
-"""How many records one query looks at: in the schedule other topics' messages with the
-same key lie between, and other keys can have the same hash."""
+"""The most records that one query reads: in the schedule there are other topics' messages with
+the same key, and other keys can have the same hash."""
 CANDIDATE_BYTES_MAX: Final = 32 << 20
-"""How long these are together."""
+"""The most bytes of these records together."""
 STEP_READS: Final = 100
 STEP_BYTES: Final = 2 << 20
 STEP_PLACES: Final = 100
-"""After so many records, or bytes of them, or topics, others get their turn; 3 ms."""
+"""Records, bytes or topics of one step, 3 ms; then other calls may run."""
 _OFFSET_MESSAGE_ID: Final = re.compile("[0-9A-Fa-f]{32}(?:[0-9A-Fa-f]{24})?")
 _OFFSET_DIGITS: Final = 16
 
@@ -52,12 +52,11 @@ _OFFSET_DIGITS: Final = 16
 def find_messages(
     store: MessageStore, query: MessageQuery, *, readable_end: int, bytes_max: int
 ) -> Steps[FoundMessages]:
-    """The newest messages that a query asks for, their records at most bytes_max, or one.
+    """The newest messages that a query matches, in steps: other calls may run at every yield.
 
-    In steps: at every yield others may get their turn.
-
-    readable_end: records that end behind this physical offset are not given yet.
-    Raises InvalidValue, StoreDamaged, StoreUnavailable.
+    bytes_max: of all records together; one record may be longer.  readable_end: records that
+    end behind this physical offset are not returned yet.  Raises InvalidValue, StoreDamaged,
+    StoreUnavailable.
     """
     count = _checked_count(query)
     found: list[FoundMessage] = []
@@ -88,9 +87,9 @@ def find_messages(
 
 
 def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int) -> FoundMessage:
-    """The message whose record an offset message id names, whatever address is in it.
+    """The message whose record an offset message id names; the id's address is ignored.
 
-    Raises InvalidValue for what is no such id, MessageNotFound, StoreDamaged.
+    Raises InvalidValue for another text, MessageNotFound, StoreDamaged.
     """
     physical_offset = offset_in(offset_message_id)
     if physical_offset is None:
@@ -103,7 +102,7 @@ def message_at(store: MessageStore, offset_message_id: str, *, readable_end: int
 
 
 def offset_in(message_id: str) -> int | None:
-    """The physical offset that an offset message id names; None for what is no such id.
+    """The physical offset in an offset message id; None for another text.
 
     A producer's own id may look like one.
     """
@@ -115,7 +114,7 @@ def offset_in(message_id: str) -> int | None:
 def _checked_count(query: MessageQuery) -> int:
     field = "message_id" if query.by_message_id else "key"
     if not query.key:
-        raise InvalidValue(field, query.key, "what to look for")
+        raise InvalidValue(field, query.key, "not empty")
     if query.by_message_id:
         check_length(field, query.key, KEY_BYTES_MAX)
     else:
@@ -127,7 +126,7 @@ def _checked_count(query: MessageQuery) -> int:
 
 
 def _candidates(store: MessageStore, query: MessageQuery) -> Steps[Iterator[int]]:
-    """Physical offsets of what may be asked for, from every place, newest first; in steps."""
+    """Physical offsets of possible matches from every topic, newest first; in steps."""
     places = {query.topic}
     if query.hops:
         places |= {SCHEDULE_TOPIC, CANCELLED_TOPIC}
@@ -143,12 +142,12 @@ def _candidates(store: MessageStore, query: MessageQuery) -> Steps[Iterator[int]
             found.append(chain((newest,), offsets))
         if number % STEP_PLACES == 0:
             yield
-    # Of two places' keys the hash may be the same: then both give the same records.
+    # The keys of two topics may have one hash: then both yield the same records.
     return (offset for offset, _ in groupby(merge(*found, reverse=True)))
 
 
 def _read(store: MessageStore, physical_offset: int, readable_end: int) -> StoredMessage | None:
-    """The message that begins there; None if there is none, or none that may be given."""
+    """The message that begins there; None if there is none, or if it is not readable yet."""
     try:
         message = store.read_message(physical_offset)
     except MessageNotFound:
@@ -169,7 +168,7 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
 
 
 def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
-    """The topics by which a message may be asked for, where it lies now."""
+    """The topics by which a record may be found."""
     topics: set[str | None] = {message.topic}
     if query.hops and (_is_hop(message.topic) or is_retry(message.topic) or is_dlq(message.topic)):
         topics.add(message.properties.get(RETRY_TOPIC))
@@ -179,7 +178,7 @@ def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
 
 
 def _is_hop(topic: str) -> bool:
-    """Do records of this topic say in REAL_TOPIC where the message is going?"""
+    """Do records of this topic have the message's destination in REAL_TOPIC?"""
     return topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC)
 
 

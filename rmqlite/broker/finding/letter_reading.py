@@ -1,9 +1,8 @@
-"""Letters as they lie in %DLQ% and %RETRY% queues: read in bulk, matched, described.
+"""Letters in %DLQ% and %RETRY% queues: read in bulk, matched, described.
 
-A queue is read in slices that are bounded in count and in bytes, from either end, so that
-whoever looks at all of it can let others have their turn in between.  What retention takes
-meanwhile is left out.  Of a record that is only looked at the body is not decoded, and of a
-large one not even read.
+A queue is read from either end, in slices that are bounded in count and in bytes; other calls
+may run between two slices.  Letters that retention removes meanwhile are left out.  Where the
+body is not needed it is not decoded, and the body of a large record is not even read.
 """
 
 from __future__ import annotations
@@ -54,24 +53,24 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, read_outline
 
 SLICE_MAX: Final = 400
-"""How many letters a slice has at most, 4 ms."""
+"""The most letters of a slice, 4 ms."""
 SLICE_BYTES_MAX: Final = 4 << 20
-"""How many bytes a slice reads, or those of one letter."""
+"""The most bytes that a slice reads; a single letter may be longer."""
 WHOLE_BYTES_MAX: Final = 16 << 10
-"""Of a larger record the body is not read where only its head is wanted."""
+"""The body of a larger record is not read if only its head is wanted."""
 INT32_MAX: Final = 2**31 - 1
 _LAST_FAILURE: Final = property_marker(LAST_FAILURE_TIMESTAMP)
 
 
 class Seen(NamedTuple):
-    """A place of a queue and its record without the body; None if that cannot be read."""
+    """A queue offset and its record without the body; None if the record cannot be read."""
 
     queue_offset: int
     head: Head | None
 
 
 class SeenWhole(NamedTuple):
-    """A place of a queue and its record; None if that cannot be read."""
+    """A queue offset and its record; None if the record cannot be read."""
 
     queue_offset: int
     walked: Walked | None
@@ -86,10 +85,10 @@ def slices(
     newest_first: bool = False,
     first_max: int = 0,
 ) -> Iterator[list[Seen]]:
-    """begin <= queue offset < end of a queue, slice by slice, without bodies.
+    """The records begin <= queue offset < end of a queue, slice by slice, without bodies.
 
-    Each slice is read when it is asked for; first_max: how long the first one is at most.
-    Raises StoreUnavailable.
+    Each slice is read when the caller asks for it.  first_max: the most letters of the first
+    slice.  Raises StoreUnavailable.
     """
     ranges = _entries(queue, begin, end, newest_first, WHOLE_BYTES_MAX, first_max)
     for first, entries in ranges:
@@ -103,7 +102,7 @@ def slices(
 def whole_slices(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
 ) -> Iterator[list[SeenWhole]]:
-    """As slices(), with bodies; these are not checked."""
+    """The same as slices(), with bodies, which are not checked."""
     for first, entries in _entries(queue, begin, end, False, SLICE_BYTES_MAX):
         records = store.read_records(entries, check_bodies=False)
         yield [SeenWhole(*each) for each in enumerate(records, first)]
@@ -112,23 +111,23 @@ def whole_slices(
 def property_slices(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
 ) -> Iterator[tuple[int, list[bytes | None]]]:
-    """As slices(), of each slice the first queue offset, and of its records the properties.
+    """For each slice, its first queue offset and the property strings of its records.
 
-    For who looks for one property in very many: half the cost.
+    It costs half of slices(), for a search for one property in very many records.
     """
     for first, entries in _entries(queue, begin, end, False, WHOLE_BYTES_MAX):
         yield first, list(_properties(store, entries))
 
 
 class Range(NamedTuple):
-    """begin <= queue offset < end of a queue."""
+    """The entries begin <= queue offset < end of a queue."""
 
     queue: ConsumeQueue
     begin: int
     end: int
 
     def behind(self, physical_offset: int, *, newest_first: bool) -> Range:
-        """What comes after the record there: later ones, or earlier ones."""
+        """The part behind the record at an offset: later entries, or earlier ones."""
         if newest_first:
             return self._replace(end=min(self.end, self.queue.first_with(physical_offset)))
         return self._replace(begin=max(self.begin, self.queue.first_with(physical_offset + 1)))
@@ -137,9 +136,9 @@ class Range(NamedTuple):
 def in_order(
     store: MessageStore, ranges: Sequence[Range], *, newest_first: bool = False, first_max: int = 0
 ) -> Iterator[Head]:
-    """The records of several ranges in the order of the log; as slices(), one by one.
+    """The records of several ranges in the order of the log, one by one; see slices().
 
-    What cannot be read is left out.
+    Unreadable records are left out.
     """
     found = [
         _heads_of(slices(store, *each, newest_first=newest_first, first_max=first_max))
@@ -151,9 +150,9 @@ def in_order(
 
 
 def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:
-    """The records of entries, neighbours read at once where they are small.
+    """The records of entries; small neighbours are read together.
 
-    None for one that cannot be read, or a repaired place.
+    None for an unreadable record and for a repaired place.
     """
     small: list[Entry] = []
     for entry in entries:
@@ -168,7 +167,7 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
 
 
 def check_filter(wanted: LetterFilter) -> None:
-    """Raises InvalidValue for what no letter can fit."""
+    """Raises InvalidValue for a filter that no letter can match."""
     check_wanted(
         topic=wanted.topic,
         tag=wanted.tag,
@@ -182,7 +181,7 @@ def check_filter(wanted: LetterFilter) -> None:
 
 
 def fits(head: Head, wanted: LetterFilter) -> bool:
-    """Is a letter one of those that are asked for?"""
+    """Does a letter match a filter?"""
     wanted_id = wanted.message_id
     if wanted_id and not has_unique_key(head, wanted_id) and not has_offset_id(head, wanted_id):
         return False
@@ -202,9 +201,9 @@ def fits(head: Head, wanted: LetterFilter) -> bool:
 
 
 def last_failure_ms(head: Head) -> int:
-    """When a letter failed last: never later than it was stored.
+    """The time of a letter's last failure, never later than its store timestamp.
 
-    RocketMQ does not say when, but stores it in that moment.
+    RocketMQ does not record the time, but stores the letter at that moment.
     """
     failed_ms = number_of(head.properties, _LAST_FAILURE)
     stored_ms = head.store_timestamp_ms
@@ -220,9 +219,9 @@ def described(
     due_ms: int = 0,
     target: tuple[str, int] | None = None,
 ) -> Letter:
-    """What people are shown of a letter.
+    """The description of a letter for people.
 
-    target: of one that still waits in the schedule, topic and queue id where it is going.
+    target: topic and queue id of the destination, for a letter that waits in the schedule.
     """
     told = decode_properties(head.properties)
     topic, queue_id = target or (head.topic, head.queue_id)
@@ -268,14 +267,14 @@ def _entries(
     counted_bytes_max: int,
     first_max: int = 0,
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Neighbours that are one slice together, each with the first one's queue offset.
+    """The entries of each slice, with the queue offset of the first one.
 
-    counted_bytes_max: a record counts as no more bytes than that; its body is not read then.
+    counted_bytes_max: a longer record counts as this many bytes; its body is not read.
     """
-    # One more, so that who wants a whole slice is told whether there is another.
+    # One more entry, so that a caller who wants a whole slice sees whether there is another.
     count_max = min(first_max or SLICE_MAX, SLICE_MAX + 1)
     while True:
-        # Each slice anew: retention may take the rest of a queue between two of them.
+        # Ask anew for each slice: retention may remove the rest of a queue between two.
         begin, end = max(begin, queue.min_offset), min(end, queue.max_offset)
         if begin >= end:
             return
@@ -325,7 +324,7 @@ def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | Non
 
 
 def _number(properties: Mapping[str, str], name: str, default: int, most: int = INT64_MAX) -> int:
-    """A property that is a number from 0 to most, as the wire has room for it."""
+    """A property as a number from 0 to `most`, the largest one of the wire's field."""
     text = properties.get(name)
     if text is None or not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS_MAX:
         return default

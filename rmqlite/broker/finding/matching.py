@@ -1,8 +1,7 @@
-"""Does a record have what is asked for: key, tag, message id, origin, reason of its failure?
+"""Compares a record's key, tag, message id, origin and failure reason with wanted ones.
 
-All of it stands in the property string, which is searched, not decoded: a look at very many
-records costs a tenth of that.  What records hold was written by anybody; a number that is
-none counts as absent.
+All of them are in the property string, which is searched, not decoded: that costs a tenth.
+Anybody may have written a record's properties; a malformed number counts as absent.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ NUMBER_DIGITS_MAX: Final = 19
 
 
 def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str) -> None:
-    """Raises InvalidValue for what is longer than any record has it, or is no single key.
+    """Raises InvalidValue for a text that is longer than any record's, or several keys.
 
-    It is compared with that of very many records.
+    The texts are compared with those of very many records.
     """
     check_length("topic", topic, TOPIC_BYTES_MAX)
     check_length("tag", tag, TAGS_BYTES_MAX)
@@ -62,14 +61,14 @@ def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str
 
 
 def check_key(field: str, key: str) -> None:
-    """Raises InvalidValue for what is longer than a key, or several."""
+    """Raises InvalidValue for a text that is longer than a key, or several keys."""
     check_length(field, key, KEY_BYTES_MAX)
     if KEY_SEPARATOR in key:
         raise InvalidValue(field, key, "one key, without blanks")
 
 
 def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:
-    """Has a record each of these that is not empty?"""
+    """Has a record all of these?  An empty text is not compared."""
     return (
         (not origin_topic or origin_of(head) == origin_topic)
         and (not tag or has_tag(head, tag))
@@ -88,31 +87,31 @@ def has_tag(head: Head, tag: str) -> bool:
 
 
 def has_unique_key(head: Head, message_id: str) -> bool:
-    """Did its producer give it this id?"""
+    """Has a record this id from its producer?"""
     return find_property(head.properties, _UNIQ_KEY) == encoded(message_id)
 
 
 def unique_key_of(head: Head) -> str:
-    """The id that its producer gave it; empty without one."""
+    """The message id from the producer; empty if there is none."""
     return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
 
 
 def has_offset_id(head: Head, message_id: str) -> bool:
-    """Is this RocketMQ's offset message id of this very record?"""
+    """Is this RocketMQ's offset message id of the record?"""
     own = head.store_host + head.physical_offset.to_bytes(8, "big")
     return len(message_id) == 2 * len(own) and message_id.upper() == own.hex().upper()
 
 
 def has_reason(head: Head, part: str) -> bool:
-    """Is this, in any case, a part of why it failed last?"""
+    """Is this, in upper or lower case, a part of the last failure's reason?"""
     reason = find_property(head.properties, _FAILURE_REASON)
     return reason is not None and part.casefold() in reason.decode("utf-8", "replace").casefold()
 
 
 def tells_last_failure(head: Head) -> bool:
-    """Is what its properties say of a failure said of the last one?
+    """Do the failure properties of a record belong to its last failure?
 
-    RocketMQ counts a failure and says nothing of it, but takes along what we said of one before.
+    RocketMQ counts a failure without recording it, and copies our properties of an older one.
     """
     if head.topic == UNDELIVERABLE_TOPIC:
         return True
@@ -121,17 +120,17 @@ def tells_last_failure(head: Head) -> bool:
 
 
 def reason_of(head: Head) -> str:
-    """Why it failed last; empty if nobody said."""
+    """The reason of the last failure; empty if none is recorded."""
     if not tells_last_failure(head):
         return ""
     return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
 
 
 def origin_of(head: Head) -> str:
-    """The topic that a message was sent to first; empty if its record does not say.
+    """The topic that a message was sent to first; empty if its record does not name it.
 
-    RocketMQ 4 says it in RETRY_TOPIC also of a dead letter; what the schedule could not
-    deliver has never failed in a consumer, and says only where it was going.
+    RocketMQ 4 names it in RETRY_TOPIC, for a dead letter, too.  A message that the schedule
+    could not deliver never failed in a consumer, and names only its destination.
     """
     topic, properties = head.topic, head.properties
     origin: bytes | None = None
@@ -147,7 +146,7 @@ def origin_of(head: Head) -> str:
 
 
 def number_of(properties: bytes, marker: bytes) -> int | None:
-    """A property that is a number from 0 to 2^63 - 1; None if it is missing or none."""
+    """A property as a number from 0 to 2^63 - 1; None if it is missing or malformed."""
     digits = find_property(properties, marker)
     if not digits or not digits.isdigit() or len(digits) > NUMBER_DIGITS_MAX:
         return None
@@ -156,5 +155,5 @@ def number_of(properties: bytes, marker: bytes) -> int | None:
 
 
 def encoded(text: str) -> bytes:
-    """What is asked for, as records hold it; no record holds what is no UTF-8."""
+    """A wanted text as bytes; what is not valid Unicode becomes "?"."""
     return text.encode("utf-8", "replace")

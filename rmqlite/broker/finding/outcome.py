@@ -1,4 +1,4 @@
-"""How the wait of a scheduled record ended: what completed it is found by its message id."""
+"""Finds the record that completed a scheduled one, by its message id."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from rmqlite.store.record import Head, read_outline
 
 
 def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:
-    """What became of a scheduled record that does not wait any more.
+    """How the wait of a scheduled record ended; for one that waits no more.
 
-    end: the physical offset at which it ends.  topic: where it was going.  Without another
-    trace it was delivered: RocketMQ leaves none, and retention may have taken ours.
+    end: the physical offset at which it ends.  topic: its destination.  Without any trace it
+    counts as delivered: RocketMQ leaves none, and retention may have removed ours.
     """
-    # The delivery last: of a topic's messages with the same id there may be many.
+    # The destination comes last: it may have many messages with the same id.
     for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, SCHEDULE_TOPIC, topic):
         for head in outlines(store, place, message_id):
             if head.completes == end:
@@ -42,8 +42,8 @@ def outlines(store: MessageStore, topic: str, key: str, below: int | None = None
 def outline_at(store: MessageStore, physical_offset: int) -> Head | None:
     """The record that begins there, its body not read; None if there is none.
 
-    A body may hold what looks like a record: of an offset that somebody gives only the
-    queue's entry says whether one begins there, see is_entered().
+    A body may contain bytes that look like a record: for an offset from a user, also call
+    is_entered(), which looks at the queue's entry.
     """
     size = int.from_bytes(store.read(physical_offset, 4), "big")
     head = read_outline(store.read, physical_offset, size)
@@ -51,7 +51,7 @@ def outline_at(store: MessageStore, physical_offset: int) -> Head | None:
 
 
 def is_entered(store: MessageStore, head: Head) -> bool:
-    """Does its queue know the record, at the queue offset that it has?"""
+    """Has the record's queue an entry for it, at the record's queue offset?"""
     queue = store.queue(head.topic, head.queue_id)
     entry = queue.entry(head.queue_offset) if queue else None
     return entry is not None and entry.physical_offset == head.physical_offset

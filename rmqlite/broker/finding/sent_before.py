@@ -1,8 +1,8 @@
-"""Was a message of this id sent to this topic before?  The key index and the log know.
+"""Finds messages with the same id and topic that were sent before.
 
-The index has every record under its UNIQ_KEY, made from the log, so that no other memory of
-ids is needed and a crash forgets none.  An id counts under its topic, as sent at once or as
-scheduled, whatever became of it.
+The key index has every record of the log under its UNIQ_KEY, so no other memory of ids is
+needed, and a crash forgets none.  An id counts under its topic, whether the message was sent
+at once or scheduled, and whatever happened to it later.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Name = tuple[str, str]
 
 
 class SentBefore:
-    """Which of some messages are in the log since a time."""
+    """Finds those of some messages that are in the log since a time."""
 
     def __init__(self, store: MessageStore, names: Sequence[Name], since_ms: int) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class SentBefore:
         self._places: dict[str, Sequence[int]] = {**by_topic, SCHEDULE_TOPIC: range(len(names))}
 
     def positions(self, min_offset: int = 0) -> set[int]:
-        """Of those whose records begin at a physical offset or behind it.
+        """The positions of messages with a record at or behind a physical offset.
 
         Raises StoreUnavailable.
         """
@@ -54,7 +54,7 @@ class SentBefore:
 
 
 def _is_of(store: MessageStore, offset: int, place: str, name: Name, since_ms: int) -> bool:
-    """Is the record that begins there this message, and new enough?"""
+    """Does a record of this message begin there, and is it new enough?"""
     size = int.from_bytes(store.read(offset, 4), "big")
     head = read_outline(store.read, offset, size)
     if head is None or head.topic != place or head.store_timestamp_ms < since_ms:

@@ -1,1 +1,1 @@
-"""Failed messages as people look at them: retries, dead letters, whole lives."""
+"""Views of failed messages: retries, dead letters, whole lives."""

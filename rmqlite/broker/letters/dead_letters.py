@@ -1,8 +1,8 @@
-"""The dead letters of every group: counted, listed, and put out of sight.
+"""The dead letters of every group: counted, listed, and purged.
 
-A group's letters begin at its purge marker, or where retention has come to.  Counts are
-those of the queues; a page goes on at a physical offset, so that it is stable while letters
-arrive, and nothing is kept between two pages.  Looking never consumes and changes nothing.
+A group's letters begin at its purge marker, or at the first one that retention has left.
+Counts are those of the queues.  A page goes on at a physical offset: so it is stable while
+letters arrive, and the broker remembers nothing between two pages.  Reading changes nothing.
 """
 
 from __future__ import annotations
@@ -41,21 +41,20 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head
 
-"""Work that is done when it returns; at every yield others may get their turn."""
 STEP_LETTERS: Final = 250
-"""So many letters are looked at before others get their turn."""
+"""Letters that one step reads; then other calls may run."""
 LOOK_MAX: Final = 20_000
-"""After so many a page is answered, full or not."""
+"""Letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
-"""So long are the properties of a page's letters together, and one letter's more at most."""
+"""A page ends with the letter whose properties make all of them together longer than this."""
 CANDIDATES_MAX: Final = 1_000
-"""How many records one look at the key index takes; of more the queue itself is read."""
+"""The most records taken from the key index; if it has more, the queues are read."""
 _NEWEST: Final = "n"
 _OLDEST: Final = "o"
 
 
 class DeadLetters:
-    """Asks the %DLQ% queues of a store."""
+    """Reads the %DLQ% queues of a store."""
 
     def __init__(
         self,
@@ -76,10 +75,10 @@ class DeadLetters:
     # ---- groups
 
     def groups(self) -> Steps[tuple[DeadLetterGroup, ...]]:
-        """Every group that has dead letters, purged ones included; sorted by name.
+        """Every group that has dead letters, including purged ones; sorted by name.
 
-        The first call reads up to REASONS_OF_MAX letters of each, 0.3 s of them; a later one
-        only what is new.  Raises StoreUnavailable.
+        The first call reads up to REASONS_OF_MAX letters of each group, which takes 0.3 s; a
+        later call reads only new letters.  Raises StoreUnavailable.
         """
         found = []
         for group, queues in dead_letter_queues(self._store).items():
@@ -90,7 +89,10 @@ class DeadLetters:
         return tuple(found)
 
     def open_counts(self) -> dict[str, int]:
-        """How many letters of each group nobody has dealt with; nothing is read for it."""
+        """The number of each group's letters that were neither purged nor redriven.
+
+        It reads no letter.
+        """
         counts = {}
         for group, queues in dead_letter_queues(self._store).items():
             counts[group] = 0
@@ -112,8 +114,8 @@ class DeadLetters:
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)
-            # Meanwhile letters may have been purged, or have gone; what has come back, or
-            # died since, the next call tells.
+            # Letters may have been purged or removed meanwhile; new and restored ones are
+            # left to the next call.
             begin = max(begin, min(self._markers.begin(group, queue_id), end))
             letters += end - begin
             redriven += self._count_redriven(group, queue_id, Range(queue, begin, end))
@@ -136,7 +138,7 @@ class DeadLetters:
         )
 
     def _counts(self, key: QueueKey, reasons: FailureReasons, first: int, end: int) -> Counter[str]:
-        """The reasons of a queue's open letters; while nothing changes they are counted once."""
+        """The reasons of a queue's open letters; the counts are cached until something changes."""
         state = (first, end, self._redriven.version)
         known = self._counted.get(key)
         if known is None or known[0] != state:
@@ -182,7 +184,7 @@ class DeadLetters:
         after: int | None,
         limit: int,
     ) -> Iterator[Head]:
-        """The letters behind a physical offset that may be asked for, in order."""
+        """The letters behind a physical offset that may match, in order."""
         wanted, newest_first = query.filter, query.newest_first
         key = wanted.message_id or wanted.key
         offsets = self._indexed(key, queues) if key else None
@@ -194,7 +196,7 @@ class DeadLetters:
         for group, mine in queues.items():
             for queue_id, each in self._ranges(group, mine).items():
                 if wanted.since_ms:
-                    # What was stored before has not failed since.
+                    # A letter that was stored before has not failed since.
                     first = offset_at(self._store, each.queue, wanted.since_ms)
                     each = each._replace(begin=max(each.begin, first))
                 if query.is_open:
@@ -203,14 +205,14 @@ class DeadLetters:
                 if after is not None:
                     each = each.behind(after, newest_first=newest_first)
                 ranges.append(each)
-        # One more says whether there is another page; of a filter nobody knows.
+        # One more letter shows whether there is another page; a filter needs a guess.
         first_max = limit + 1 if wanted == EVERY_LETTER and not query.is_open else 2 * limit
         return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
 
     def _indexed(
         self, key: str, queues: Mapping[str, Mapping[int, ConsumeQueue]]
     ) -> set[int] | None:
-        """Where the key index knows letters with a key or id; None: too many."""
+        """Physical offsets of letters that may have a key or id; None: too many."""
         offsets: set[int] = set()
         for group in queues:
             found = self._store.index.find(dlq_topic(group), key)
@@ -226,7 +228,7 @@ class DeadLetters:
         after: int | None,
         newest_first: bool,
     ) -> Iterator[Head]:
-        """Of the records there those that are letters, shown, and behind a physical offset."""
+        """The records at some offsets that are shown letters, behind a physical offset."""
         readable = self._readable_end()
         for physical_offset in sorted(offsets, reverse=newest_first):
             if after is not None and not (
@@ -250,7 +252,7 @@ class DeadLetters:
         """
         group, until_ms = request.group, request.until_ms
         if request.restore and until_ms is not None:
-            raise InvalidValue("until_ms", until_ms, "none, for restore shows all that is left")
+            raise InvalidValue("until_ms", until_ms, "none, because restore shows all letters")
         markers: dict[int, int] = {}
         letters = redriven = 0
         for queue_id, (queue, begin, end) in self._ranges(group, self._queues_of(group)).items():
@@ -270,7 +272,7 @@ class DeadLetters:
     # ---- inside
 
     def _queues_of(self, group: str) -> dict[int, ConsumeQueue]:
-        """Raises GroupUnknown for a group that is neither known nor has letters."""
+        """A group's dead-letter queues.  Raises GroupUnknown for no group without letters."""
         queues = dead_letter_queues(self._store).get(group, {})
         if not queues:
             self._groups.existing(group)
@@ -280,7 +282,7 @@ class DeadLetters:
         return {queue_id: self._range(group, queue_id, each) for queue_id, each in queues.items()}
 
     def _range(self, group: str, queue_id: int, queue: ConsumeQueue) -> Range:
-        """The letters that are shown."""
+        """The shown letters of a queue."""
         end = max(queue.min_offset, end_before(queue, self._readable_end()))
         return Range(queue, min(self._markers.begin(group, queue_id), end), end)
 
@@ -289,10 +291,10 @@ class DeadLetters:
 
 
 def checked_limit(query: LettersQuery) -> int:
-    """How many letters a page has at most.  Raises InvalidValue for what no page can have."""
+    """The most letters of a page.  Raises InvalidValue for an impossible query."""
     check_filter(query.filter)
     if not query.group and not query.filter.message_id:
-        rule = "a group; of every group only letters with one message_id are listed"
+        rule = "a group; letters of all groups can only be listed by message_id"
         raise InvalidValue("group", query.group, rule)
     if not 0 <= query.max_letters <= LETTERS_MAX:
         rule = f"0 for the default, {LETTERS_DEFAULT}, or 1 to {LETTERS_MAX}"
@@ -301,7 +303,7 @@ def checked_limit(query: LettersQuery) -> int:
 
 
 def read_offset(text: str, letter: str) -> int | None:
-    """The physical offset of a cursor that begins with this letter; None if it is none."""
+    """The physical offset in a cursor that begins with this letter; None for another text."""
     kind, _, digits = text.partition(".")
     is_one = kind == letter and digits.isascii() and digits.isdigit() and len(digits) < 20
     return int(digits) if is_one else None
@@ -317,6 +319,6 @@ def _read_cursor(query: LettersQuery) -> int | None:
         return None
     after = read_offset(query.cursor, _NEWEST if query.newest_first else _OLDEST)
     if after is None:
-        rule = "what the page before said, in the same direction, or empty"
+        rule = "the cursor of the previous page, in the same direction, or empty"
         raise InvalidValue("cursor", query.cursor, rule)
     return after

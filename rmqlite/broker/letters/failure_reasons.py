@@ -1,9 +1,9 @@
-"""Why the newest dead letters of a queue failed: read once, counted again in no time.
+"""Counts the failure reasons of a queue's newest dead letters; reads each letter once.
 
-Of each letter the number of its reason is remembered, two bytes; so what is purged, taken by
-retention or redriven changes a count without a look at the log.  Reasons that differ in
-numbers and ids only would be no summary: when there are many of a kind, they are one, with #
-where they differ.  Of what are too many still, the rare ones become one that is not told.
+Each letter's reason is stored as a number of two bytes; so purged, removed or redriven letters
+change a count without a look at the log.  Reasons may differ only in numbers and ids: if there
+are many of such a kind, they are counted together, with # where they differ.  If more than
+4,096 distinct reasons remain, the rarest are left out of the counts.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rmqlite.store.progress import CompletedOffsets
 
 REASON_CHARS_MAX: Final = 200
 REASONS_KEPT_MAX: Final = 4_096
-"""How many different reasons are told apart; half of them go when there are more."""
+"""The most distinct reasons; if there are more, the rarer half is forgotten."""
 ALIKE_MAX: Final = 10
-"""How many reasons of a kind are told apart: HTTP 404, 500 and 503 are, orders are not."""
+"""The most distinct reasons of a kind: HTTP 404, 500 and 503 stay distinct, order ids do not."""
 _SHORT_MAX: Final = 4_096
-"""Of how many texts it is remembered which reason they are."""
+"""The most texts in the cache of reasons by property."""
 _OTHER: Final = 0
 _FAILURE_REASON: Final = property_marker(FAILURE_REASON)
 _VARYING: Final = re.compile(
@@ -38,7 +38,7 @@ _VARYING: Final = re.compile(
 
 
 class FailureReasons:
-    """The reasons of one queue's letters, of the newest ones up to a number."""
+    """The reasons of one queue's newest letters."""
 
     def __init__(self, store: MessageStore, queue: ConsumeQueue) -> None:
         self._store = store
@@ -47,28 +47,28 @@ class FailureReasons:
         """The queue offset of the first letter in _numbers."""
         self._numbers = array("H")
         self._texts: list[str] = [""]
-        """By number; that of _OTHER means nothing."""
+        """The reasons by number; the text of _OTHER is unused."""
         self._by_text: dict[str, int] = {}
         self._alike: dict[str, list[int]] = {}
         """The numbers of each kind of reason that has numbers or ids in it, by the kind."""
         self._by_property: dict[bytes, int] = {}
 
     def look(self, begin: int, end: int) -> Steps[None]:
-        """Know the letters from begin to end, in steps; those before are forgotten.
+        """Read the reasons of the letters from begin to end, in steps; forget earlier ones.
 
-        Only what is new since the last time is read.  Raises StoreUnavailable.
+        Only letters that are new since the last call are read.  Raises StoreUnavailable.
         """
         if not self._first <= begin <= self._end or end < self._end:
-            # Letters that were purged come back, or there is nothing in common.
+            # Purged letters were restored, or no known letter is in the range.
             self._first = begin
             self._numbers = array("H")
-        # Each slice anew: another call may go on with the same between two steps.
+        # Ask anew for each slice: another call may have gone on between two steps.
         while part := next(property_slices(self._store, self._queue, self._end, end), None):
             first, several = part
-            # What retention has taken meanwhile.
+            # Retention has removed these letters meanwhile.
             self._numbers.extend(repeat(_OTHER, first - self._end))
             for properties in several:
-                # First the number: for a new one all of them may be numbered anew.
+                # Get the number before the append: a new reason may renumber all of them.
                 number = _OTHER if properties is None else self._number(properties)
                 self._numbers.append(number)
             yield
@@ -78,9 +78,9 @@ class FailureReasons:
             self._first = begin
 
     def counts(self, begin: int, end: int, redriven: CompletedOffsets) -> Counter[str]:
-        """Of begin <= queue offset < end the reasons of those that nobody has redriven.
+        """The reasons of the letters begin <= queue offset < end that were not redriven.
 
-        look() must have seen them.
+        Call look() for them first.
         """
         begin = max(begin, self._first)
         numbers = self._numbers[begin - self._first : end - self._first]
@@ -124,7 +124,7 @@ class FailureReasons:
             alike = self._alike.setdefault(kind, [])
             alike.append(number)
             if len(alike) > ALIKE_MAX:
-                # From now on all of them are told, and so counted, as one.
+                # From now on all of them are counted as one reason.
                 for each in alike:
                     self._texts[each] = kind
         return number

@@ -1,7 +1,7 @@
-"""What one record tells of a message's life: Head -> Hop.
+"""Turns a record into a hop of a message's life: Head -> Hop.
 
-The kind is in where a record lies, where it is going, and what it completes; RocketMQ's own
-deliveries complete nothing, but say where they have waited.
+The kind of a hop follows from the record's topic, its destination, and the record that it
+completes; RocketMQ's own deliveries complete none, but still name the level they waited at.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
 
 
 def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
-    """The hop that a record is; committed: how far each group is in a queue."""
+    """The hop of a record; committed(queue) returns the committed offset of each group."""
     kind = kind_of(head)
     level = due_ms = 0
     is_pending = False
@@ -82,7 +82,7 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
 
 
 def kind_of(head: Head) -> HopKind:
-    """What a record tells."""
+    """The kind of hop that a record is."""
     if head.topic == SCHEDULE_TOPIC:
         return _scheduled(head)
     if head.topic == CANCELLED_TOPIC:
@@ -104,8 +104,8 @@ def kind_of(head: Head) -> HopKind:
 def redriven_from(head: Head) -> str:
     """The place of the letter (topic:queue id:queue offset) that a message was; empty if none.
 
-    Its message id is made of the place: who copies the properties into a message of his own
-    has not redriven it.
+    Its message id is made of the place: a message that only copies the properties of a
+    redriven one does not count.
     """
     place = (find_property(head.properties, _REDRIVEN_FROM) or b"").decode("utf-8", "replace")
     message_id = unique_key_of(head)
@@ -118,19 +118,19 @@ def _scheduled(head: Head) -> HopKind:
         return HopKind.RESCHEDULED
     ahead = topic_ahead(head.properties)
     if is_retry(ahead) or is_dlq(ahead):
-        # RocketMQ lets also a dead letter wait that a consumer sends itself.
+        # In RocketMQ a dead letter that a consumer sends itself may wait, too.
         return HopKind.FAILED
     return HopKind.REDRIVEN if redriven_from(head) else HopKind.SCHEDULED
 
 
 def _rocketmq_has_delivered(head: Head) -> bool:
-    """Does a record that completes nothing keep what it had when it waited in RocketMQ?"""
+    """Has a record the properties of one that waited in RocketMQ's schedule?"""
     waited_for = destination(head.properties)
     return waited_for == (head.topic, head.queue_id) and delay_level(head.properties) > 0
 
 
 def _group(head: Head) -> str:
-    """Whose failure, retry or dead letter it is; of what is on its way, where it is going."""
+    """The group of a failure, retry or dead letter, also while the message waits for it."""
     if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
         return group_of(topic_ahead(head.properties)) or ""
     return group_of(head.topic) or ""

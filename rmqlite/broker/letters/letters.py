@@ -1,7 +1,6 @@
-"""All that is asked about failed messages: dead letters, retries, and whole lives.
+"""The queries about failed messages: dead letters, retries, and whole lives.
 
-What is asked in steps is done when its generator returns; at every yield others may get
-their turn.
+A query in steps is done when its generator returns; other calls may run at every yield.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from rmqlite.store.message_store import MessageStore
 
 
 class Letters:
-    """What has failed, of one broker.
+    """The failed messages of one broker.
 
-    redriven: which letters jobs have sent again.  readable_end: records that end behind
+    redriven: the letters that jobs have sent again.  readable_end: records that end behind
     this physical offset are not shown yet.
     """
 

@@ -1,9 +1,9 @@
-"""The whole life of a message, rebuilt from the log: every record of it, in their order.
+"""The whole life of a message, rebuilt from the log: all its records, in their order.
 
 A message has a record in each place where it was, under the same UNIQ_KEY; a redrive gives
-it another one, made of the place of the dead letter.  So from any id of a life the key index
-leads to all of it, forwards and back.  A message without a UNIQ_KEY is joined by what its
-records say of each other, as far as that goes.
+it another one, made of the place of the dead letter.  So the key index leads from any id of a
+life to all its records, forwards and back.  Records without a UNIQ_KEY are joined by their
+references to each other, as far as these go.
 """
 
 from __future__ import annotations
@@ -38,24 +38,23 @@ from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head
 
-"""Work that is done when it returns; at every yield others may get their turn."""
 IDS_MAX: Final = 100
-"""How many message ids one life is followed through."""
+"""The most message ids through which one life is followed."""
 STEP_TOPICS: Final = 20
 STEP_RECORDS: Final = 200
 READS_MAX: Final = 5 * HOPS_MAX
-"""How many records are looked at for one id: other keys may have the same hash."""
+"""The most records read for one id: other keys may have the same hash."""
 HOPS_BYTES_MAX: Final = 4 << 20
-"""How long the properties of the records are together that are told."""
+"""The most bytes of properties of all records in an answer."""
 _KEYS: Final = property_marker(KEYS)
 _ORIGIN: Final = property_marker(ORIGIN_MESSAGE_ID)
 _REDRIVEN_ID: Final = property_marker(REDRIVEN_MESSAGE_ID)
 
 
 class Lives:
-    """Asks one broker's store.
+    """Finds lives in one broker's store.
 
-    readable_end: records that end behind this physical offset are not told yet.
+    readable_end: records that end behind this physical offset are not shown yet.
     """
 
     def __init__(
@@ -71,15 +70,15 @@ class Lives:
         self._readable_end = readable_end
 
     def life(self, query: LifeQuery) -> Steps[Life]:
-        """All that became of a message, in steps; without hops if nobody knows it.
+        """The life of a message, in steps; without hops if the store has no record of it.
 
         Raises InvalidValue, StoreUnavailable.
         """
         if not query.message_id:
-            raise InvalidValue("message_id", "", "the id of a message, as send answers it")
+            raise InvalidValue("message_id", "", "the id of a message, as send returns it")
         search = _Search(self._store, self._redriven, self._readable_end())
         yield from search.run(query.message_id)
-        # Of few queues, and asked for each hop.
+        # Cached: every hop asks, but there are few queues.
         committed = cache(self._offsets.committed)
         newest: list[Hop] = []
         size = 0
@@ -97,7 +96,7 @@ class Lives:
 
 
 class _Search:
-    """The records of one life, found so far, by physical offset."""
+    """The records of one life that were found so far, by physical offset."""
 
     def __init__(self, store: MessageStore, redriven: Redriven, readable_end: int) -> None:
         self._store = store
@@ -105,16 +104,16 @@ class _Search:
         self._readable_end = readable_end
         self._topics = sorted({topic for topic, _ in store.queue_keys()})
         self._ids: dict[str, None] = {}
-        """In the order in which they were met; a set would be in none."""
+        """A dict, because it keeps the order in which the ids were found."""
         self._met: list[Head] = []
-        """Of heads those that may lead to others."""
+        """The heads that may still lead to others."""
         self._joined: set[tuple[str, str]] = set()
-        """Keys of messages without UNIQ_KEY that were looked for, with their origin."""
+        """Keys of messages without UNIQ_KEY that were searched, with their origin."""
         self.heads: dict[int, Head] = {}
         self.is_cut = False
 
     def run(self, message_id: str) -> Steps[None]:
-        """Find all records of the life that an id is of."""
+        """Find all records of the life to which an id belongs."""
         self._ids[message_id] = None
         self._meet(self._record_at(message_id))
         done = 0
@@ -134,7 +133,7 @@ class _Search:
         self.is_cut = True
 
     def _meet(self, head: Head | None) -> None:
-        """A record is of the life; where it leads to is looked at later."""
+        """Add a record to the life; its references are followed later."""
         if head is not None and head.physical_offset not in self.heads:
             self.heads[head.physical_offset] = head
             self._met.append(head)
@@ -151,7 +150,7 @@ class _Search:
             own = REDRIVE_ID_PREFIX + ":".join(map(str, place))
             self._ids.setdefault(own)
             for job_id in self._redriven.jobs_of(*place):
-                # Sent again, knowingly: then the job is in the id.
+                # A job with again=True has its own id in the message id.
                 if job_id != EARLIER:
                     self._ids.setdefault(f"{own}:{job_id}")
         origin = redriven_from(head)
@@ -159,11 +158,11 @@ class _Search:
             self._meet(self._letter_at(origin))
             first = find_property(head.properties, _REDRIVEN_ID)
             if first:
-                # Retention may have taken the letter, and not all that was before it.
+                # Retention may have removed the letter, but not all records before it.
                 self._ids.setdefault(first.decode("utf-8", "replace"))
 
     def _with_key(self, key: str, key_of: Callable[[Head], str]) -> Steps[list[Head]]:
-        """Records of any topic, the newest ones, of which this is what key_of() says."""
+        """The newest records of any topic for which key_of() returns key."""
         offsets: set[int] = set()
         for number, topic in enumerate(self._topics, 1):
             offsets.update(islice(self._store.index.find(topic, key), READS_MAX))
@@ -182,7 +181,7 @@ class _Search:
         return found
 
     def _join(self, head: Head) -> Steps[None]:
-        """Of a message without UNIQ_KEY: where it was first, and what has one of its keys."""
+        """For a message without UNIQ_KEY: add its first record, and others with its first key."""
         origin = _origin_id(head)
         first = self._record_at(origin)
         if first is not None and not unique_key_of(first):
@@ -208,7 +207,7 @@ class _Search:
         return self._readable(entry.physical_offset)
 
     def _record_at(self, message_id: str) -> Head | None:
-        """The record of which this is the offset message id; None if there is none."""
+        """The record with this offset message id; None if there is none."""
         physical_offset = offset_in(message_id)
         head = None if physical_offset is None else self._readable(physical_offset)
         if head is None or not has_offset_id(head, message_id):
@@ -231,7 +230,7 @@ class _Search:
 
 
 def _origin_id(head: Head) -> str:
-    """The offset message id of the record that was failed first; its own if it never was."""
+    """The offset message id of the record that failed first; its own if none failed."""
     origin = find_property(head.properties, _ORIGIN)
     if origin:
         return origin.decode("utf-8", "replace")

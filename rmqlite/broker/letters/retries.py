@@ -1,8 +1,8 @@
-"""What a group will be given again: due and not consumed yet, then what waits for its time.
+"""The retries that a group will get: first those that are due, then those that still wait.
 
-The first lies in %RETRY%group behind what the group has committed, the second in the
-schedule with %RETRY%group as its destination; levels at which nothing waits for the group
-are not looked at.
+Due ones lie in %RETRY%group behind the group's committed offset; waiting ones lie in the
+schedule with %RETRY%group as their destination.  Levels without messages for the group are
+not read.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from rmqlite.requests.topics import Queue
 from rmqlite.store.message_store import MessageStore
 
 LOOK_MAX: Final = 20_000
-"""After so many a page is answered, full or not."""
+"""Retries that one page reads at most; then it is answered, full or not."""
 SLICE_MAX: Final = 100
-"""How many that wait are found at once."""
+"""The most waiting retries that one step finds."""
 _DUE: Final = "d"
 _WAITING: Final = "w"
 
 
 class Retries:
-    """Asks the %RETRY% queues and the schedule; changes nothing."""
+    """Reads the %RETRY% queues and the schedule; changes nothing."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Retries:
         limit = checked_limit(query)
         for field in ("newest_first", "is_open"):
             if getattr(query, field):
-                raise InvalidValue(field, True, "false: that is a question about dead letters")
+                raise InvalidValue(field, True, "false: only dead letters have this option")
         if query.group and not self._queues(query.group):
             self._groups.existing(query.group)
         after, waiting = _read_cursor(query.cursor, self._store.end)
@@ -81,7 +81,7 @@ class Retries:
     # ---- inside
 
     def _due(self, query: LettersQuery, after: int, limit: int) -> Steps[LetterPage]:
-        """A page of what lies in the retry queues; without a cursor when that is all."""
+        """A page of the retry queues; without a cursor if it is the last one."""
         ranges = []
         for queue, known in self._queues(query.group).items():
             committed = self._offsets.of(group_of(queue.topic) or "").get(queue, 0)
@@ -104,7 +104,7 @@ class Retries:
         return LetterPage(tuple(found), "", looked_at)
 
     def _waiting(self, query: LettersQuery, cursor: str, limit: int) -> Steps[LetterPage]:
-        """A page of what waits in the schedule."""
+        """A page of the retries that wait in the schedule."""
         found: list[Letter] = []
         wanted = self._pending_filter(query)
         if not wanted.levels:
@@ -129,7 +129,7 @@ class Retries:
         return LetterPage(tuple(found), cursor and f"{_WAITING}.{cursor}", looked_at)
 
     def _queues(self, group: str) -> dict[Queue, Range]:
-        """The queues of a group's retry topic, or of every one; what may be read of them."""
+        """The readable ranges of the queues of a group's retry topic, or of every one."""
         readable = self._readable_end()
         found = {}
         for topic, queue_id in self._store.queue_keys():
@@ -141,7 +141,7 @@ class Retries:
         return found
 
     def _pending_filter(self, query: LettersQuery) -> PendingFilter:
-        """What the schedule can say of a query; levels are empty where nothing waits."""
+        """The query as a filter of the schedule; levels is empty if no retry waits."""
         wanted = query.filter
         topic = retry_topic(query.group) if query.group else ""
         levels = tuple(
@@ -160,7 +160,7 @@ class Retries:
         )
 
     def _unique_key(self, message_id: str) -> str:
-        """The id by which the schedule finds it, also where it is that of its record."""
+        """The producer's id of a waiting message, also for its record's offset message id."""
         physical_offset = offset_in(message_id)
         head = None if physical_offset is None else outline_at(self._store, physical_offset)
         if head is None or head.topic != SCHEDULE_TOPIC or not has_offset_id(head, message_id):
@@ -169,7 +169,7 @@ class Retries:
 
 
 def _read_cursor(text: str, log_end: int) -> tuple[int, str | None]:
-    """Behind which physical offset what is due goes on, or the cursor of what waits."""
+    """The physical offset behind which due retries go on, or the cursor of waiting ones."""
     if not text:
         return -1, None
     after = read_offset(text, _DUE)
@@ -177,6 +177,6 @@ def _read_cursor(text: str, log_end: int) -> tuple[int, str | None]:
         return after, None
     kind, dot, rest = text.partition(".")
     if kind != _WAITING or not dot:
-        raise InvalidValue("cursor", text, "what the page before said, or empty")
+        raise InvalidValue("cursor", text, "the cursor of the previous page, or empty")
     Cursor.read(rest, log_end)
     return -1, rest

@@ -1,1 +1,1 @@
-"""Dead letters sent again by jobs of the broker, each once."""
+"""The broker's jobs that send dead letters again, each letter once."""

@@ -1,9 +1,9 @@
-"""Every redrive job and how far it is, kept so that a crash changes nothing.
+"""Every redrive job and its position, stored so that a crash changes nothing.
 
-A job's last record in the log says all of it, so the queue of these records is folded from
-where the table, which is written now and then, leaves off.  Which letters were redriven is
-folded from the same records.  Of a step that a crash has torn the messages that are there
-are counted, by their ids, when the store is opened, and the job goes on behind them.
+A job's last record in the log has all of the job.  The table of jobs is written now and then;
+opening reads the records behind it, and finds the redriven letters in the same records.  If a
+crash has torn a step, opening counts the messages that are in the log, by their ids, and the
+job goes on behind them.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobRecords:
-    """Where a job's records begin and end in their queue: first <= queue offset <= last."""
+    """The range of a job's records in their queue: first <= queue offset <= last."""
 
     first: int
     last: int
 
 
 class RedriveJobs:
-    """Jobs by id; of those that are over the one changed the longest ago is forgotten first."""
+    """Jobs by id; the finished job that changed the longest ago is forgotten first."""
 
     def __init__(self, config: BrokerConfig, store: MessageStore) -> None:
-        """Raises StoreDamaged for a table that cannot be read."""
+        """Raises StoreDamaged for an unreadable table."""
         self.redriven = Redriven()
         self._jobs_max = config.redrive_jobs_max
         self._path = config.store_path / "config" / TABLE
@@ -53,14 +53,14 @@ class RedriveJobs:
         self._kept: dict[str, JobProgress] = {}
         self._records: dict[str, JobRecords] = {}
         self._texts: dict[str, str] = {}
-        """Each as JSON, made once: most of a thousand have not changed."""
+        """Each job as JSON, cached: most of a thousand have not changed."""
         self._is_changed = False
         self._told_at = 0
         """The log's end when the table was last made."""
         self._load()
 
     def all(self) -> tuple[RedriveJob, ...]:
-        """Without samples, the last changed one first."""
+        """All jobs without samples, the last changed one first."""
         return tuple([replace(kept.job, samples=()) for kept in reversed(self._kept.values())])
 
     def get(self, job_id: str) -> JobProgress:
@@ -74,7 +74,7 @@ class RedriveJobs:
         return self._kept.get(job_id)
 
     def records_of(self, job_id: str) -> JobRecords:
-        """Where the records of a job lie.  Raises JobUnknown."""
+        """The range of a job's records.  Raises JobUnknown."""
         self.get(job_id)
         return self._records[job_id]
 
@@ -82,20 +82,20 @@ class RedriveJobs:
         return [kept for kept in self._kept.values() if not kept.job.is_over]
 
     def keep(self, step: Step, queue_offset: int) -> None:
-        """A step's record is in the log, at this place of its queue, and so are its messages."""
+        """Take a step whose record, at this queue offset, and messages are in the log."""
         self._put(step.kept, queue_offset)
         self._note_sent(step, step.kept)
 
     def move(self, kept: JobProgress) -> None:
-        """A job has looked at letters that it does not want; no record tells of that."""
+        """Take a job that has only skipped letters, for which there is no record."""
         self._kept[kept.job.job_id] = kept
         self._texts.pop(kept.job.job_id, None)
         self._is_changed = True
 
     def tree(self) -> dict[str, Tree]:
-        """The table by its name, for a persist of the store; empty while the one there will do.
+        """The table to persist, by its name, or {} if the file on disk is current.
 
-        It will when nothing has changed since, and the persist that wrote it has succeeded.
+        It is current if nothing has changed since, and the persist that wrote it succeeded.
         """
         if not self._is_changed and self._store.persisted_end >= self._told_at:
             return {}
@@ -133,7 +133,7 @@ class RedriveJobs:
             self.redriven.forget(job_id, kept.topic)
 
     def _note_sent(self, step: Step, upto: JobProgress) -> None:
-        """What a step has sent, up to where the job is, is redriven."""
+        """Note the letters that a step has sent, up to the job's position, as redriven."""
         job_id = step.kept.job.job_id
         if job_id not in self._kept:
             job_id = EARLIER
@@ -154,7 +154,7 @@ class RedriveJobs:
     # ---- opening
 
     def _load(self) -> None:
-        """The table, then what the log says behind it."""
+        """Load the table, then the records of the log behind it."""
         table = self._store.load_table(TABLE, RedriveJobsTable) or RedriveJobsTable()
         for topic, sent in table.earlier.items():
             self.redriven.load(topic, sent, end_of=self._end_of)
@@ -189,7 +189,7 @@ class RedriveJobs:
         if queue is None:
             return
         if begin > queue.max_offset:
-            # Another queue than the one that the table tells of.
+            # The table belongs to another queue.
             begin = 0
         for start in range(max(begin, queue.min_offset), queue.max_offset, _ENTRIES_AT_ONCE):
             for walked in self._store.read_records(queue.read(start, _ENTRIES_AT_ONCE)):
@@ -197,12 +197,12 @@ class RedriveJobs:
                     yield walked
 
     def _end_step(self, step: Step, walked: Walked) -> None:
-        """Of a job's last step a crash may have kept only the first messages: count those."""
+        """Count the messages of a job's last step, because a crash may have torn its append."""
         messages = 0
         if step.messages:
             behind = self._store.walk(walked.head.physical_offset + walked.head.size)
             for wanted, found in zip(step.ids(), behind, strict=False):
-                # By their ids: other records follow if there was no room to correct the job.
+                # Compare ids: other records follow if there was no room to correct the job.
                 if find_property(found.head.properties, _UNIQ_KEY) != wanted.encode():
                     break
                 messages += 1
@@ -220,18 +220,18 @@ class RedriveJobs:
         try:
             (at,) = self._store.append([correction.record(kept.job.changed_at_ms)])
         except StoreUnavailable as error:
-            log.warning("no room to write down what a redrive has come to error=%s", error)
+            log.warning("no room to save the state of a redrive error=%s", error)
         else:
             self._put(kept, at.queue_offset)
 
 
 def read_step(walked: Walked) -> Step | None:
-    """What a record says; None for one that is no job's."""
+    """The step in a record; None if the record is no job's."""
     head = walked.head
     try:
         return Step.read(walked.buffer[head.body_position : head.body_end])
     except ValueError as error:
-        # Somebody else's: the topic is closed to producers here, but not in RocketMQ.
+        # A producer's message: the topic is closed to producers here, but not in RocketMQ.
         offset = head.physical_offset
         log.warning("no record of a redrive job physical_offset=%d error=%s", offset, error)
         return None

@@ -1,9 +1,9 @@
-"""A dead letter as the new message that it becomes, or why it cannot be one.
+"""Makes the new message of a dead letter, or finds the reason why there is none.
 
-Nothing that retry or the schedule wrote goes along: attempts start anew.  What its producer
-wrote does, byte by byte, and so does the body, compressed or not.  The message says which
-letter it was and which job has sent it; its message id is made of the letter's place, so
-that who looks for the id in the log knows whether the letter was sent before.
+The properties that retry or the schedule wrote are removed: attempts start anew.  The
+producer's own properties stay, byte by byte, and so does the body, compressed or not.  The
+message names the letter and the job; its message id is made of the letter's place, so a
+search for the id in the log shows whether the letter was sent before.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, NewRecord, has_sound_body, tags_code
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
-"""Who sent a letter whose message id is in the log, if no job knows of it."""
+"""The sender of a letter whose message id is in the log but in no job."""
 WHY_CHARS_MAX: Final = 200
 COMPRESSED: Final = 0x1 | 0x700
-"""Of the sys flag: is the body compressed, and how (reference §1.2)?"""
+"""The bits of the sys flag for a compressed body and its method (reference §1.2)."""
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
-_NO_ORIGIN: Final = "it does not say where it was sent to: name another topic"
+_NO_ORIGIN: Final = "it does not name its original topic: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
 _QUEUE_DIGITS: Final = 10
 _LONGEST_HOST: Final = bytes(20)
@@ -72,7 +72,7 @@ _INT32_MAX: Final = 2**31 - 1
 
 
 class Judged(NamedTuple):
-    """A letter that fits, and what becomes of it; walked and properties: of what is sent."""
+    """A letter that matches, and its outcome; walked, properties: for the message to send."""
 
     queue_offset: int
     outcome: RedriveOutcome
@@ -84,7 +84,7 @@ class Judged(NamedTuple):
 
 
 class Judge:
-    """Says of letters what a job makes of them; changes nothing."""
+    """Decides the outcomes of letters; changes nothing."""
 
     def __init__(
         self, config: BrokerConfig, store: MessageStore, topics: TopicTable, redriven: Redriven
@@ -98,7 +98,10 @@ class Judge:
     def judged(
         self, kept: JobProgress, queue_id: int, letters: Sequence[SeenWhole]
     ) -> list[Judged]:
-        """Those of some letters of a queue that fit, in their order.  Raises StoreUnavailable."""
+        """The judgements of the matching ones of some letters, in order.
+
+        Raises StoreUnavailable.
+        """
         refusals: dict[str, str] = {}
         found: list[Judged] = []
         for queue_offset, walked in letters:
@@ -110,7 +113,7 @@ class Judge:
         return found if kept.job.spec.again else self._without_sent(found)
 
     def why_not_to(self, topic: str) -> str:
-        """Why nothing may be redriven to a topic; empty if it may."""
+        """Why no letter may be redriven to a topic; empty if letters may."""
         if not topic:
             return _NO_ORIGIN
         if is_own(topic):
@@ -122,7 +125,7 @@ class Judge:
         return ""
 
     def check_topic(self, topic: str) -> None:
-        """Raises InvalidName, PermissionMissing, TopicUnknown unless one may send there."""
+        """Raises InvalidName, PermissionMissing, TopicUnknown unless sends to a topic work."""
         check_sendable(topic)
         info = self._topics.get(topic)
         if info is None and not self._config.auto_create_topic:
@@ -133,7 +136,7 @@ class Judge:
     def record(
         self, judged: Judged, queue_id: int, level: int, *, now_ms: int, host: bytes
     ) -> NewRecord:
-        """The record of a letter that is sent, to a queue of its topic; level 0 is now."""
+        """The new record of a letter for a queue of its topic; level 0 is now."""
         assert judged.walked is not None
         head, data = judged.walked
         topic, queue_id, last = ending(self._config.cluster_name, judged.topic, level, queue_id)
@@ -164,7 +167,7 @@ class Judge:
         walked: Walked,
         refusals: dict[str, str],
     ) -> Judged:
-        """refusals: why nothing may be sent to a topic, as far as that is known."""
+        """refusals: a cache of why_not_to() by topic."""
         spec = kept.job.spec
         topic = spec.to_topic or origin_of(walked.head)
         message_id = message_id_of(kept, queue_id, queue_offset)
@@ -186,7 +189,7 @@ class Judge:
         return Judged(*sent, walked, properties)
 
     def _without_sent(self, found: list[Judged]) -> list[Judged]:
-        """What is in the log already was sent, though no job knows of it."""
+        """Change SENT to ALREADY for letters whose message id is in the log."""
         fresh = [each for each in found if each.outcome is RedriveOutcome.SENT]
         if not fresh:
             return found
@@ -203,7 +206,7 @@ class Judge:
         ]
 
     def _why_too_long(self, head: Head, properties: bytes, topic: str, level: int) -> str:
-        # By the longest queue id, so that it does not depend on whose turn it is.
+        # Count the longest queue id, so that the result does not depend on the queue.
         rest = len(ending(self._config.cluster_name, topic, level, 10 ** (_QUEUE_DIGITS - 1))[2])
         size = len(properties) + rest
         if size > PROPERTIES_BYTES_MAX:
@@ -214,12 +217,12 @@ class Judge:
 
 
 def is_own(topic: str) -> bool:
-    """Is this a topic that only a failure brings messages to?"""
+    """Is this a retry or dead-letter topic?"""
     return is_retry(topic) or is_dlq(topic)
 
 
 def new_properties(walked: Walked, place: str, job_id: str, message_id: str) -> bytes:
-    """The user's own, byte by byte, and where the message comes from, as a property string."""
+    """The producer's own properties, byte by byte, and those that name the letter and the job."""
     own = walked.head.properties
     pairs = exact_properties(own)
     times = number_of(own, _TIMES) or 0
@@ -238,7 +241,7 @@ def new_properties(walked: Walked, place: str, job_id: str, message_id: str) -> 
 
 
 def _why_not(walked: Walked, config: BrokerConfig) -> str:
-    """What of a record forbids to send it, wherever it goes; empty if nothing does."""
+    """Why a record cannot be sent to any topic; empty if it can."""
     head, data = walked
     size = head.body_end - head.body_position
     if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(head.properties, size):
@@ -255,7 +258,7 @@ def _why_not(walked: Walked, config: BrokerConfig) -> str:
 
 
 def _tells_nothing(properties: bytes, body_bytes: int) -> bool:
-    """Was there no scheduled record that could be read?  Older brokers left the body empty."""
+    """Is it a letter for an unreadable scheduled record?  Older brokers left the body empty."""
     return (
         (not body_bytes or find_property(properties, _REASON) == UNREADABLE.encode())
         and find_property(properties, _REAL_TOPIC) is None

@@ -1,7 +1,7 @@
-"""What became of a job's letters, one by one: read from the records that the job has left.
+"""The outcomes of a job's letters, one by one, read from the job's records.
 
-Of a record the outcomes count up to where the job's next one begins; so a step that a crash
-has torn tells only what it has done.
+A record's outcomes count only up to the beginning of the job's next record; so of a step that
+a crash has torn, only the messages in the log count.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import tags_hash
 
 PAGE_RECORDS_MAX: Final = 100
-"""After so many records a page is answered, full or not."""
+"""Records that one page reads at most; then it is answered, full or not."""
 _ENTRIES_AT_ONCE: Final = 512
 _NUMBER_DIGITS_MAX: Final = 19
 
 
 def page_of(store: MessageStore, jobs: RedriveJobs, query: OutcomesQuery) -> Steps[OutcomesPage]:
-    """The next outcomes, in steps: at every yield others may get their turn.
+    """The next outcomes, in steps: other calls may run at every yield.
 
     Raises JobUnknown, InvalidValue, StoreUnavailable.
     """
@@ -69,7 +69,7 @@ def page_of(store: MessageStore, jobs: RedriveJobs, query: OutcomesQuery) -> Ste
 def _steps(
     store: MessageStore, jobs: RedriveJobs, job_id: str, first: int
 ) -> Iterator[tuple[int, Step]]:
-    """A job's records and their queue offsets, from one on."""
+    """A job's records with their queue offsets, from queue offset `first` on."""
     queue = store.queue(REDRIVE_JOBS_TOPIC, 0)
     if queue is None:
         return
@@ -88,12 +88,12 @@ def _steps(
 
 
 def _read_cursor(text: str) -> tuple[int, int]:
-    """The queue offset of a record, and how many of its outcomes were told."""
+    """The queue offset of a record, and the number of its outcomes on earlier pages."""
     if not text:
         return 0, 0
     parts = text.split(".")
     if len(parts) != 2 or not all(
         part.isascii() and part.isdigit() and len(part) <= _NUMBER_DIGITS_MAX for part in parts
     ):
-        raise InvalidValue("cursor", text, "what the page before said, or empty")
+        raise InvalidValue("cursor", text, "the cursor of the previous page, or empty")
     return int(parts[0]), int(parts[1])

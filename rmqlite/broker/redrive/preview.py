@@ -1,7 +1,7 @@
-"""What a redrive would do, page by page: the letters are looked at as a job does it.
+"""The preview of a redrive, page by page: it judges the letters as a job does.
 
-Nothing is kept between two pages and nothing is changed: the cursor says which letters there
-were at the first page, and how far the last one came.
+It changes nothing, and the broker remembers nothing between two pages: the cursor has the
+ranges of letters at the first page, and the position behind the last one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rmqlite.requests.redrive import (
 )
 
 PAGE_SLICES_MAX: Final = 40
-"""After so many slices a page is answered, some 0.1 s: who asks sees progress."""
+"""Slices of one page, about 0.1 s, so that the caller sees progress."""
 _CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[JobProgress], tuple[At, list[Judged]]]
-"""The next slice of letters: how far it goes, and those that fit."""
+"""The next slice of letters: the position behind it, and the letters that match."""
 
 
 def preview(kept: JobProgress, look: Look) -> Steps[RedrivePreview]:
-    """The next page for what would be a job, in steps: at a yield others may get their turn.
+    """The next page for a job that was not started, in steps: other calls may run at a yield.
 
     Raises StoreUnavailable.
     """
@@ -68,7 +68,7 @@ def preview(kept: JobProgress, look: Look) -> Steps[RedrivePreview]:
 
 
 def cursor_text(kept: JobProgress) -> str:
-    """How far a preview is, and of which letters."""
+    """A preview's position and ranges of letters as text."""
     return "_".join(".".join(map(str, each)) for each in (kept.at, *kept.parts))
 
 
@@ -81,4 +81,4 @@ def read_cursor(text: str) -> tuple[At, tuple[QueuePart, ...]]:
             part = parts[at.part]
             if part.begin <= at.queue_offset <= part.end:
                 return at, parts
-    raise InvalidValue("cursor", text, "what the page before said, or empty")
+    raise InvalidValue("cursor", text, "the cursor of the previous page, or empty")

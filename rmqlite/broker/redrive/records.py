@@ -1,10 +1,10 @@
-"""What a redrive job's records say: the job after a step, and what became of the letters.
+"""The records of a redrive job: the job after a step, and the outcomes of its letters.
 
-A record stands before the messages that its step sends, in the same append, and says where
-the step began, what the job has come to behind it, and letter by letter the outcomes, the
-k-th one that is SENT being the k-th message.  A crash can only tear the log's last append,
-so the record is there with the first of its messages, and cut() tells what the job is then.
-Of a record the outcomes count up to where the job's next record begins, and no further.
+A record lies before the messages that its step sends, in the same append.  It has the place
+where the step began, the job behind the step, and the outcome of each letter; the k-th letter
+that is SENT is the k-th message.  A crash can only tear the log's last append: then the record
+and the first of its messages survive, and cut() computes the job.  A record's outcomes count
+only up to the beginning of the job's next record.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class QueuePart(NamedTuple):
 
 
 class At(NamedTuple):
-    """How far a job is: the parts before this one are done, and this one up to there."""
+    """A job's position: the parts before this one are done, and this one up to queue_offset."""
 
     part: int
     queue_offset: int
 
 
 class OutcomeRun(NamedTuple):
-    """Neighbours in a queue that have the same outcome."""
+    """Successive letters of a queue with the same outcome."""
 
     queue_offset: int
     letters: int
@@ -52,7 +52,7 @@ class OutcomeRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JobProgress:
-    """A job, its letters, and how far it is."""
+    """A job, its letters, and its position."""
 
     job: RedriveJob
     parts: tuple[QueuePart, ...]
@@ -60,11 +60,11 @@ class JobProgress:
 
     @property
     def topic(self) -> str:
-        """Where its letters lie."""
+        """The topic of its letters."""
         return dlq_topic(self.job.spec.group)
 
     def moved(self, at: At, **changes: Any) -> JobProgress:
-        """The job further on, or back."""
+        """The job at another position."""
         looked_at = sum(part.end - part.begin for part in self.parts[: at.part])
         if at.part < len(self.parts):
             looked_at += at.queue_offset - self.parts[at.part].begin
@@ -76,13 +76,13 @@ class JobProgress:
 
     @classmethod
     def of(cls, told: RedriveKept) -> JobProgress:
-        """The inverse of to_json, once it was validated."""
+        """The inverse of to_json, for a validated tree."""
         return cls(told.job, tuple([QueuePart(*each) for each in told.parts]), At(*told.at))
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One append of a job: where it began, the job behind it, and what became of letters."""
+    """One append of a job: where it began, the job behind it, and the outcomes."""
 
     begin: At
     kept: JobProgress
@@ -90,16 +90,16 @@ class Step:
 
     @property
     def messages(self) -> int:
-        """How many follow the record."""
+        """The number of messages that follow the record."""
         return sum(run.letters for run in self.runs if run.outcome is RedriveOutcome.SENT)
 
     @property
     def queue_id(self) -> int:
-        """Of the letters."""
+        """The queue id of the step's letters."""
         return self.kept.parts[self.begin.part].queue_id
 
     def before(self, at: At) -> tuple[OutcomeRun, ...]:
-        """Its outcomes up to there."""
+        """The outcomes of the letters before a position."""
         if at.part > self.begin.part:
             return self.runs
         found = []
@@ -110,7 +110,7 @@ class Step:
         return tuple(found)
 
     def cut(self, messages: int) -> JobProgress:
-        """The job when only so many of the step's messages are there, fewer than it has sent."""
+        """The job if the log has only this many of the step's messages; fewer than it sent."""
         left = messages
         for run in self.runs:
             if run.outcome is not RedriveOutcome.SENT:
@@ -137,7 +137,7 @@ class Step:
         )
 
     def ids(self) -> Iterator[str]:
-        """The message ids that follow the record."""
+        """The ids of the messages that follow the record."""
         for run in self.runs:
             if run.outcome is RedriveOutcome.SENT:
                 for queue_offset in range(run.queue_offset, run.queue_offset + run.letters):
@@ -154,7 +154,7 @@ class Step:
                 )
 
     def record(self, now_ms: int) -> NewRecord:
-        """What is appended, its messages right behind it; found among others by its tags."""
+        """The step's record; its messages follow directly.  Its tags are the job's id."""
         texts: dict[str, int] = {}
         runs = [
             (
@@ -188,7 +188,7 @@ class Step:
 
 
 def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
-    """How many letters of these have which outcome."""
+    """The number of letters by outcome."""
     counts = Counter[RedriveOutcome]()
     for run in runs:
         counts[run.outcome] += run.letters
@@ -196,6 +196,6 @@ def counted(runs: Sequence[OutcomeRun]) -> Counter[RedriveOutcome]:
 
 
 def message_id_of(kept: JobProgress, queue_id: int, queue_offset: int) -> str:
-    """Of the message that a letter becomes: made of its place, so each letter is sent once."""
+    """The id of a letter's new message: made of the letter's place, so it is sent only once."""
     place = f"{REDRIVE_ID_PREFIX}{kept.topic}:{queue_id}:{queue_offset}"
     return f"{place}:{kept.job.job_id}" if kept.job.spec.again else place

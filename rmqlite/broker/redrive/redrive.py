@@ -1,8 +1,8 @@
-"""Dead letters sent again, as jobs of the broker's own: start, preview, step, change, look.
+"""The broker's jobs that send dead letters again: start, preview, step, change, show.
 
-A job looks at its group's letters in their order, those that were there when it was started.
-Each step is one append, a record of the job and the messages behind it, so a crash leaves no
-letter sent that the job does not know of.  Whoever calls step() decides when.
+A job reads its group's letters in their order, up to those that existed when it started.
+Each step is one append, a record of the job and the messages behind it; so after a crash the
+job has counted every letter that was sent.  The caller of step() decides when.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
 
 STEP_LETTERS_MAX: Final = 100
-"""How many letters a step looks at, 3 to 5 ms; and 4 MiB of them, or one letter."""
+"""The most letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one letter."""
 STEP_LETTERS_MIN: Final = 20
-"""So many it looks at also when it may send fewer: perhaps they are not wanted."""
+"""A step reads this many letters even if it may send fewer: some may not match."""
 JOBS_NOT_OVER_MAX: Final = 20
 RATE_MAX: Final = 1_000_000
 FILTER_CHARS_MAX: Final = 1_000
-"""Of each of a filter's texts: every record of the job has them."""
+"""Length of each text of a filter: every record of the job contains them."""
 _SOME_ID: Final = "r-yyyymmdd-hhmmss-xxxx"
-"""A preview's, as long as one that the broker makes."""
+"""The job id of a preview, as long as one that the broker makes."""
 _STATES: Final = {
     JobAction.PAUSE: JobState.PAUSED,
     JobAction.RESUME: JobState.RUNNING,
@@ -68,14 +68,14 @@ log = logging.getLogger(__name__)
 
 
 class Stepped(NamedTuple):
-    """What a step has done."""
+    """The numbers of letters that a step has read and sent."""
 
     looked_at: int
     sent: int
 
 
 class Redrive:
-    """All jobs of a broker; what it answers is true when the log is durable up to its end."""
+    """All jobs of a broker; an answer may be sent when the log is durable up to its end."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class Redrive:
         jobs: RedriveJobs,
         host: bytes,
     ) -> None:
-        """host: the broker's own address, packed, of what it sends."""
+        """host: the broker's own address, packed, as the host of the new messages."""
         self.jobs = jobs
         self.sent = 0
         """Letters sent since the start."""
         self.on_change: Callable[[], None] = lambda: None
-        """Told when another job may run, or run otherwise."""
+        """Called when another job may run, or a job's settings have changed."""
         self._judge = Judge(config, store, topics, jobs.redriven)
         self._config = config
         self._store = store
@@ -109,12 +109,12 @@ class Redrive:
         self._turn = 0
         self._notes: dict[str, str] = {}
 
-    # ---- asked by users
+    # ---- called for users
 
     def start(self, request: RedriveRequest) -> RedriveJob:
-        """Begin a job, or answer the one of this id that is there with the same spec.
+        """Begin a job, or return the existing one with this id and the same spec.
 
-        The rate is no part of that: it may have been changed since.  Raises InvalidValue,
+        The rate is not compared: it may have been changed since.  Raises InvalidValue,
         InvalidName, GroupUnknown, TopicUnknown, PermissionMissing, JobExists, Overloaded,
         DiskFull, StoreUnavailable.
         """
@@ -139,7 +139,7 @@ class Redrive:
         return self._told(kept)
 
     def preview(self, request: RedrivePreviewRequest) -> Steps[RedrivePreview]:
-        """What a job would do, page by page, in steps.  Raises as start(), but for the job."""
+        """The preview of a job, page by page, in steps.  Raises start()'s errors about the spec."""
         parts = self._parts(request.spec)
         at = At(0, parts[0].begin if parts else 0)
         if request.cursor:
@@ -152,13 +152,13 @@ class Redrive:
         return self._told(self.jobs.get(job_id))
 
     def all(self) -> tuple[RedriveJob, ...]:
-        """Without samples, the last changed one first."""
+        """All jobs without samples, the last changed one first."""
         return tuple(
             [replace(job, note=self._notes.get(job.job_id, "")) for job in self.jobs.all()]
         )
 
     def change(self, change: JobChange) -> RedriveJob:
-        """Pause, resume, cancel, or another rate; what is so already is no error.
+        """Pause, resume or cancel a job, or set its rate; no change is no error.
 
         Raises JobUnknown, JobOver, InvalidValue, StoreUnavailable.
         """
@@ -189,28 +189,28 @@ class Redrive:
         return self._told(kept)
 
     def outcomes(self, query: OutcomesQuery) -> Steps[OutcomesPage]:
-        """What became of a job's letters, page by page, in steps.
+        """The outcomes of a job's letters, page by page, in steps.
 
         Raises JobUnknown, InvalidValue, StoreUnavailable.
         """
         return page_of(self._store, self.jobs, query)
 
-    # ---- asked by who runs them
+    # ---- called by the runner of jobs
 
     def running(self) -> list[RedriveJob]:
         return [kept.job for kept in self.jobs.not_over() if kept.job.state is JobState.RUNNING]
 
     def note(self, job_id: str, text: str) -> None:
-        """Why a job stands still; empty when it goes on."""
+        """Note why a job stands still; empty when it goes on."""
         if text:
             self._notes[job_id] = text
         else:
             self._notes.pop(job_id, None)
 
     def step(self, job_id: str, sent_max: int = STEP_LETTERS_MAX) -> Stepped:
-        """Let a job that is running look at its next letters, and send at most sent_max.
+        """Let a running job read its next letters, and send at most sent_max of them.
 
-        Raises DiskFull, StoreUnavailable, MessageTooLarge: then it is where it was.
+        Raises DiskFull, StoreUnavailable, MessageTooLarge: then the job has not moved.
         """
         kept = self.jobs.find(job_id)
         if kept is None or kept.job.state is not JobState.RUNNING:
@@ -228,14 +228,14 @@ class Redrive:
             self._put(step, self._records(sent, kept.job.spec.delay_level))
             self.sent += len(sent)
         else:
-            # Found again after a crash: letters that are not wanted need no record.
+            # Skipped letters need no record: after a crash they are skipped again.
             self.jobs.move(step.kept)
         return done
 
     # ---- inside
 
     def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
-        """The letters that there are to look at.  Raises as start()."""
+        """The ranges of letters of a job.  Raises start()'s errors about the spec."""
         check_group(spec.group)
         check_filter(spec.filter)
         for name in ("topic", "tag", "key", "reason", "message_id"):
@@ -244,7 +244,7 @@ class Redrive:
                 raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:
             if is_own(spec.to_topic):
-                rule = "no retry or dead-letter topic: only a failure brings messages there"
+                rule = "no retry or dead-letter topic: only failed messages go there"
                 raise InvalidValue("to_topic", spec.to_topic, rule)
             self._judge.check_topic(spec.to_topic)
         most = self._store.levels.current.max_level
@@ -265,7 +265,7 @@ class Redrive:
     def _look(
         self, kept: JobProgress, count_max: int = STEP_LETTERS_MAX
     ) -> tuple[At, list[Judged]]:
-        """The next letters: how far that goes, and what becomes of those that fit."""
+        """The next letters: the position behind them, and the judgement of those that match."""
         number, begin = kept.at
         part = kept.parts[number]
         queue = self._store.queue(kept.topic, part.queue_id)
@@ -308,7 +308,7 @@ class Redrive:
         return Step(kept.at, moved, runs)
 
     def _records(self, sent: list[Judged], delay_level: int) -> list[NewRecord]:
-        """What is sent, to the queues of each topic by turns; topics are made on demand."""
+        """The new messages, to the queues of each topic by turns; makes missing topics."""
         now_ms = self._clock.now_ms()
         level = self._store.levels.current.clamp(delay_level)
         topics = {each.topic: self._topics.wanted(each.topic) for each in sent}
@@ -324,9 +324,9 @@ class Redrive:
         return records
 
     def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
-        """Append a step, and count it when that is done."""
+        """Append a step, then count it."""
         self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
-        # Before its messages: then a crash that tears the append leaves it, and it knows.
+        # The job's record first: then it survives a crash that tears the append.
         record = step.record(step.kept.job.changed_at_ms)
         written = self._appending.append([record, *(messages or ())])
         self.jobs.keep(step, written[0].queue_offset)
@@ -343,7 +343,7 @@ class Redrive:
         return replace(kept.job, note=self._notes.get(kept.job.job_id, ""))
 
     def _new_id(self, now_ms: int) -> str:
-        """Short, readable, and not used before."""
+        """A new job id, short and readable."""
         digits = "".join(each for each in local_text(now_ms) if each.isdigit())
         while True:
             job_id = f"r-{digits[:8]}-{digits[8:14]}-{uuid.uuid4().hex[:4]}"
@@ -354,7 +354,7 @@ class Redrive:
 def _begun(
     job_id: str, spec: RedriveSpec, parts: tuple[QueuePart, ...], now_ms: int
 ) -> JobProgress:
-    """A job that has not looked at any letter; without letters it is done."""
+    """A job before its first letter; without letters it is done."""
     job = RedriveJob(
         job_id,
         spec,
@@ -368,7 +368,7 @@ def _begun(
 
 
 def _runs(letters: list[Judged]) -> tuple[OutcomeRun, ...]:
-    """Neighbours with the same outcome as one."""
+    """Join successive letters with the same outcome."""
     runs: list[OutcomeRun] = []
     for each in letters:
         last = runs[-1] if runs else None

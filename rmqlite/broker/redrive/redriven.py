@@ -1,7 +1,7 @@
-"""Which dead letters were sent again, and by which job: folded from the records of the jobs.
+"""The dead letters that were sent again, and the jobs that did it, read from the jobs' records.
 
-Of a queue of dead letters it is a set of queue offsets, of a hundred thousand in a row two
-numbers.  What forgotten jobs have sent stays known, as that of an earlier job.
+For each queue of dead letters it is a set of queue offsets; a hundred thousand in a row take
+two numbers.  The letters of forgotten jobs remain, as those of an earlier job.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import CompletedOffsets
 
 EARLIER: Final = "an earlier job"
-"""What a job is called that was forgotten."""
+"""The name of all forgotten jobs."""
 _Offsets = dict[int, CompletedOffsets]
 """By queue id."""
 
@@ -26,11 +26,11 @@ class Redriven:
         """Rises with every change."""
         self._all: dict[QueueKey, CompletedOffsets] = {}
         self._jobs: dict[str, dict[str, _Offsets]] = {}
-        """Topic -> job id -> what it has sent, in the order in which they first did; the
-        forgotten ones in front, under EARLIER."""
+        """Topic -> job id -> sent offsets, in the order of the jobs' first sends; the forgotten
+        ones come first, under EARLIER."""
 
     def of(self, topic: str, queue_id: int) -> CompletedOffsets:
-        """What any job has sent again; not to be changed."""
+        """The offsets that any job has sent again; the caller must not change them."""
         return self._all.get((topic, queue_id)) or CompletedOffsets()
 
     def job_of(self, topic: str, queue_id: int, queue_offset: int) -> str:
@@ -40,14 +40,14 @@ class Redriven:
         return next(self.jobs_of(topic, queue_id, queue_offset), EARLIER)
 
     def jobs_of(self, topic: str, queue_id: int, queue_offset: int) -> Iterator[str]:
-        """Every job that has sent this letter again, as far as they are known; the last first."""
+        """Every job that has sent this letter again and was not forgotten, the last one first."""
         for job_id, by_queue in reversed(self._jobs.get(topic, {}).items()):
             known = by_queue.get(queue_id)
             if known is not None and known.count_between(queue_offset, queue_offset + 1):
                 yield job_id
 
     def add(self, job_id: str, topic: str, queue_id: int, start: int, end: int) -> None:
-        """A job has sent again the letters start <= n < end; told twice, it changes nothing."""
+        """Note that a job has sent the letters start <= n < end; a second call changes nothing."""
         jobs = self._jobs.setdefault(topic, {EARLIER: {}})
         _add(jobs.setdefault(job_id, {}), queue_id, start, end)
         every = self._all.get((topic, queue_id))
@@ -57,7 +57,7 @@ class Redriven:
         self.version += 1
 
     def forget(self, job_id: str, topic: str) -> None:
-        """Who sent these letters is not told any more, only that somebody has."""
+        """Move a job's letters to EARLIER."""
         jobs = self._jobs.get(topic, {})
         for queue_id, sent in jobs.pop(job_id, {}).items():
             for start, end in sent.ranges():
@@ -65,7 +65,7 @@ class Redriven:
         self.version += 1
 
     def to_json(self, topic: str, job_id: str = EARLIER) -> Any:
-        """What a job, or the forgotten ones, have sent of a topic; a tree for json."""
+        """The offsets that a job, or the forgotten ones, have sent of a topic; a tree for json."""
         by_queue = self._jobs.get(topic, {}).get(job_id, {})
         return {str(queue_id): sent.to_json() for queue_id, sent in sorted(by_queue.items())}
 
@@ -77,9 +77,9 @@ class Redriven:
         *,
         end_of: Callable[[str, int], int],
     ) -> None:
-        """Add what to_json() told, up to where a queue ends: end_of(topic, queue id)."""
+        """Add a tree of to_json(), up to the end of each queue: end_of(topic, queue id)."""
         for queue_id, sent in tree.items():
-            # Of a log that was longer: what comes now nobody has redriven.
+            # The tree is from a longer log: letters that come now were not redriven.
             upto = end_of(topic, int(queue_id))
             for start, end in CompletedOffsets.from_json(sent).ranges():
                 if start < upto:

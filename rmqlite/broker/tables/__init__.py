@@ -1,1 +1,1 @@
-"""What the broker keeps in small tables: topics, groups, members, committed offsets, markers."""
+"""The broker's small tables: topics, groups, members, committed offsets, purge markers."""

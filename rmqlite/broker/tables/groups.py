@@ -2,7 +2,7 @@
 
 A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
 the table.  Every change is on disk before it is answered; a call that needs several new groups
-makes them in one write.  Who is a member of a group is not known here.
+makes them in one write.  The members of groups are in membership.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOT_OURS: Final[Row] = {
     "notifyConsumerIdsChangedEnable": True,
     "whichBrokerWhenConsumeSlowly": 1,
 }
-"""What RocketMQ keeps beside our settings, with its defaults."""
+"""RocketMQ's other columns of a row, with its defaults."""
 
 
 class GroupTable:
@@ -48,7 +48,7 @@ class GroupTable:
         self._topics = topics
         self._rows: dict[str, Row] = {}
         self._texts: dict[str, str] = {}
-        """Each row as it stands in the file."""
+        """Each row as text for the file."""
         self._infos: dict[str, GroupInfo] = {}
         self._policies: dict[str, RetryPolicy] = {}
         self._version = 0
@@ -83,7 +83,7 @@ class GroupTable:
         return info
 
     def wanted(self, group: str) -> GroupInfo:
-        """The group, or as make() would make it on demand.  Raises InvalidName, GroupUnknown."""
+        """The group, or the one that make() would make.  Raises InvalidName, GroupUnknown."""
         info = self._infos.get(group)
         if info is not None:
             return info
@@ -93,7 +93,7 @@ class GroupTable:
         return GroupInfo(group)
 
     def make(self, infos: Iterable[GroupInfo]) -> None:
-        """Make those of these groups that are missing, all of them in one write, or none.
+        """Make the missing ones of these groups, all of them in one write, or none.
 
         Raises Overloaded, StoreUnavailable.
         """
@@ -102,15 +102,15 @@ class GroupTable:
             self._save(missing)
 
     def retry_level(self, group: str, failed_before: int) -> int:
-        """Where the group's policy and the levels in force now put the next retry."""
+        """The delay level of the next retry, by the group's policy and the levels in force."""
         return self._policies[group].level(failed_before, self._store.levels.current)
 
     def change(self, change: GroupChange) -> GroupInfo:
         """Change settings, or make the group; in force for the next failure.
 
-        What waits keeps its time.  More retry queues widen the retry topic, fewer leave it as
-        it is.  Raises InvalidName, InvalidValue; Overloaded, StoreUnavailable, and nothing has
-        changed.
+        Waiting retries keep their times.  More retry queues widen the retry topic, fewer leave
+        it as it is.  Raises InvalidName, InvalidValue, Overloaded, StoreUnavailable; then
+        nothing has changed.
         """
         check_group(change.group)
         _check_limit("max_reconsume_times", change.max_reconsume_times, 0, INT_MAX)
@@ -126,7 +126,7 @@ class GroupTable:
         }
         info = replace(info, **wanted, retry_policy=policy.text)
         self._check_room([info])
-        # First: with the group's number alone, nobody would read the queues that it counts.
+        # Widen first: nobody would read retries in queues that the topic lacks.
         self._topics.widen(retry_topic(info.group), info.retry_queues)
         if info != self._infos.get(info.group):
             self._save({info: policy})
@@ -185,7 +185,7 @@ def _info(row: GroupRow) -> GroupInfo:
     return GroupInfo(
         row.group_name,
         row.retry_max_times,
-        # RocketMQ allows none, and then drops every failed message (reference §7.1).
+        # RocketMQ allows 0 queues, and then drops every failed message (reference §7.1).
         max(1, row.retry_queue_nums),
         row.consume_enable,
         row.rmqlite_retry_policy,

@@ -1,12 +1,13 @@
-"""Who reads which queue: the members of consumer groups, and the queues of each member.
+"""The members of consumer groups, and the queues that each member reads.
 
-Members live in memory: they say so by heartbeats and are gone when these stop.  Queues are
-shared by RocketMQ's average allocation (reference §9.7), worked out here once for all members,
-so that no two of them can disagree.
+Members live in memory: heartbeats keep a member, and it is removed when they stop.  Queues
+are shared by RocketMQ's average allocation (reference §9.7), computed here once for all
+members, so that no two of them can disagree.
 
-An assignment is in force until the next one is whole.  A small group has its next one at once.
-A large one has it after a pause, for all changes of that time together: each change moves the
-queues of all members, and a thousand that join one by one would be told a thousand times each.
+An assignment is in force until the next one is complete.  A small group gets its next one at
+once.  A large group gets it after a pause, for all changes of that time together: each change
+moves the queues of all members, and if a thousand members joined one by one, each would get a
+thousand assignments.
 """
 
 from __future__ import annotations
@@ -31,24 +32,24 @@ from rmqlite.requests.groups import Assignment, HeartbeatRequest, MemberInfo, Su
 from rmqlite.requests.topics import Queue
 
 BETWEEN_POLLS_MS_MAX: Final = 15_000
-"""How long a member that polls may take from one heartbeat's answer to the next heartbeat."""
+"""The longest time between a heartbeat's answer and the next heartbeat of a polling member."""
 SMALL_MEMBERS_MAX: Final = 32
 SMALL_QUEUES_MAX: Final = 2_000
-"""A group with no more of both has its next assignment at once, in 2 ms at most."""
+"""A group with at most this many members and queues gets an assignment at once, within 2 ms."""
 PAUSE_MS: Final = 2
-"""Between two assignments of a large group, for each member: to tell all of them takes a third
-of a millisecond each."""
+"""Pause per member between two assignments of a large group: each answer to a member takes a
+third of a millisecond."""
 SUBSCRIPTION_BYTES: Final = 200
-"""What a subscription takes beside its texts."""
+"""Memory of a subscription beside its texts."""
 _STEP: Final = 2_000
-"""How much of an assignment is worked out at once, in subscriptions and queues: 2 ms."""
+"""Subscriptions and queues of an assignment that are computed in one step: 2 ms."""
 _AT_ONCE_MAX: Final = 8
-"""How many groups have their assignments at once when one topic changes."""
+"""If a topic's change concerns more groups than this, their assignments wait for a pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """An assignment of a whole group; names: of its members, sorted."""
+    """An assignment of a whole group; names: its members, sorted."""
 
     epoch: int
     names: tuple[str, ...]
@@ -61,18 +62,18 @@ _NOBODYS: Final = Shares(0, (), {})
 @dataclass(slots=True)
 class _Member:
     given: tuple[Subscription, ...]
-    """As the member said it, and mostly says it again."""
+    """The subscriptions as the member sent them; it nearly always sends the same again."""
     subscriptions: tuple[Subscription, ...]
     last_seen_ms: int = 0
     silent_ms_max: int = 0
-    """It is gone when it was not seen for longer."""
+    """The member is removed after a longer silence."""
 
 
 @dataclass(slots=True)
 class _Group:
     members: dict[str, _Member] = field(default_factory=dict)
     topics: Counter[str] = field(default_factory=Counter)
-    """How many members subscribe to each."""
+    """The number of members that subscribe to each topic."""
     in_force: Shares = _NOBODYS
     assigned_at_ms: int = 0
 
@@ -92,19 +93,19 @@ class Membership:
         self._groups_of: dict[str, set[str]] = {}
         """The groups whose members subscribe to a topic."""
         self._stale: dict[str, int] = {}
-        """Groups that wait for their next assignment, and when that is due."""
+        """Groups that wait for their next assignment, and the time when it is due."""
         self._count = 0
         self._bytes = 0
         self._epoch = 0
         self.on_change: Callable[[str], None] = lambda _group: None
-        """Told of each group that has another assignment in force."""
+        """Called with each group that has another assignment in force."""
         self.on_stale: Callable[[], None] = lambda: None
-        """Told when rebalance() will have something to do, see due_ms()."""
+        """Called when rebalance() gets something to do, see due_ms()."""
 
     # ---- members
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """The member lives.  Raises InvalidValue, InvalidName, Overloaded."""
+        """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
         group = self._groups.get(request.group)
         member = group.members.get(request.client_id) if group else None
         if member is None or member.given != request.subscriptions:
@@ -112,22 +113,23 @@ class Membership:
         member.last_seen_ms = self._clock.now_ms()
         member.silent_ms_max = self._config.client_expiry_ms
         if request.wait_ms:
-            # It has a call here nearly always, and was killed if the next one does not come.
+            # A polling member nearly always has a call here: without one it was killed.
             waits_ms = request.wait_ms if request.known_epoch == self.epoch(request.group) else 0
             member.silent_ms_max = min(waits_ms + BETWEEN_POLLS_MS_MAX, member.silent_ms_max)
         return self.assignment(request.group, request.client_id)
 
     def leave(self, group: str, client_id: str) -> None:
-        """The member is gone; the others take over.  Unknown ones are ignored."""
+        """Remove a member; the others take over its queues.  Unknown names are ignored."""
         known = self._groups.get(group)
         if known is not None and client_id in known.members:
             self._remove(group, client_id)
             self._changed([group])
 
     def expire(self) -> None:
-        """Members are gone that were silent for longer than channelExpiredTimeout.
+        """Remove members that were silent for longer than channelExpiredTimeout.
 
-        Sooner those that poll: their next heartbeat follows the answer to the last one.
+        Polling members are removed sooner: their next heartbeat follows at once after the
+        answer to the last one.
         """
         now_ms = self._clock.now_ms()
         gone = [
@@ -141,13 +143,13 @@ class Membership:
         self._changed({name for name, _ in gone})
 
     def topic_changed(self, topic: str) -> None:
-        """A topic was made or has another number of queues."""
+        """Assign anew after a topic was made or got another number of queues."""
         self._changed(self._groups_of.get(topic, ()))
 
     # ---- assignments
 
     def assignment(self, group: str, client_id: str) -> Assignment:
-        """What is in force for a member; one that has just joined may have to wait for queues."""
+        """The assignment in force of a member; a new member may have to wait for queues."""
         known = self._groups.get(group)
         shares = known.in_force if known else _NOBODYS
         return Assignment(shares.epoch, shares.queues.get(client_id, ()), shares.names)
@@ -164,17 +166,17 @@ class Membership:
         )
 
     def readers(self, group: str) -> dict[Queue, str]:
-        """Who reads each queue now."""
+        """The member that reads each queue now."""
         known = self._groups.get(group) or _Group()
         shares = known.in_force.queues
         return {queue: client for client, queues in shares.items() for queue in queues}
 
     def due_ms(self) -> int | None:
-        """When rebalance() has something to do; None while it has nothing."""
+        """The time when rebalance() has something to do; None if there is nothing."""
         return min(self._stale.values(), default=None)
 
     def rebalance(self) -> Steps[None]:
-        """Work out the assignments that are due; at every yield others may get their turn."""
+        """Compute the assignments that are due; other calls may run at every yield."""
         now_ms = self._clock.now_ms()
         for name in [name for name, due_ms in self._stale.items() if due_ms <= now_ms]:
             group = self._groups.get(name)
@@ -185,12 +187,12 @@ class Membership:
     # ---- inside
 
     def _joined(self, request: HeartbeatRequest, member: _Member | None) -> _Member:
-        """A member that is new, or subscribes to something else than before."""
+        """Take a member that is new, or whose subscriptions have changed."""
         name, client_id = request.group, request.client_id
         group = self._groups.get(name) or _Group()
         like = next(iter(group.members.values()), None)
         if like is not None and like.given == request.subscriptions:
-            # Nearly all members of a group say the same; what they say is kept once.
+            # Nearly all members of a group have the same subscriptions: share one object.
             given, subscriptions = like.given, like.subscriptions
             check_client_id(client_id)
         else:
@@ -226,7 +228,7 @@ class Membership:
             raise Overloaded("maxSubscriptionBytes", config.subscription_bytes_max)
 
     def _remove(self, name: str, client_id: str) -> None:
-        """Without a new assignment yet."""
+        """Remove a member, without a new assignment yet."""
         group = self._groups[name]
         subscriptions = group.members.pop(client_id).subscriptions
         self._count -= 1
@@ -240,7 +242,7 @@ class Membership:
                     del self._groups_of[topic]
 
     def _changed(self, names: Collection[str]) -> None:
-        """These groups need another assignment."""
+        """Assign these groups anew, at once or later."""
         is_one_of_many = len(names) > _AT_ONCE_MAX
         for name in tuple(names):
             group = self._groups[name]
@@ -262,7 +264,7 @@ class Membership:
         return sum(map(self._queues_of, group.topics)) <= SMALL_QUEUES_MAX
 
     def _assigned(self, name: str, group: _Group) -> Steps[None]:
-        """Work out an assignment of the members that there are now, and put it in force."""
+        """Compute an assignment of the present members, and put it in force."""
         before, done = group.in_force, 0
         members = [(each, member.subscriptions) for each, member in sorted(group.members.items())]
         readers: dict[str, list[str]] = {}
@@ -284,7 +286,7 @@ class Membership:
                 yield
                 done = 0
         if group.in_force is not before:
-            # A newer one, of a group that is small by now.
+            # A newer one is in force already: the group has become small meanwhile.
             return
         self._epoch = max(self._epoch + 1, self._clock.now_ms())
         group.assigned_at_ms = self._clock.now_ms()
@@ -331,7 +333,7 @@ def _check_member(request: HeartbeatRequest) -> None:
 
 
 def check_client_id(client_id: str) -> None:
-    """Raises InvalidValue unless a member may be called this."""
+    """Raises InvalidValue unless a member may have this client id."""
     if not client_id:
         raise InvalidValue("client_id", client_id, f"1 to {CLIENT_ID_BYTES_MAX} bytes")
     check_length("client_id", client_id, CLIENT_ID_BYTES_MAX)

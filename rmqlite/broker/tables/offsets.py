@@ -1,4 +1,4 @@
-"""How far each group is in each queue: RocketMQ's config/consumerOffset.json."""
+"""The committed offsets of each group in each queue: RocketMQ's config/consumerOffset.json."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class ConsumerOffsets:
         return self._offsets.keys()
 
     def of(self, group: str) -> Mapping[Queue, int]:
-        """Every commit of a group."""
+        """All committed offsets of a group."""
         return self._offsets.get(group, {})
 
     def committed(self, queue: Queue) -> dict[str, int]:
-        """What every group has committed in a queue."""
+        """The committed offset of every group in a queue."""
         return {group: known[queue] for group, known in self._offsets.items() if queue in known}
 
     def check(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Raises InvalidValue, and Overloaded for a pair of group and queue too many."""
+        """Raises InvalidValue; Overloaded if there would be too many pairs of group and queue."""
         for queue, offset in offsets.items():
             highest = self._max_offset(queue)
             if not 0 <= offset <= highest:
@@ -59,10 +59,10 @@ class ConsumerOffsets:
             raise Overloaded(KEYS["consumer_offsets_max"], most)
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """Remember offsets that check() let pass.
+        """Store offsets in memory; call check() first.
 
-        They are on disk after the next persist; until then a crash makes the group read
-        again what it has read.
+        They are on disk after the next persist; after a crash before it the group reads some
+        messages again.
         """
         known = self._offsets.setdefault(group, {})
         self._count -= len(known)
@@ -72,9 +72,9 @@ class ConsumerOffsets:
     def progress(
         self, group: str, readers: Mapping[Queue, str]
     ) -> Steps[tuple[QueueProgress, ...]]:
-        """How far a group is in every queue that it reads or has read, in steps.
+        """The progress of a group in every queue that it reads or has read, in steps.
 
-        readers: who reads it now.
+        readers: the member that reads each queue now.
         """
         committed = self.of(group)
         progress = []
@@ -94,7 +94,7 @@ class ConsumerOffsets:
         return tuple(progress)
 
     def snapshot(self) -> Snapshot:
-        """What is committed now, in RocketMQ's shape: "topic@group" -> queue id -> offset."""
+        """The present offsets, in RocketMQ's shape: "topic@group" -> queue id -> offset."""
         now = [(group, offsets.copy()) for group, offsets in self._offsets.items()]
 
         def tree() -> Tree:

@@ -1,7 +1,8 @@
-"""What one call needs of topics and groups: found, or planned and then made all at once.
+"""The topics and groups that one call needs; missing ones are made all at once.
 
-A call first looks for everything it needs and is refused if something cannot be had.  Only
-then make() writes what is missing: each table once, however many names the call has.
+A call first looks up everything it needs, and is refused if something is missing and may not
+be made.  Only then make() writes the missing ones: each table once, however many names the
+call has.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rmqlite.store.message_store import MessageStore
 
 
 class OnDemand:
-    """The topics and groups of one call; turn: which queue of each topic has its turn."""
+    """The topics and groups of one call; turn: a number that chooses a queue of each topic."""
 
     def __init__(
         self, store: MessageStore, topics: TopicTable, groups: GroupTable, turn: int = 0
@@ -31,7 +32,7 @@ class OnDemand:
         self._new_groups: dict[str, GroupInfo] = {}
 
     def queue_for(self, topic: str, queue_id: int = -1) -> int:
-        """The queue asked for, or with -1 the topic's next one in turn.
+        """The given queue id, or for -1 the topic's next queue in turn.
 
         Raises GroupUnknown, InvalidName, PermissionMissing, QueueUnknown, TopicUnknown.
         """
@@ -49,12 +50,12 @@ class OnDemand:
         return queue_id
 
     def sendable_queue(self, topic: str) -> int:
-        """As queue_for(); raises what check_sendable() raises, too."""
+        """queue_for(), after check_sendable(), whose errors it raises, too."""
         check_sendable(topic)
         return self.queue_for(topic)
 
     def retry_topic(self, group: str) -> GroupInfo:
-        """The group, which needs its retry topic.  Raises GroupUnknown, InvalidName."""
+        """The group; it is planned with its retry topic.  Raises GroupUnknown, InvalidName."""
         info = self._new_groups.get(group)
         if info is None:
             info = self._new_groups[group] = self._groups.wanted(group)
@@ -64,10 +65,10 @@ class OnDemand:
         return info
 
     def make(self) -> None:
-        """Make what is missing: the groups, then the topics.
+        """Make the missing groups, then the missing topics.
 
-        Raises MessageTooLarge for too much at once; Overloaded, StoreUnavailable: a group that
-        was made before the topics failed stays.
+        Raises MessageTooLarge for too many new queues; Overloaded, StoreUnavailable: groups
+        that were made before the topics failed stay.
         """
         if self._new_queues > NEW_QUEUES_MAX:
             rule = f"at most {NEW_QUEUES_MAX} in one call"

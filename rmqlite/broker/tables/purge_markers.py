@@ -1,8 +1,8 @@
-"""Up to where a group's dead letters were put out of sight: config/deadLetterMarkers.json.
+"""Markers up to which a group's dead letters are hidden: config/deadLetterMarkers.json.
 
-A purge moves a marker, a queue offset, and writes it down before it is answered.  The log is
-never rewritten: the letters stay until retention takes them, a consumer of the %DLQ% topic
-still gets them, and a restore shows them again.
+A purge moves a marker, a queue offset, which is on disk before the call is answered.  The log
+is never rewritten: the letters stay until retention removes them, a consumer of the %DLQ%
+topic still gets them, and a restore shows them again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class PurgeMarkers:
-    """By group and queue id: where those of its dead letters begin that are shown."""
+    """The first queue offset that is shown, by group and queue id."""
 
     def __init__(self, store: MessageStore) -> None:
         """Raises StoreDamaged for a table that cannot be read."""
@@ -35,16 +35,16 @@ class PurgeMarkers:
                 self._load(topic, queue_id, marker)
 
     def begin(self, group: str, queue_id: int) -> int:
-        """The queue offset of the first letter that is shown, or that will be."""
+        """The queue offset of the first letter that is or will be shown."""
         marker = self._markers.get(dlq_topic(group), {}).get(queue_id, 0)
         queue = self._store.queue(dlq_topic(group), queue_id)
         return max(marker, queue.min_offset) if queue else marker
 
     def move(self, group: str, markers: Mapping[int, int]) -> None:
-        """Put a group's markers there, by queue id; on disk when it returns.
+        """Move a group's markers, by queue id; they are on disk when it returns.
 
-        Raises StoreUnavailable: then they are where they were; FlushFailed: then a restart
-        may find either.
+        Raises StoreUnavailable: nothing has changed; FlushFailed: a restart may find the old
+        or the new ones.
         """
         topic = dlq_topic(group)
         moved = {**self._markers, topic: {**self._markers.get(topic, {}), **markers}}
@@ -55,7 +55,7 @@ class PurgeMarkers:
         queue = self._store.queue(topic, queue_id)
         end = queue.max_offset if queue else 0
         if marker > end:
-            # Of a log that was longer: what comes now nobody has purged.
+            # The marker is from a longer log: letters that come now were never purged.
             log.warning(
                 "purge marker beyond its queue topic=%s queue=%d marker=%d end=%d",
                 *(topic, queue_id, marker, end),

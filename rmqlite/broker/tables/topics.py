@@ -1,7 +1,7 @@
-"""Which topics exist, with how many queues: RocketMQ's config/topics.json.
+"""The existing topics and the numbers of their queues: RocketMQ's config/topics.json.
 
-Rows that RocketMQ wrote keep the fields that mean nothing here.  Every change is on disk
-before it is answered; a call that needs several new topics makes them in one write.
+Rows that RocketMQ wrote keep their other fields.  Every change is on disk before it is
+answered; a call that needs several new topics makes them in one write.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SCHEDULE_QUEUES: Final = 18
 _ROW_DEPTH: Final = 2
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
-"""What RocketMQ keeps beside our settings, with its defaults."""
+"""RocketMQ's other columns of a row, with its defaults."""
 
 
 class TopicTable:
@@ -51,7 +51,7 @@ class TopicTable:
         self._config = config
         self._rows: dict[str, Row] = {}
         self._texts: dict[str, str] = {}
-        """Each row as it stands in the file."""
+        """Each row as text for the file."""
         self._infos: dict[str, TopicInfo] = {}
         self._version = 0
         self.on_change: Callable[[str], None] = lambda _topic: None
@@ -64,7 +64,7 @@ class TopicTable:
             self._put(info, row.row())
 
     def all(self) -> tuple[TopicInfo, ...]:
-        """Sorted by name, the system's included."""
+        """All topics, sorted by name, with the system's own."""
         return tuple(self._infos[name] for name in sorted(self._infos))
 
     def get(self, topic: str) -> TopicInfo | None:
@@ -78,10 +78,9 @@ class TopicTable:
         return info
 
     def wanted(self, topic: str) -> TopicInfo:
-        """The topic for a send, or as make() would make it on demand (reference §8.3).
+        """The topic for a send, or the one that make() would make (reference §8.3).
 
-        A retry topic is not made on demand but with its group.  Raises TopicUnknown,
-        PermissionMissing.
+        Retry topics are only made with their groups.  Raises TopicUnknown, PermissionMissing.
         """
         info = self._infos.get(topic)
         if info is None:
@@ -94,10 +93,10 @@ class TopicTable:
         return info
 
     def make(self, infos: Iterable[TopicInfo]) -> None:
-        """Make those of these topics that are missing, all of them in one write, or none.
+        """Make the missing ones of these topics, all of them in one write, or none.
 
-        Raises Overloaded, which retry topics do not: their number is that of the groups.
-        Raises StoreUnavailable.
+        Raises StoreUnavailable, and Overloaded; retry topics do not count, because maxGroups
+        limits them.
         """
         missing = [info for info in infos if info.topic not in self._infos]
         added = sum(not is_retry(info.topic) for info in missing)
@@ -129,7 +128,7 @@ class TopicTable:
         return info
 
     def ensure(self, topic: str, queues: int) -> TopicInfo:
-        """A topic of the broker's own, created when missing, however many topics there are."""
+        """A topic of the broker's own; it is created if missing, without regard to maxTopics."""
         info = self._infos.get(topic)
         if info is None:
             info = TopicInfo(topic, queues, queues)
@@ -137,10 +136,10 @@ class TopicTable:
         return info
 
     def widen(self, topic: str, queues: int) -> None:
-        """Give a topic at least so many queues, if it exists; no queue is ever taken away.
+        """Give a topic at least this many queues, if it exists; queues are never removed.
 
-        RocketMQ leaves that to updateTopic, and until then puts retries where nobody reads
-        (reference §7.4).
+        RocketMQ leaves this to updateTopic, and until then puts retries into queues that no
+        consumer reads (reference §7.4).
         """
         info = self._infos.get(topic)
         if info is None:
@@ -180,7 +179,7 @@ class TopicTable:
             "topicName": info.topic,
             "writeQueueNums": info.write_queues,
         }
-        # In the order in which RocketMQ writes them.
+        # RocketMQ writes the fields in this order.
         return dict(sorted(row.items()))
 
     def _put(self, info: TopicInfo, row: Row) -> None:
