@@ -30,7 +30,7 @@ class Basis:
 
 
 class Clock(Protocol):
-    """What the rest of the house may ask about time."""
+    """The clock that all other rooms use."""
 
     def now_ms(self) -> int:
         """Milliseconds since 1970, never less than the previous call returned."""

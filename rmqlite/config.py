@@ -93,7 +93,7 @@ def _text(pattern: str, rule: str) -> BeforeValidator:
 
 def _master_id(value: object) -> int:
     if value not in (0, "0") or isinstance(value, bool):
-        raise ValueError(f"0, the master's; {NO_REPLICAS}")
+        raise ValueError(f"0, the id of a master; {NO_REPLICAS}")
     return 0
 
 
@@ -359,7 +359,7 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
         if key not in _KNOWN:
             raise ConfigInvalid(source, number, key, value, _why_not(key))
         if key in lines:
-            rule = f"given already at line {lines[key]}"
+            rule = f"line {lines[key]} has this key already"
             raise ConfigInvalid(source, number, key, value, rule)
         if "\\" in value:
             raise ConfigInvalid(source, number, key, value, "no backslash: write it in one line")

@@ -176,7 +176,7 @@ class MessageNotFound(Refused):
             f"no message begins at physical offset {physical_offset}",
             field="physical_offset",
             value=physical_offset,
-            rule="the physical offset of a message that this broker still keeps",
+            rule="the physical offset of a message that this broker still has",
         )
 
 

@@ -209,7 +209,7 @@ def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
         if completed and completed[0][0] == 0:
             begin = completed[0][1]
     if end - begin > COMPLETED_SPAN_MAX:
-        raise ValueError(f"queue offsets up to {COMPLETED_SPAN_MAX} from the first that is not in")
+        raise ValueError(f"queue offsets at most {COMPLETED_SPAN_MAX} behind the first missing one")
     return tree
 
 
@@ -270,7 +270,7 @@ class RedriveKept(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.at[0] > len(self.parts):
-            raise ValueError(f"a place in {len(self.parts)} parts")
+            raise ValueError(f"the number of a part, at most {len(self.parts)}")
         return self
 
 
@@ -303,9 +303,9 @@ class RedriveStep(RedriveKept):
     @model_validator(mode="after")
     def _check_runs(self) -> Self:
         if self.runs and self.begin[0] >= len(self.parts):
-            raise ValueError(f"a beginning in {len(self.parts)} parts")
+            raise ValueError(f"the number of a part to begin in, below {len(self.parts)}")
         if any(max(topic, why) >= len(self.texts) for *_, topic, why in self.runs):
-            raise ValueError(f"numbers of {len(self.texts)} texts")
+            raise ValueError(f"numbers of texts, each below {len(self.texts)}")
         return self
 
 

@@ -42,5 +42,5 @@ def told(text: str) -> RmqliteError:
     if raised:
         # Spark's first line only says that Python failed.
         return Refused(f"Spark: {raised[-1]}")
-    first = next((line for line in text.splitlines() if line.strip()), "it said nothing")
+    first = next((line for line in text.splitlines() if line.strip()), "an error without a text")
     return Refused(f"Spark: {_NOISE.sub('', first.strip())}")

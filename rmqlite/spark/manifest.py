@@ -85,7 +85,7 @@ class Archive:
         names = [name for name in self.folder.names() if name[0] not in "._"]
         strange = next((name for name in names if not name.startswith(_SEGMENT)), None)
         if strange is not None:
-            rule = f"an archive, or a folder of its own; this has {strange} in it"
+            rule = f"an archive, or an empty folder; this one has {strange} in it"
             raise InvalidValue("archive", self.place, rule)
         listed = [name for name in self.folder.names(_FOLDER) if name.endswith(".json")]
         return [self._segment(f"{_FOLDER}/{name}") for name in listed]
@@ -103,8 +103,8 @@ class Archive:
             raise StoreDamaged(
                 self.folder.child(segment.folder),
                 0,
-                f"{len(segment.files)} files of {segment.archived_bytes} bytes, as its manifest",
-                "others, or none",
+                f"{len(segment.files)} files of {segment.archived_bytes} bytes, as in its manifest",
+                "other files, or none",
             )
 
     def files_of(self, begin: int) -> dict[str, int]:

@@ -68,7 +68,7 @@ class StoreRanges:
         return {queue: offset for queue, offset in found.items() if queue in queues}
 
     def publish(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        raise AssertionError(f"a folder has nobody to tell how far {group} is: {offsets}")
+        raise AssertionError(f"a store's folder cannot commit offsets of {group}: {offsets}")
 
     def close(self) -> None:
         """There is no connection."""

@@ -61,7 +61,7 @@ def planned(options: SinkOptions, schema: StructType, *, overwrite: bool) -> Sin
     Raises InvalidValue, DelayUnknown, BrokerUnreachable.
     """
     if overwrite:
-        rule = 'append: a broker takes nothing back; write with mode("append")'
+        rule = 'append: a broker cannot take messages back; write with mode("append")'
         raise InvalidValue("mode", "overwrite", rule)
     options.check_columns(schema)
     options.check_levels(_levels(options))
@@ -217,7 +217,7 @@ def keep_refused(
     table = pa.concat_tables([schema.empty_table(), *[each.cast(schema) for each in tables]])
     not_kept = sum([each.not_kept for each in sent])
     if not_kept:
-        log.warning("refused rows not kept count=%d refusedPath=%s", not_kept, options.refused_path)
+        log.warning("refused rows dropped count=%d refusedPath=%s", not_kept, options.refused_path)
     path = options.refused_path
     if "://" in path:
         system, folder = fs.FileSystem.from_uri(path)

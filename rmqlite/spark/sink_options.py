@@ -139,7 +139,7 @@ class SinkOptions:
         if self.deliver_at_ms and self.match is BulkMatch.EXACT:
             _refuse_exact_instant("deliverAt", self.deliver_at_ms)
         if self.is_collecting and not self.refused_path:
-            rule = "where the refused rows are written when onInvalid=collect"
+            rule = "a folder for the refused rows, which onInvalid=collect needs"
             raise InvalidValue("refusedPath", "", rule)
         if self.refused_path and not self.is_collecting:
             raise InvalidValue("refusedPath", self.refused_path, "used with onInvalid=collect only")

@@ -136,7 +136,8 @@ class StreamPlan:
         if self._options.fail_on_data_loss:
             raise OffsetGone(what, begin, low)
         log.warning(
-            "records are lost, going on topic=%s queue_id=%d queue_offset=%d min_offset=%d",
+            "records are lost, the stream continues topic=%s queue_id=%d queue_offset=%d "
+            "min_offset=%d",
             *(*queue, begin, low),
         )
         return low
@@ -149,8 +150,8 @@ class StreamPlan:
             )
             raise InvalidValue("offset", reached, rule)
         log.warning(
-            "the queue ends before what was read, going on topic=%s queue_id=%d queue_offset=%d "
-            "max_offset=%d",
+            "the queue ends before the offset that was read, the stream continues topic=%s "
+            "queue_id=%d queue_offset=%d max_offset=%d",
             *(*queue, reached, high),
         )
 

@@ -98,7 +98,7 @@ def test_a_key_given_twice_is_refused() -> None:
     """Which of the two was meant?"""
     error = refusal("listenPort=1\n\nlistenPort=1")
     assert (error.line, error.field) == (3, "listenPort")
-    assert error.rule == "given already at line 1"
+    assert error.rule == "line 1 has this key already"
 
 
 def test_a_line_without_a_value_is_refused() -> None:

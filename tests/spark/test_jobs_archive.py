@@ -103,7 +103,7 @@ def test_only_what_is_missing_is_archived(spark: SparkSession, store: Path, tmp_
     assert offsets == sorted(set(offsets))
 
     next(folder.glob("*.parquet")).unlink()
-    with pytest.raises(StoreDamaged, match="as its manifest"):
+    with pytest.raises(StoreDamaged, match="as in its manifest"):
         read_archive(spark, str(place))
     assert archive(spark, place, store) == [True] + [False] * (closed - 1)
     assert len(rows(read_archive(spark, str(place)))) == len(offsets)
@@ -132,7 +132,7 @@ def test_an_archive_of_something_else_is_refused(
     next(ArchiveJob(spark, str(place), path=str(other.root)).run())
     with pytest.raises(InvalidValue, match="not of another store"):
         ArchiveJob(spark, str(place), path=str(store))
-    with pytest.raises(InvalidValue, match="a folder of its own"):
+    with pytest.raises(InvalidValue, match="an empty folder"):
         ArchiveJob(spark, str(store), path=str(store))
     with pytest.raises(InvalidValue, match="rmqlite pipeline archive"):
         read_archive(spark, str(tmp_path / "missing"))

@@ -82,7 +82,7 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"inFlight": "65"}, "1 to 64"),
         ({"jobId": "a b"}, "without blanks"),
         ({"onInvalid": "ignore"}, "fail or collect"),
-        ({"onInvalid": "collect"}, "where the refused rows are written"),
+        ({"onInvalid": "collect"}, "a folder for the refused rows"),
         ({"refusedPath": "/x"}, "with onInvalid=collect only"),
         ({"topic": "a b"}, "only letters"),
     ],

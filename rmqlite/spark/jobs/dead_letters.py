@@ -175,7 +175,7 @@ def _is_export(spark: SparkSession, place: str) -> bool:
     names = [name for name in HadoopFolder(spark, place).names() if name[0] not in "._"]
     strange = next((name for name in names if not name.startswith("group=")), None)
     if strange is not None:
-        rule = f"an export of dead letters, or a folder of its own; this has {strange} in it"
+        rule = f"an export of dead letters, or an empty folder; this one has {strange} in it"
         raise InvalidValue("export", place, rule)
     return bool(names)
 
