@@ -10,7 +10,8 @@ The map, from the ground up; each room imports only rooms above it in this list:
     broker/   decisions: where a message is stored, when it is due, how a waiting message is
               changed, and what a failed message becomes
     wire/     values <-> protobuf
-    server/   joins broker and wire; the only room that waits; web/ is its web page
+    server/   joins broker and wire; the only room that waits.  front/ is what can be asked, for
+              every face; faces/ are gRPC and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
               BulkScheduler, RawReader
     cli/      the command rmqlite: a module or a package for each noun

@@ -86,7 +86,7 @@ class Broker:
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store, config)
         self.membership = Membership(config, clock, self._read_queues)
-        self.topics.on_change = self.membership.topic_changed
+        self.topics.on_change.append(self.membership.topic_changed)
         self._config = config
         self.counts = Counts()
         self._log = Appending(store, self.schedule, self.counts, listener)

@@ -22,7 +22,7 @@ class Rebalancing:
         self._clock = clock
         self._wake = asyncio.Event()
         self._to_tell: set[str] = set()
-        membership.on_change = self._tell
+        membership.on_change.append(self._tell)
         membership.on_stale = self._wake.set
 
     async def run(self) -> None:

@@ -10,53 +10,37 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import resource
 import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
-
-import grpc.aio
+from typing import Final
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, Unavailable
-from rmqlite.limits import TEXTS_BYTES_MAX
-from rmqlite.server.admin_service import AdminService
-from rmqlite.server.calls import handlers_of
+from rmqlite.errors import Unavailable
 from rmqlite.server.clock_watch import ClockWatch
-from rmqlite.server.conversion import Conversion
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.exposure import warn_of_open_ports
-from rmqlite.server.front import Front
+from rmqlite.server.faces.face import Face, Running
+from rmqlite.server.faces.metrics.face import MetricsFace
+from rmqlite.server.faces.native.face import NativeFace
+from rmqlite.server.front.front import Front
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.health import Health
-from rmqlite.server.http_port import HttpPort, Page
-from rmqlite.server.in_flight import InFlight
-from rmqlite.server.log_service import LogService
-from rmqlite.server.metrics import TEXT_TYPE, Metrics
-from rmqlite.server.native_service import NativeService
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
-from rmqlite.server.web import bound_port
+from rmqlite.server.web import web_face
 from rmqlite.store.file_sizes import has_log
-from rmqlite.store.files import OPEN_FILES_MAX, SystemFiles
+from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.wire import rpcs
-
-if TYPE_CHECKING:
-    from rmqlite.server.web.port import WebPort
 
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000
 EXIT_FAILED: Final = 1
-OTHER_FILES: Final = OPEN_FILES_MAX + 288
-"""File descriptors that connections to the gRPC port must leave: of the store, of the pages."""
 
 log = logging.getLogger(__name__)
 
@@ -78,20 +62,6 @@ def serve(
     return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoint: None)))
 
 
-def front_of(
-    config: BrokerConfig,
-    broker: Broker,
-    commit: GroupCommit,
-    pulls: Waiting,
-    heartbeats: Waiting,
-) -> Front:
-    """All methods of a broker."""
-    service = NativeService(config, broker, commit, pulls, heartbeats)
-    admin = AdminService(broker, pulls, commit)
-    raw = LogService(broker)
-    return Front({**service.methods(), **admin.methods(), **raw.methods()}, commit)
-
-
 class _Server:
     """One broker process; as the broker's listener it carries news to those who wait."""
 
@@ -103,12 +73,13 @@ class _Server:
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._persister = ThreadPoolExecutor(1, "persist")
-        self._health = Health({rpc.service for rpc in rpcs.ALL})
-        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
-        self._http = HttpPort()
-        self._web: WebPort | None = None
+        self._native = NativeFace(config)
+        self._faces: list[Face] = [self._native]
+        if config.metrics_port:
+            self._faces.append(MetricsFace(config))
+        if config.web_port:
+            self._faces.append(web_face(config))
         self._commit: GroupCommit
-        self._watch: ClockWatch
         self._delivery: Delivery
 
     def appended(self, topic: str, queue_id: int) -> None:
@@ -120,99 +91,76 @@ class _Server:
     async def run(self, on_ready: Callable[[str], None]) -> int:
         # Before anything that takes long: until then this signal ends the process.
         reload_asked = _event_of(signal.SIGHUP)
-        server, port = _listening_server(self._config)
-        await self._take_http_ports()
-        config = self._config.model_copy(update={"listen_port": port})
-        store = _opened_store(config, self._clock)
-        stop = _event_of(signal.SIGTERM, signal.SIGINT)
+        store = drained = None
         try:
-            broker = Broker(config, store, self._clock, self)
-            rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
-            self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
-            self._watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
-            upkeep = Upkeep(config, broker, self._persister, self._watch)
-            # Before the first call: a broker that starts on a full disk takes no send.
-            upkeep.look_at_disk(clean=False)
-            async with asyncio.TaskGroup() as tasks:
-                loops = {
-                    "group commit": self._commit.run(),
-                    "persist": upkeep.persist(),
-                    "upkeep": upkeep.look(),
-                    "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
-                    "redrive": Redriving(broker, self._commit, self._clock).run(),
-                    "requests": self._in_flight.run(),
-                    "rebalance": rebalancing.run(),
-                }
-                running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
-                self._delivery = Delivery(broker, self._clock, tasks)
-                await self._open(server, config, broker)
-                if self._web:
-                    running.append(tasks.create_task(self._web.run(), name="web page"))
-                # What is alive now lives as long as the broker, and what a call makes dies
-                # with it by reference count: looking for cycles is nearly always in vain.
-                gc.freeze()
-                gc.set_threshold(GC_OBJECTS, 20, 100)
-                on_ready(f"{config.bind_address}:{port}")
-                await stop.wait()
-                await self._drain(server)
-                self._delivery.close()
-                for task in running:
-                    task.cancel()
-            self._end()
-            return _closed(broker)
+            # A broker that cannot have a port does not even open its store.
+            for face in self._faces:
+                await face.bind()
+            config = self._config.model_copy(update={"listen_port": self._native.port})
+            store = _opened_store(config, self._clock)
+            drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
-            # First of all nobody is answered any more.
-            await server.stop(0)
-            self._end()
-            store.release()
             log.critical("the broker stops, the next start will recover the store", exc_info=group)
-            return EXIT_FAILED
-        except BaseException:
-            self._end()
-            store.release()
-            raise
+        finally:
+            await self._end()
+            if store is not None and drained is None:
+                store.release()
+        return EXIT_FAILED if drained is None else _closed(drained)
 
-    async def _take_http_ports(self) -> None:
-        """A broker that cannot have them does not even open its store."""
-        if self._config.metrics_port:
-            await self._http.bind(self._config.bind_address, self._config.metrics_port)
-        if self._config.web_port:
-            self._web = bound_port(self._config)
+    async def _until_stopped(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        reload_asked: asyncio.Event,
+        on_ready: Callable[[str], None],
+    ) -> Broker:
+        """Serve until a signal, then drain; the broker, which nobody uses any more."""
+        stop = _event_of(signal.SIGTERM, signal.SIGINT)
+        broker = Broker(config, store, self._clock, self)
+        rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
+        self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
+        watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
+        upkeep = Upkeep(config, broker, self._persister, watch)
+        # Before the first call: a broker that starts on a full disk takes no send.
+        upkeep.look_at_disk(clean=False)
+        front = Front(config, broker, self._commit, self._pulls, self._heartbeats, self._clock)
+        async with asyncio.TaskGroup() as tasks:
+            loops = {
+                "group commit": self._commit.run(),
+                "persist": upkeep.persist(),
+                "upkeep": upkeep.look(),
+                "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
+                "redrive": Redriving(broker, self._commit, self._clock).run(),
+                "rebalance": rebalancing.run(),
+            }
+            running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
+            self._delivery = Delivery(broker, self._clock, tasks)
+            warn_of_open_ports(config)
+            for face in self._faces:
+                await face.open(Running(front, tasks, broker, self._commit, watch))
+            # What is alive now lives as long as the broker, and what a call makes dies
+            # with it by reference count: looking for cycles is nearly always in vain.
+            gc.freeze()
+            gc.set_threshold(GC_OBJECTS, 20, 100)
+            on_ready(f"{config.bind_address}:{config.listen_port}")
+            await stop.wait()
+            log.info("draining parked_calls=%d", front.parked)
+            front.close()
+            await asyncio.gather(*[face.drain() for face in self._faces])
+            self._delivery.close()
+            for task in running:
+                task.cancel()
+        return broker
 
-    async def _open(self, server: grpc.aio.Server, config: BrokerConfig, broker: Broker) -> None:
-        """Take calls, and requests for metrics."""
-        warn_of_open_ports(config)
-        front = front_of(config, broker, self._commit, self._pulls, self._heartbeats)
-        server.add_generic_rpc_handlers((handlers_of(front, self._in_flight, Conversion(config)),))
-        server.add_generic_rpc_handlers((self._health.handlers(self._in_flight),))
-        await server.start()
-        if self._web:
-            self._web.open(front, self._clock)
-        if config.metrics_port:
-            metrics = Metrics(broker, self._commit, self._pulls, self._watch)
+    async def _end(self) -> None:
+        """Answer nobody any more; then wait for what the threads are writing.
 
-            async def metrics_page() -> Page:
-                return Page(await asyncio.to_thread(metrics.collected().text), TEXT_TYPE)
-
-            await self._http.open({"/metrics": metrics_page, "/healthz": self._health.page})
-            log.info("metrics are served address=%s port=%d", config.bind_address, self._http.port)
-
-    def _end(self) -> None:
-        """Wait for what the threads are writing: nothing older may follow the last tables."""
-        self._http.close()
+        Nothing older may follow the last tables.
+        """
+        for face in self._faces:
+            await face.close()
         self._syncer.shutdown()
         self._persister.shutdown()
-
-    async def _drain(self, server: grpc.aio.Server) -> None:
-        """Answer the parked calls, let the running ones finish, take no more."""
-        log.info("draining parked_calls=%d", self._pulls.count + self._heartbeats.count)
-        self._health.drain()
-        self._pulls.close()
-        self._heartbeats.close()
-        stops = [server.stop(self._config.drain_ms_max / 1000)]
-        if self._web:
-            stops.append(self._web.drain())
-        await asyncio.gather(*stops)
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:
@@ -246,59 +194,3 @@ def _opened_store(config: BrokerConfig, clock: SystemClock) -> MessageStore:
         store.recovered,
     )
     return store
-
-
-def _request_bytes_max(config: BrokerConfig) -> int:
-    """The longest request that gRPC accepts."""
-    return config.send_bytes_max + TEXTS_BYTES_MAX
-
-
-def connections_max(config: BrokerConfig) -> int:
-    """How many connections the gRPC port may take, so that the store can always open a file.
-
-    Raises the process's limit of open files as far as it must and may.
-    """
-    wanted = config.connections_max + OTHER_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    if files < wanted:
-        log.warning(
-            "fewer connections than maxConnections: the limit of open files is low"
-            " connections=%d open_files=%d wanted=%d",
-            max(1, files - OTHER_FILES),
-            files,
-            wanted,
-        )
-    return max(1, files - OTHER_FILES)
-
-
-def _listening_server(config: BrokerConfig) -> tuple[grpc.aio.Server, int]:
-    """A server that has its port but does not answer yet.  Raises InvalidValue."""
-    server = grpc.aio.server(
-        options=(
-            # A second broker on the same port must fail, not share its calls.
-            ("grpc.so_reuseport", 0),
-            ("grpc.max_allowed_incoming_connections", connections_max(config)),
-            ("grpc.max_receive_message_length", _request_bytes_max(config)),
-            ("grpc.max_send_message_length", -1),
-            # gRPC cancels calls at random when a thousand of them arrive at once.
-            ("grpc.server.max_pending_requests", config.parked_polls_max),
-            ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
-            # Of a request that waits to be read gRPC holds 64 KiB, and not some megabytes.
-            ("grpc.http2.bdp_probe", 0),
-            ("grpc.keepalive_time_ms", 30_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
-            ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-        )
-    )
-    address = config.bind_address
-    host = f"[{address}]" if ":" in address else address
-    try:
-        port = server.add_insecure_port(f"{host}:{config.listen_port}")
-    except RuntimeError as error:
-        rule = f"a port that is free on bindAddress={config.bind_address}"
-        raise InvalidValue("listenPort", config.listen_port, rule) from error
-    return server, port

@@ -161,7 +161,7 @@ def test_a_silent_member_is_gone_after_its_time(make: Make) -> None:
     broker = make(client_expiry_ms=1_000)
     create_topic(broker, TOPIC, 2)
     told: list[str] = []
-    broker.broker.membership.on_change = told.append
+    broker.broker.membership.on_change.append(told.append)
     beat(broker, "a")
     broker.clock.forward(400)
     beat(broker, "b")

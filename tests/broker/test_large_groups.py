@@ -40,7 +40,7 @@ def join_many(broker: BrokerUnderTest, count: int = LARGE) -> list[str]:
 
 def told_of(broker: BrokerUnderTest) -> list[str]:
     told: list[str] = []
-    broker.broker.membership.on_change = told.append
+    broker.broker.membership.on_change.append(told.append)
     return told
 
 

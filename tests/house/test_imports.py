@@ -48,11 +48,11 @@ ALONE = {
     "datetime": {"rmqlite.clock"},
     "pydantic": {"rmqlite.config", "rmqlite.table_shapes"},
     "google": {"rmqlite.wire"},
-    "grpc": {"rmqlite.server", "rmqlite.client"},
+    "grpc": {"rmqlite.server.faces", "rmqlite.client"},
     "asyncio": {"rmqlite.server"},
-    "grpc_health": {"rmqlite.server.health"},
-    "grpc_reflection": {"rmqlite.server.health"},
-    "prometheus_client": {"rmqlite.server.metrics"},
+    "grpc_health": {"rmqlite.server.faces.native.health"},
+    "grpc_reflection": {"rmqlite.server.faces.native.health"},
+    "prometheus_client": {"rmqlite.server.faces.metrics.metrics"},
     "typer": {"rmqlite.cli"},
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
@@ -250,6 +250,28 @@ def test_generated_code_is_imported_only_inside_the_wire() -> None:
         str(each)
         for each in OURS
         if is_within(each.imported, "rmqlite.wire.pb") and room(each.importer) != "wire"
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_front_knows_no_protocol() -> None:
+    """Three protocols ask there: none of them may have to look like another."""
+    wrong = [
+        str(each)
+        for each in IMPORTS
+        if is_within(each.importer, "rmqlite.server.front")
+        and any(is_within(each.imported, place) for place in ("grpc", "rmqlite.wire"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_web_page_makes_no_calls_of_the_wire() -> None:
+    """It asks at the front, as every face does."""
+    wrong = [
+        str(each)
+        for each in OURS
+        if is_within(each.importer, "rmqlite.server.web")
+        and (is_within(each.imported, "rmqlite.wire.rpcs") or each.imported == "rmqlite.wire")
     ]
     assert not wrong, "\n".join(wrong)
 

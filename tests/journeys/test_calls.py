@@ -60,7 +60,7 @@ BROKEN_DISK = """
 OF_FEW_FILES = """
     import resource
     from rmqlite.config import BrokerConfig
-    from rmqlite.server.serve import connections_max
+    from rmqlite.server.faces.native.face import connections_max
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000))
     found = connections_max(BrokerConfig())

@@ -25,12 +25,12 @@ from rmqlite.errors import (
 )
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server import calls
-from rmqlite.server.calls import Handlers, handlers_of, peer_host
-from rmqlite.server.conversion import Conversion
-from rmqlite.server.front import Context, Front, Method
+from rmqlite.server.faces.native import calls
+from rmqlite.server.faces.native.calls import Handlers, handlers_of
+from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.table import Context, Method, peer_host
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.in_flight import InFlight
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
@@ -53,9 +53,9 @@ def commit(tmp_path: Path) -> Iterator[Callable[[], GroupCommit]]:
     under_test.store.release()
 
 
-def sending(method: Method, commit: GroupCommit, in_flight: InFlight) -> Handlers:
+def sending(method: Method, in_flight: InFlight) -> Handlers:
     """A broker that has one method."""
-    return handlers_of(Front({rpcs.SEND: method}, commit), in_flight, Conversion(BrokerConfig()))
+    return handlers_of({rpcs.SEND: method}, in_flight, Conversion(BrokerConfig()))
 
 
 Fail = Callable[[GroupCommit], Awaitable[None]]
@@ -102,7 +102,7 @@ def test_of_a_request_that_failed_nothing_stays_in_memory(
     async def main() -> None:
         nonlocal committing
         committing = commit()
-        handlers = sending(method, committing, in_flight)
+        handlers = sending(method, in_flight)
         await ask(handlers, PATH, REQUEST)
         gc.collect()
         references = sys.getrefcount(data)
@@ -136,7 +136,7 @@ def test_everybody_who_waits_for_a_disk_that_fails_is_refused(
         async def method(_: SendRequest, __: Context) -> Any:
             await failed_disk(committing)
 
-        handlers = sending(method, committing, in_flight)
+        handlers = sending(method, in_flight)
         for context in await asyncio.gather(*[ask(handlers, PATH, REQUEST) for _ in range(5)]):
             assert context.code is grpc.StatusCode.UNAVAILABLE
             assert isinstance(context.error, FlushFailed)
@@ -157,7 +157,6 @@ def test_everybody_who_waits_for_a_disk_that_fails_is_refused(
 def test_an_error_is_the_status_of_its_call(
     error: RmqliteError,
     code: grpc.StatusCode,
-    commit: Callable[[], GroupCommit],
     in_flight: InFlight,
 ) -> None:
     """The class and its fields arrive, and nothing is logged: it is the caller's affair."""
@@ -166,7 +165,7 @@ def test_an_error_is_the_status_of_its_call(
         raise error
 
     async def main() -> FakeContext:
-        return await ask(sending(method, commit(), in_flight), PATH, REQUEST)
+        return await ask(sending(method, in_flight), PATH, REQUEST)
 
     context = asyncio.run(main())
     assert (context.code, context.details) == (code, str(error))
@@ -182,7 +181,7 @@ def test_a_bug_is_logged_and_its_caller_is_not_shown_the_inside(
         await bug(commit())
 
     async def main() -> FakeContext:
-        return await ask(sending(method, commit(), in_flight), PATH, REQUEST)
+        return await ask(sending(method, in_flight), PATH, REQUEST)
 
     caplog.set_level(logging.INFO)
     context = asyncio.run(main())
@@ -195,7 +194,7 @@ def test_a_bug_is_logged_and_its_caller_is_not_shown_the_inside(
 
 
 def test_a_call_without_a_request_is_refused(
-    commit: Callable[[], GroupCommit], in_flight: InFlight, monkeypatch: pytest.MonkeyPatch
+    in_flight: InFlight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not taken for an empty one."""
     monkeypatch.setattr(calls, "CANCEL_S_MAX", 0)
@@ -204,7 +203,7 @@ def test_a_call_without_a_request_is_refused(
         raise AssertionError("there is nothing to do")
 
     async def main() -> FakeContext:
-        return await ask(sending(method, commit(), in_flight), PATH)
+        return await ask(sending(method, in_flight), PATH)
 
     context = asyncio.run(main())
     assert isinstance(context.error, InvalidValue)

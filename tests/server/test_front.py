@@ -1,16 +1,19 @@
-"""The rule for every request: a sync that fails inside it ends the broker."""
+"""The rules for every method: a sync that fails inside it ends the broker; a drain ends waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
+from inspect import iscoroutinefunction
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rmqlite.errors import FlushFailed, NotSupported, Refused, RmqliteError, StoreUnavailable
+from rmqlite.errors import BrokerClosing, FlushFailed, Refused, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
 from rmqlite.requests.finding import MessageQuery
@@ -43,72 +46,93 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
-from rmqlite.server.front import Front
-from rmqlite.wire import rpcs
-from rmqlite.wire.rpcs import Rpc
-from tests.support.brokers import BrokerUnderTest
+from rmqlite.server.front.front import Front
+from rmqlite.server.front.part import Part
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request
-from tests.support.calls import FakeContext
+from tests.support.calls import turns_until
 from tests.support.fronts import Served, breaking, served
 from tests.support.redrives import GROUP, bury_many, start
 
-CONTEXT: Any = FakeContext()
 WAITING = "waiting-1"
 JOB = "nightly"
 NEW = "not-there-yet"
 FILTER = PendingFilter(topic="orders")
-WRITING: tuple[tuple[Rpc[Any, Any], Any], ...] = (
-    (rpcs.GET_ROUTE, RouteRequest(NEW, create=True)),
-    (rpcs.SEND, SendRequest((Message("orders", b"x"),))),
-    (rpcs.SCHEDULE_BULK, bulk_request(["a"])),
-    (rpcs.SEND_BACK, SendBackRequest(GROUP, 0)),
-    (rpcs.PULL, PullRequest(NEW, "orders", 0, 0)),
-    (rpcs.COMMIT_OFFSETS, OffsetsCommit(NEW, {})),
-    (rpcs.HEARTBEAT, HeartbeatRequest(NEW, "client", (Subscription("orders"),))),
-    (rpcs.CREATE_TOPIC, TopicInfo(NEW, 1, 1)),
-    (rpcs.SET_GROUP, GroupChange(GROUP, max_reconsume_times=3)),
-    (rpcs.CHANGE_LEVELS, LevelsChange("7s 1h")),
-    (rpcs.CHANGE_BY_IDS, ChangeByIds(ScheduleAction.CANCEL, (WAITING,))),
-    (rpcs.CHANGE_BY_IDS, ChangeByIds(ScheduleAction.FIRE, (WAITING,))),
-    (rpcs.CHANGE_BY_IDS, ChangeByIds(ScheduleAction.RESCHEDULE, (WAITING,), delay_level=2)),
-    (rpcs.CHANGE_BY_FILTER, ChangeByFilter(ScheduleAction.CANCEL, FILTER)),
-    (rpcs.CHANGE_BY_FILTER, ChangeByFilter(ScheduleAction.FIRE, FILTER)),
-    (rpcs.CHANGE_BY_FILTER, ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2)),
-    (rpcs.PURGE_DEAD_LETTERS, PurgeRequest(GROUP)),
-    (rpcs.START_REDRIVE, RedriveRequest(RedriveSpec(GROUP), "another")),
-    (rpcs.CHANGE_REDRIVE_JOB, JobChange(JOB, JobAction.PAUSE)),
+SEND = SendRequest((Message("orders", b"x"),))
+WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("messages.send", (SEND, BORN_HOST)),
+    ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
+    ("messages.send_back", (SendBackRequest(GROUP, 0),)),
+    ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),
+    ("topics.route", (RouteRequest(NEW, create=True),)),
+    ("topics.create", (TopicInfo(NEW, 1, 1),)),
+    ("groups.commit", (OffsetsCommit(NEW, {}),)),
+    ("groups.heartbeat", (HeartbeatRequest(NEW, "client", (Subscription("orders"),)),)),
+    ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
+    ("schedule.change_levels", (LevelsChange("7s 1h"),)),
+    ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.CANCEL, (WAITING,)),)),
+    ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.FIRE, (WAITING,)),)),
+    (
+        "schedule.change_by_ids",
+        (ChangeByIds(ScheduleAction.RESCHEDULE, (WAITING,), delay_level=2),),
+    ),
+    ("schedule.change_by_filter", (ChangeByFilter(ScheduleAction.CANCEL, FILTER),)),
+    ("schedule.change_by_filter", (ChangeByFilter(ScheduleAction.FIRE, FILTER),)),
+    (
+        "schedule.change_by_filter",
+        (ChangeByFilter(ScheduleAction.RESCHEDULE, FILTER, delay_level=2),),
+    ),
+    ("letters.purge", (PurgeRequest(GROUP),)),
+    ("redrives.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
+    ("redrives.change", (JobChange(JOB, JobAction.PAUSE),)),
 )
-"""Every call that can change what is on disk, with a request that does."""
-READING: tuple[tuple[Rpc[Any, Any], Any], ...] = (
-    (rpcs.QUERY_OFFSETS, OffsetsQuery(GROUP, (Queue("orders", 0),))),
-    (rpcs.SEARCH_OFFSET, TimeQuery(Queue("orders", 0), 0)),
-    (rpcs.GET_QUEUE_RANGES, "orders"),
-    (rpcs.LEAVE, LeaveRequest(GROUP, "client")),
-    (rpcs.LIST_TOPICS, None),
-    (rpcs.LIST_GROUPS, None),
-    (rpcs.DESCRIBE_GROUP, GROUP),
-    (rpcs.GET_BROKER_STATUS, None),
-    (rpcs.QUERY_MESSAGES, MessageQuery("orders", "key")),
-    (rpcs.GET_MESSAGE, ""),
-    (rpcs.LIST_PENDING, PendingQuery()),
-    (rpcs.COUNT_PENDING, None),
-    (rpcs.GET_TIMELINE, TimelineRequest((1_000,))),
-    (rpcs.GET_LEVELS, None),
-    (rpcs.GET_BULK_JOB, JOB),
-    (rpcs.LIST_BULK_JOBS, None),
-    (rpcs.LIST_DEAD_LETTER_GROUPS, None),
-    (rpcs.LIST_DEAD_LETTERS, LettersQuery(GROUP)),
-    (rpcs.LIST_RETRIES, LettersQuery(GROUP)),
-    (rpcs.GET_LIFE, LifeQuery(WAITING)),
-    (rpcs.PREVIEW_REDRIVE, RedrivePreviewRequest(RedriveSpec(GROUP))),
-    (rpcs.GET_REDRIVE_JOB, JOB),
-    (rpcs.LIST_REDRIVE_JOBS, None),
-    (rpcs.LIST_REDRIVE_OUTCOMES, OutcomesQuery(JOB)),
-    (rpcs.GET_LOG_SNAPSHOT, LogSnapshotRequest(("orders",))),
-    (rpcs.READ_LOG, LogReadRequest(0)),
-    (rpcs.READ_QUEUE, QueueReadRequest(dlq_topic(GROUP), 0, 0)),
+"""Every method that can change what is on disk, with a request that does."""
+READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("status", ()),
+    ("messages.find", (MessageQuery("orders", "key"),)),
+    ("messages.at", ("",)),
+    ("messages.bulk_job", (JOB,)),
+    ("messages.bulk_jobs", ()),
+    ("topics.all", ()),
+    ("topics.search_offset", (TimeQuery(Queue("orders", 0), 0),)),
+    ("topics.queue_ranges", ("orders",)),
+    ("groups.all", ()),
+    ("groups.status", (GROUP,)),
+    ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
+    ("groups.leave", (LeaveRequest(GROUP, "client"),)),
+    ("groups.members", (GROUP,)),
+    ("schedule.pending", (PendingQuery(),)),
+    ("schedule.counts", ()),
+    ("schedule.timeline", (TimelineRequest((1_000,)),)),
+    ("schedule.levels", ()),
+    ("letters.dead_groups", ()),
+    ("letters.dead", (LettersQuery(GROUP),)),
+    ("letters.retries", (LettersQuery(GROUP),)),
+    ("letters.life", (LifeQuery(WAITING),)),
+    ("redrives.preview", (RedrivePreviewRequest(RedriveSpec(GROUP)),)),
+    ("redrives.get", (JOB,)),
+    ("redrives.all", ()),
+    ("redrives.outcomes", (OutcomesQuery(JOB),)),
+    ("log.snapshot", (LogSnapshotRequest(("orders",)),)),
+    ("log.read", (LogReadRequest(0),)),
+    ("log.read_queue", (QueueReadRequest(dlq_topic(GROUP), 0, 0),)),
 )
-"""Every call that only looks."""
+"""Every method that only looks."""
+
+
+def methods_of_the_front(front: Front) -> set[str]:
+    """Every public coroutine method of the front and of its parts."""
+    parts = {name: part for name, part in vars(front).items() if isinstance(part, Part)}
+    found = set()
+    for prefix, part in {"": front, **{f"{name}.": part for name, part in parts.items()}}.items():
+        for name in dir(part):
+            if not name.startswith("_") and iscoroutinefunction(getattr(part, name)):
+                found.add(prefix + name)
+    return found
+
+
+async def ask(front: Front, method: str, arguments: tuple[Any, ...]) -> Any:
+    return await attrgetter(method)(front)(*arguments)
 
 
 @pytest.fixture
@@ -123,34 +147,29 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     under_test.store.release()
 
 
-def test_every_call_is_known_to_write_or_to_only_look() -> None:
-    """A new call comes with its line above, and so keeps the rule."""
-    writing, reading = {rpc for rpc, _ in WRITING}, {rpc for rpc, _ in READING}
-    assert writing | reading == set(rpcs.ALL)
-    assert not writing & reading
-
-
-def test_every_call_of_the_table_has_its_method(under_test: BrokerUnderTest) -> None:
-    """Else its callers are told that there is no such method."""
+def test_every_method_is_known_to_write_or_to_only_look(under_test: BrokerUnderTest) -> None:
+    """A new method comes with its line above, and so keeps the rule."""
 
     async def scenario(server: Served, _: object) -> None:
-        assert set(server.front.methods) == set(rpcs.ALL)
+        writing, reading = {name for name, _ in WRITING}, {name for name, _ in READING}
+        assert writing | reading == methods_of_the_front(server.front)
+        assert not writing & reading
 
     served(under_test, scenario)
 
 
 @pytest.mark.parametrize(
-    ("rpc", "request_"), WRITING, ids=[f"{n}-{rpc.name}" for n, (rpc, _) in enumerate(WRITING)]
+    ("method", "arguments"), WRITING, ids=[f"{n}-{name}" for n, (name, _) in enumerate(WRITING)]
 )
-def test_a_failed_sync_inside_a_call_ends_the_broker(
-    rpc: Rpc[Any, Any], request_: Any, under_test: BrokerUnderTest
+def test_a_failed_sync_inside_a_method_ends_the_broker(
+    method: str, arguments: tuple[Any, ...], under_test: BrokerUnderTest
 ) -> None:
     """What is on disk may not be what the broker believes: only a recovery can tell."""
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
         with pytest.raises(FlushFailed, match="cannot cut"):
-            await server.front.ask(rpc, request_, CONTEXT)
+            await ask(server.front, method, arguments)
         with pytest.raises(FlushFailed, match="cannot cut"):
             await ending
         # Nobody is told any more that something is safe.
@@ -160,9 +179,9 @@ def test_a_failed_sync_inside_a_call_ends_the_broker(
     served(under_test, scenario)
 
 
-@pytest.mark.parametrize(("rpc", "request_"), READING, ids=[rpc.name for rpc, _ in READING])
-def test_a_call_that_only_looks_needs_no_disk_that_can_be_written(
-    rpc: Rpc[Any, Any], request_: Any, under_test: BrokerUnderTest
+@pytest.mark.parametrize(("method", "arguments"), READING, ids=[name for name, _ in READING])
+def test_a_method_that_only_looks_needs_no_disk_that_can_be_written(
+    method: str, arguments: tuple[Any, ...], under_test: BrokerUnderTest
 ) -> None:
     """And the table above says the truth about it."""
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
@@ -170,7 +189,7 @@ def test_a_call_that_only_looks_needs_no_disk_that_can_be_written(
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
         # No such job, or not by that id: refused is no failure.
         with suppress(Refused):
-            await server.front.ask(rpc, request_, CONTEXT)
+            await ask(server.front, method, arguments)
         await asyncio.sleep(0)
         assert not ending.done()
 
@@ -192,20 +211,36 @@ def test_a_disk_that_is_slow_or_full_ends_nothing(
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
         with pytest.raises(type(error)):
-            await server.front.ask(rpcs.SEND, SendRequest((Message("orders", b"x"),)), CONTEXT)
+            await server.front.messages.send(SEND, BORN_HOST)
         await asyncio.sleep(0)
         assert not ending.done()
 
     served(under_test, scenario)
 
 
-def test_a_call_that_the_broker_does_not_have_is_refused_by_name(
+def test_a_front_that_is_closed_lets_nobody_wait_and_stores_nothing(
     under_test: BrokerUnderTest,
 ) -> None:
-    """A face of a newer version may ask for it."""
+    """The drain of a broker: parked calls are answered, and clients try another time."""
+    pull = PullRequest(GROUP, NEW, 0, 0, wait_ms=30_000)
+    beat = HeartbeatRequest(GROUP, "client", (Subscription("orders"),), wait_ms=30_000)
 
     async def scenario(server: Served, _: object) -> None:
-        with pytest.raises(NotSupported, match="ListTopics"):
-            await Front({}, server.commit).ask(rpcs.LIST_TOPICS, None, CONTEXT)
+        front = server.front
+        await front.topics.create(TopicInfo(NEW, 1, 1))
+        epoch = (await front.groups.heartbeat(beat)).epoch
+        pulling = asyncio.create_task(front.messages.pull(pull))
+        beating = asyncio.create_task(front.groups.heartbeat(replace(beat, known_epoch=epoch)))
+        await turns_until(lambda: front.parked == 2)
+        assert not front.is_closing
+        front.close()
+        assert (await pulling).messages == ()
+        assert (await beating).epoch == epoch
+        assert front.is_closing
+        assert not (await front.messages.pull(pull)).messages
+        with pytest.raises(BrokerClosing):
+            await front.messages.send(SEND, BORN_HOST)
+        with pytest.raises(BrokerClosing):
+            await front.groups.heartbeat(beat)
 
     served(under_test, scenario)

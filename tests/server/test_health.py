@@ -14,9 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.calls import Handlers
-from rmqlite.server.health import REFLECTIONS_MAX, REQUEST_BYTES_MAX, WATCHES_MAX, Health
-from rmqlite.server.in_flight import InFlight
+from rmqlite.server.faces.native.calls import Handlers
+from rmqlite.server.faces.native.health import (
+    REFLECTIONS_MAX,
+    REQUEST_BYTES_MAX,
+    WATCHES_MAX,
+    Health,
+)
+from rmqlite.server.faces.native.in_flight import InFlight
 from tests.support.calls import FakeContext, ask, turns_until
 
 SERVICES = ("rmqlite.v1.Admin", "rmqlite.v1.Messaging")
@@ -119,18 +124,6 @@ def test_there_is_a_limit_to_watching() -> None:
         health.drain()
         assert told(await ask(handlers(health), WATCH, request(""))) == [Status.NOT_SERVING]
         await asyncio.gather(*watches)
-
-    asyncio.run(main())
-
-
-def test_a_probe_that_speaks_http_is_told_the_same() -> None:
-    """200 while it serves, 503 while it drains."""
-
-    async def main() -> None:
-        health = Health(SERVICES)
-        assert (await health.page()).status == 200
-        health.drain()
-        assert (await health.page()).status == 503
 
     asyncio.run(main())
 

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import Overloaded
-from rmqlite.server.in_flight import ARRIVAL_S_MAX, LINE_MAX, WAIT_S_MAX, InFlight, Room
+from rmqlite.server.faces.native.in_flight import (
+    ARRIVAL_S_MAX,
+    LINE_MAX,
+    WAIT_S_MAX,
+    InFlight,
+    Room,
+)
 from tests.support.calls import turns_until
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with

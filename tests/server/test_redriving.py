@@ -20,18 +20,16 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
 )
+from rmqlite.server.front.redrives import RedriveCalls
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.redrive_service import RedriveService
 from rmqlite.server.redriving import Redriving
 from rmqlite.store.check import check
 from rmqlite.store.commit_log import Written
 from rmqlite.store.record import NewRecord
-from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
+from tests.support.fronts import Served
 from tests.support.loops import run_with
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start
-
-CONTEXT: Any = None
 
 
 class AtOnce(ThreadPoolExecutor):
@@ -58,27 +56,22 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     assert list(check(tmp_path / "store")) == []
 
 
-def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveService], Awaitable[None]]) -> None:
+def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveCalls], Awaitable[None]]) -> None:
     """Run a scenario beside the task that runs jobs."""
 
     async def main() -> None:
         with AtOnce(1) as syncer:
-            commit = GroupCommit(under_test.config, under_test.store, syncer, _deaf)
-            redriving = Redriving(under_test.broker, commit, under_test.clock)
-            service = RedriveService(under_test.broker, commit)
+            server = Served(under_test, syncer)
+            redriving = Redriving(under_test.broker, server.commit, under_test.clock)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(redriving.run())
-                    await scenario(service)
+                    await scenario(server.front.redrives)
                     raise Stop
             except* Stop:
                 pass
 
     run_with(under_test.clock, main())
-
-
-def _deaf(_: object) -> None:
-    """Nobody reads."""
 
 
 def request(**spec: Any) -> RedriveRequest:
@@ -91,8 +84,8 @@ def times(under_test: BrokerUnderTest) -> list[int]:
     return [each - found[0] for each in found]
 
 
-async def until_over(service: RedriveService, job_id: str) -> None:
-    while not (await service.get_redrive_job(job_id, CONTEXT)).is_over:
+async def until_over(redrives: RedriveCalls, job_id: str) -> None:
+    while not (await redrives.get(job_id)).is_over:
         await asyncio.sleep(0.01)
 
 
@@ -100,11 +93,11 @@ def test_a_job_runs_to_its_end_by_itself(under_test: BrokerUnderTest) -> None:
     """Whoever started it may be gone; what it sends is on disk."""
     bury_many(under_test, 450)
 
-    async def scenario(service: RedriveService) -> None:
-        job = await service.start_redrive(request(), CONTEXT)
+    async def scenario(redrives: RedriveCalls) -> None:
+        job = await redrives.start(request())
         assert under_test.store.durable_end == under_test.store.end
-        await until_over(service, job.job_id)
-        assert (await service.get_redrive_job(job.job_id, CONTEXT)).sent == 450
+        await until_over(redrives, job.job_id)
+        assert (await redrives.get(job.job_id)).sent == 450
         assert under_test.store.durable_end == under_test.store.end
 
     run(under_test, scenario)
@@ -114,9 +107,9 @@ def test_a_rate_is_kept_evenly(under_test: BrokerUnderTest) -> None:
     """In no second more than that, and not all of them at its beginning."""
     bury_many(under_test, 300)
 
-    async def scenario(service: RedriveService) -> None:
-        job = await service.start_redrive(request(max_per_second=100), CONTEXT)
-        await until_over(service, job.job_id)
+    async def scenario(redrives: RedriveCalls) -> None:
+        job = await redrives.start(request(max_per_second=100))
+        await until_over(redrives, job.job_id)
 
     run(under_test, scenario)
     sent = times(under_test)
@@ -130,15 +123,15 @@ def test_a_slow_job_holds_up_no_other(under_test: BrokerUnderTest) -> None:
     """Each has its own rate."""
     bury_many(under_test, 60)
 
-    async def scenario(service: RedriveService) -> None:
-        slow = await service.start_redrive(request(max_per_second=1), CONTEXT)
-        paused = await service.start_redrive(request(again=True), CONTEXT)
-        await service.change_redrive_job(JobChange(paused.job_id, JobAction.PAUSE), CONTEXT)
+    async def scenario(redrives: RedriveCalls) -> None:
+        slow = await redrives.start(request(max_per_second=1))
+        paused = await redrives.start(request(again=True))
+        await redrives.change(JobChange(paused.job_id, JobAction.PAUSE))
         began_ms = under_test.clock.now_ms()
-        fast = await service.start_redrive(request(again=True), CONTEXT)
-        await until_over(service, fast.job_id)
+        fast = await redrives.start(request(again=True))
+        await until_over(redrives, fast.job_id)
         assert under_test.clock.now_ms() - began_ms < 500
-        assert (await service.get_redrive_job(slow.job_id, CONTEXT)).sent < 3
+        assert (await redrives.get(slow.job_id)).sent < 3
 
     run(under_test, scenario)
 
@@ -147,17 +140,17 @@ def test_pause_and_resume_take_effect_at_once(under_test: BrokerUnderTest) -> No
     """Not at the end of a wait that has begun."""
     bury_many(under_test, 30)
 
-    async def scenario(service: RedriveService) -> None:
-        job_id = (await service.start_redrive(request(max_per_second=2), CONTEXT)).job_id
+    async def scenario(redrives: RedriveCalls) -> None:
+        job_id = (await redrives.start(request(max_per_second=2))).job_id
         await asyncio.sleep(3.1)
-        job = await service.change_redrive_job(JobChange(job_id, JobAction.PAUSE), CONTEXT)
+        job = await redrives.change(JobChange(job_id, JobAction.PAUSE))
         assert (job.state, 5 <= job.sent <= 8) == (JobState.PAUSED, True)
         await asyncio.sleep(3_600)
-        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == job.sent
+        assert (await redrives.get(job_id)).sent == job.sent
         began_ms = under_test.clock.now_ms()
-        await service.change_redrive_job(JobChange(job_id, JobAction.RESUME), CONTEXT)
+        await redrives.change(JobChange(job_id, JobAction.RESUME))
         await asyncio.sleep(0.001)
-        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == job.sent + 1
+        assert (await redrives.get(job_id)).sent == job.sent + 1
         assert under_test.clock.now_ms() - began_ms < 100
 
     run(under_test, scenario)
@@ -167,12 +160,12 @@ def test_another_rate_takes_effect_at_once(under_test: BrokerUnderTest) -> None:
     """Who finds a job too slow does not wait."""
     bury_many(under_test, 100)
 
-    async def scenario(service: RedriveService) -> None:
-        job_id = (await service.start_redrive(request(max_per_second=1), CONTEXT)).job_id
+    async def scenario(redrives: RedriveCalls) -> None:
+        job_id = (await redrives.start(request(max_per_second=1))).job_id
         await asyncio.sleep(2.5)
         began_ms = under_test.clock.now_ms()
-        await service.change_redrive_job(JobChange(job_id, JobAction.SET_RATE), CONTEXT)
-        await until_over(service, job_id)
+        await redrives.change(JobChange(job_id, JobAction.SET_RATE))
+        await until_over(redrives, job_id)
         assert under_test.clock.now_ms() - began_ms < 100
 
     run(under_test, scenario)
@@ -192,10 +185,10 @@ def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool)
         under_test.crash()
     under_test.open()
 
-    async def scenario(service: RedriveService) -> None:
-        await until_over(service, running)
-        assert (await service.get_redrive_job(running, CONTEXT)).sent == 10
-        assert (await service.get_redrive_job(paused, CONTEXT)).sent == 0
+    async def scenario(redrives: RedriveCalls) -> None:
+        await until_over(redrives, running)
+        assert (await redrives.get(running)).sent == 10
+        assert (await redrives.get(paused)).sent == 0
 
     run(under_test, scenario)
 
@@ -208,15 +201,15 @@ def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
     job_id = start(under_test).job_id
     under_test.broker.retention.is_disk_full = True
 
-    async def scenario(service: RedriveService) -> None:
+    async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(60.5)
-        job = await service.get_redrive_job(job_id, CONTEXT)
+        job = await redrives.get(job_id)
         assert "sends are refused" in job.note
-        assert (await service.list_redrive_jobs(None, CONTEXT))[0].note == job.note
+        assert (await redrives.all())[0].note == job.note
         assert under_test.broker.retention.sends_refused == 0
         under_test.broker.retention.is_disk_full = False
         await asyncio.sleep(1)
-        job = await service.get_redrive_job(job_id, CONTEXT)
+        job = await redrives.get(job_id)
         assert (job.state, job.sent, job.note) == (JobState.DONE, 10, "")
 
     run(under_test, scenario)
@@ -239,11 +232,11 @@ def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -
 
     under_test.store.append = failing  # type: ignore[method-assign]
 
-    async def scenario(service: RedriveService) -> None:
+    async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(2.5)
-        assert "no space left" in (await service.get_redrive_job(job_id, CONTEXT)).note
+        assert "no space left" in (await redrives.get(job_id)).note
         await asyncio.sleep(1)
-        assert (await service.get_redrive_job(job_id, CONTEXT)).sent == 10
+        assert (await redrives.get(job_id)).sent == 10
 
     run(under_test, scenario)
 
@@ -258,7 +251,7 @@ def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest
 
     append, under_test.store.append = under_test.store.append, failing  # type: ignore[method-assign]
 
-    async def scenario(_: RedriveService) -> None:
+    async def scenario(_: RedriveCalls) -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ExceptionGroup) as raised:
@@ -285,13 +278,13 @@ def test_a_slow_disk_is_waited_for(
 
     monkeypatch.setattr(GroupCommit, "durable", slow)
 
-    async def scenario(service: RedriveService) -> None:
-        job = await service.start_redrive(request(), CONTEXT)
+    async def scenario(redrives: RedriveCalls) -> None:
+        job = await redrives.start(request())
         await asyncio.sleep(0.5)
-        told = await service.get_redrive_job(job.job_id, CONTEXT)
+        told = await redrives.get(job.job_id)
         assert (told.state, "took longer" in told.note) == (JobState.RUNNING, True)
-        await until_over(service, job.job_id)
-        told = await service.get_redrive_job(job.job_id, CONTEXT)
+        await until_over(redrives, job.job_id)
+        told = await redrives.get(job.job_id)
         assert (told.sent, told.note) == (250, "")
 
     run(under_test, scenario)
@@ -311,13 +304,13 @@ def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> 
 
     under_test.broker.redrive.running = counted  # type: ignore[method-assign]
 
-    async def scenario(service: RedriveService) -> None:
+    async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(3_600)
         assert looks == 1
-        job = await service.start_redrive(request(max_per_second=1), CONTEXT)
+        job = await redrives.start(request(max_per_second=1))
         await asyncio.sleep(600)
         assert looks < 4 * 600
-        assert 580 < (await service.get_redrive_job(job.job_id, CONTEXT)).sent <= 601
+        assert 580 < (await redrives.get(job.job_id)).sent <= 601
 
     run(under_test, scenario)
 
@@ -326,7 +319,7 @@ def test_others_have_many_turns_beside_a_job(under_test: BrokerUnderTest) -> Non
     """A send is some turns of the loop, and waits for a step or two at most."""
     bury_many(under_test, 2_000)
 
-    async def scenario(service: RedriveService) -> None:
+    async def scenario(redrives: RedriveCalls) -> None:
         turns = 0
 
         async def count() -> None:
@@ -336,31 +329,17 @@ def test_others_have_many_turns_beside_a_job(under_test: BrokerUnderTest) -> Non
                 await asyncio.sleep(0)
 
         counting = asyncio.create_task(count())
-        job = await service.start_redrive(request(), CONTEXT)
+        job = await redrives.start(request())
         while not under_test.broker.redrive.get(job.job_id).is_over:
             await asyncio.sleep(0)
         assert turns > 400
         before = turns
-        await service.preview_redrive(RedrivePreviewRequest(RedriveSpec(GROUP)), CONTEXT)
+        await redrives.preview(RedrivePreviewRequest(RedriveSpec(GROUP)))
         assert turns - before > 400
         before = turns
-        page = await service.list_redrive_outcomes(
-            OutcomesQuery(job.job_id, max_letters=1_000), CONTEXT
-        )
+        page = await redrives.outcomes(OutcomesQuery(job.job_id, max_letters=1_000))
         assert len(page.letters) == 1_000
         assert turns - before > 200
         counting.cancel()
 
     run(under_test, scenario)
-
-
-def test_every_call_about_redrives_is_answered(under_test: BrokerUnderTest) -> None:
-    """One that is only in the table would be answered as unknown."""
-    with AtOnce(1) as syncer:
-
-        async def main() -> set[str]:
-            commit = GroupCommit(under_test.config, under_test.store, syncer, _deaf)
-            return {rpc.name for rpc in RedriveService(under_test.broker, commit).methods()}
-
-        names = asyncio.run(main())
-    assert names == {rpc.name for rpc in rpcs.ALL if "Redrive" in rpc.name}

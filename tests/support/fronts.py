@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.front import Front
+from rmqlite.server.front.front import Front
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.serve import front_of
+from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.waiting import Waiting
 from tests.support.brokers import BrokerUnderTest
 
@@ -18,12 +18,18 @@ from tests.support.brokers import BrokerUnderTest
 class Served:
     """A broker that answers, without a port."""
 
-    def __init__(self, under_test: BrokerUnderTest, syncer: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, under_test: BrokerUnderTest, syncer: ThreadPoolExecutor, **settings: Any
+    ) -> None:
+        """settings: of the configuration, other than the broker's."""
+        broker, clock = under_test.broker, under_test.clock
+        config = under_test.config.model_copy(update=settings)
+        self.config = config
         pulls = Waiting("maxParkedPolls", 10)
         heartbeats = Waiting("maxParkedPolls", 10)
-        config, store = under_test.config, under_test.store
-        self.commit = GroupCommit(config, store, syncer, pulls.wake)
-        self.front: Front = front_of(config, under_test.broker, self.commit, pulls, heartbeats)
+        self.commit = GroupCommit(config, under_test.store, syncer, pulls.wake)
+        self.front = Front(config, broker, self.commit, pulls, heartbeats, clock)
+        self.rebalancing = Rebalancing(broker.membership, heartbeats, clock)
 
 
 def served(

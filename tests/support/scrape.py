@@ -9,9 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.faces.metrics.metrics import Metrics
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.metrics import Metrics
-from rmqlite.server.waiting import Waiting
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -53,7 +52,7 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
     async def main() -> str:
         with ThreadPoolExecutor(1) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
-            metrics = Metrics(broker.broker, commit, Waiting("maxParkedPolls", 10), watched)
-            return metrics.collected().text().decode()
+            metrics = Metrics(broker.broker, commit, watched)
+            return metrics.collected(broker.broker.status(parked_polls=0)).text().decode()
 
     return Scrape(asyncio.run(main()))

@@ -97,8 +97,8 @@ class Membership:
         self._count = 0
         self._bytes = 0
         self._epoch = 0
-        self.on_change: Callable[[str], None] = lambda _group: None
-        """Called with each group that has another assignment in force."""
+        self.on_change: list[Callable[[str], None]] = []
+        """Each is called with every group that has another assignment in force."""
         self.on_stale: Callable[[], None] = lambda: None
         """Called when rebalance() gets something to do, see due_ms()."""
 
@@ -249,7 +249,7 @@ class Membership:
             if not group.members:
                 del self._groups[name]
                 self._stale.pop(name, None)
-                self.on_change(name)
+                self._tell(name)
             elif not is_one_of_many and self._is_small(group):
                 self._stale.pop(name, None)
                 for _ in self._assigned(name, group):
@@ -295,7 +295,11 @@ class Membership:
             tuple(queues),
             {client_id: tuple(each) for client_id, each in queues.items()},
         )
-        self.on_change(name)
+        self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for told in self.on_change:
+            told(name)
 
 
 def allocate(queues: Sequence[Queue], readers: int) -> Iterable[Sequence[Queue]]:

@@ -54,7 +54,8 @@ class TopicTable:
         """Each row as text for the file."""
         self._infos: dict[str, TopicInfo] = {}
         self._version = 0
-        self.on_change: Callable[[str], None] = lambda _topic: None
+        self.on_change: list[Callable[[str], None]] = []
+        """Each is called with every topic that was made or changed."""
         for info in self._built_in():
             self._put(info, self._row(info))
         table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
@@ -169,7 +170,8 @@ class TopicTable:
         self._texts |= texts
         self._infos |= {info.topic: info for info in infos}
         for info in infos:
-            self.on_change(info.topic)
+            for told in self.on_change:
+                told(info.topic)
 
     def _row(self, info: TopicInfo) -> Row:
         row = {

@@ -1,8 +1,8 @@
 """The web page of the broker: what top, schedule, retry and dlq show and do, for a browser.
 
-Pages are made here and sent whole; they ask the broker through the calls of its Admin
-service, so that no rule stands twice.  Nothing outside this folder needs what it imports,
-and a broker without a webPort never loads it.
+Pages are made here and sent whole.  They ask the broker at its front, as every face does, so
+that no rule stands twice.  Nothing outside this folder needs what it imports, and a broker
+without a webPort never loads it.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from rmqlite.server.web.port import WebPort
+    from rmqlite.server.web.face import WebFace
 
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
 
 
-def bound_port(config: BrokerConfig) -> WebPort:
-    """The port, taken, not answering yet.  Raises ExtraMissing and InvalidValue."""
+def web_face(config: BrokerConfig) -> WebFace:
+    """The page's port.  Raises ExtraMissing."""
     try:
-        from rmqlite.server.web.port import WebPort
+        from rmqlite.server.web.face import WebFace
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in PACKAGES:
             raise
         remedy = 'pip install "rmqlite[web]", or set webPort=0'
         raise ExtraMissing("the web page's extra", f"no {missing}", remedy) from error
-    return WebPort(config)
+    return WebFace(config)

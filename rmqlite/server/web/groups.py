@@ -10,11 +10,10 @@ from rmqlite.retry_ladder import ladder
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 
 async def groups(visit: Visit) -> Response:
-    infos = await visit.ask(rpcs.LIST_GROUPS, None)
+    infos = await visit.front.groups.all()
     begin = visit.args.number("begin")
     return visit.page(
         "groups.html",
@@ -36,13 +35,13 @@ async def change(visit: Visit) -> Response:
         can_consume=fields.is_on("can_consume"),
         retry_policy=fields.text("policy"),
     )
-    await visit.ask(rpcs.SET_GROUP, wanted)
+    await visit.front.groups.change(wanted)
     return await _page(visit, wanted.group, is_changed=True)
 
 
 async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Response:
-    status = await visit.ask(rpcs.DESCRIBE_GROUP, name)
-    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    status = await visit.front.groups.status(name)
+    in_force = await visit.front.schedule.levels()
     (line,) = await group_lines(visit, (status.info,))
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)

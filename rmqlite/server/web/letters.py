@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -10,7 +11,6 @@ from starlette.responses import Response
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery, PurgeRequest
 from rmqlite.server.web.args import LETTER_FIELDS
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 RETRY_FIELDS: Final = ("topic", "tag", "key", "reason", "id")
 _CALLS_MAX: Final = 20
@@ -20,7 +20,7 @@ _PURGES: Final = ("until", "all", "restore")
 
 
 async def dead_groups(visit: Visit) -> Response:
-    found = await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+    found = await visit.front.letters.dead_groups()
     begin = visit.args.number("begin")
     shown = found[begin : begin + ROWS]
     after = begin + ROWS if begin + ROWS < len(found) else 0
@@ -38,8 +38,8 @@ async def dead_letters(visit: Visit) -> Response:
         is_open=view == "open",
         cursor=args.text("cursor"),
     )
-    rows, cursor = await filled_letters(visit, rpcs.LIST_DEAD_LETTERS, query)
-    found = await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)
+    rows, cursor = await filled_letters(visit.front.letters.dead, query)
+    found = await visit.front.letters.dead_groups()
     return visit.page(
         "dead_letters.html",
         group=group,
@@ -56,7 +56,7 @@ async def dead_letters(visit: Visit) -> Response:
 async def purge_preview(visit: Visit) -> Response:
     """What a purge would put out of sight, and the form that does it."""
     request = replace(_purge(visit), dry_run=True)
-    purged = await visit.ask(rpcs.PURGE_DEAD_LETTERS, request)
+    purged = await visit.front.letters.purge(request)
     return visit.page(
         "purge.html",
         asked=request,
@@ -68,7 +68,7 @@ async def purge_preview(visit: Visit) -> Response:
 
 async def purge(visit: Visit) -> Response:
     request = _purge(visit)
-    purged = await visit.ask(rpcs.PURGE_DEAD_LETTERS, request)
+    purged = await visit.front.letters.purge(request)
     what = visit.form.one_of("what", _PURGES)
     return visit.page("purge.html", asked=request, purged=purged, is_dry=False, what=what)
 
@@ -83,12 +83,12 @@ def _purge(visit: Visit) -> PurgeRequest:
 
 
 async def filled_letters(
-    visit: Visit, rpc: rpcs.Rpc[LettersQuery, LetterPage], query: LettersQuery
+    pages: Callable[[LettersQuery], Awaitable[LetterPage]], query: LettersQuery
 ) -> tuple[list[Letter], str]:
     """A page's rows, from several calls where few fit, and where the next page begins."""
     rows: list[Letter] = []
     for _ in range(_CALLS_MAX):
-        page = await visit.ask(rpc, replace(query, max_letters=ROWS - len(rows)))
+        page = await pages(replace(query, max_letters=ROWS - len(rows)))
         rows += page.letters
         query = replace(query, cursor=page.cursor)
         if not page.cursor or len(rows) == ROWS:

@@ -19,7 +19,6 @@ from rmqlite.requests.finding import MessageQuery
 from rmqlite.requests.letters import Hop, HopKind, LifeQuery
 from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 _FIRST: frozenset[str] = frozenset(
     {FAILURE_REASON, DELIVERY_ATTEMPTS, DLQ_ORIGIN_TOPIC, RETRY_TOPIC, REDRIVEN_FROM}
@@ -40,7 +39,7 @@ async def life(visit: Visit) -> Response:
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
-    found = await visit.ask(rpcs.GET_LIFE, LifeQuery(message_id))
+    found = await visit.front.letters.life(LifeQuery(message_id))
     begin = visit.args.number("begin")
     steps = [
         Step(hop, hop.kind.name.lower(), hop.at_ms - found.hops[n - 1].at_ms if n else None)
@@ -64,13 +63,13 @@ async def _search(visit: Visit) -> Response:
         query = MessageQuery(
             visit.args.required("topic"), visit.args.required("key"), max_messages=ROWS
         )
-        found = await visit.ask(rpcs.QUERY_MESSAGES, query)
+        found = await visit.front.messages.find(query)
     return visit.page("life_form.html", kept=kept, found=found)
 
 
 async def record(visit: Visit) -> Response:
     """A record with its headers and its body; looking at it never consumes it."""
-    found = await visit.ask(rpcs.GET_MESSAGE, visit.args.required("id"))
+    found = await visit.front.messages.at(visit.args.required("id"))
     message = found.message
     wanted = visit.args.one_of("as", ("", *VIEWS))
     # The reason first: that is what one looks for.

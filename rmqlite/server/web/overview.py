@@ -14,7 +14,6 @@ from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 _AT_LEAST_MS: Final = 1_500
@@ -41,9 +40,9 @@ class GroupLine:
 
 
 async def overview(visit: Visit) -> Response:
-    status = await visit.ask(rpcs.GET_BROKER_STATUS, None)
-    jobs = await visit.ask(rpcs.LIST_REDRIVE_JOBS, None)
-    names = await visit.ask(rpcs.LIST_GROUPS, None)
+    status = await visit.front.status()
+    jobs = await visit.front.redrives.all()
+    names = await visit.front.groups.all()
     before = _counted_before(visit.args.text("before"), status)
     return visit.page(
         "overview.html",
@@ -60,21 +59,21 @@ async def overview(visit: Visit) -> Response:
 
 
 async def lateness(visit: Visit) -> Response:
-    status = await visit.ask(rpcs.GET_BROKER_STATUS, None)
+    status = await visit.front.status()
     return visit.page("lateness.html", status=status, plot=plots.lateness(status.levels))
 
 
 async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupLine]:
     """What each of these groups has before it."""
-    dead = {each.group: each for each in await visit.ask(rpcs.LIST_DEAD_LETTER_GROUPS, None)}
+    dead = {each.group: each for each in await visit.front.letters.dead_groups()}
     waiting: dict[str, int] = {}
-    for count in await visit.ask(rpcs.COUNT_PENDING, None):
+    for count in await visit.front.schedule.counts():
         waiting[count.topic] = waiting.get(count.topic, 0) + count.pending
     lines = []
     for number, info in enumerate(infos):
         if number % ROWS == ROWS - 1:
             await let_others()
-        status = await visit.ask(rpcs.DESCRIBE_GROUP, info.group)
+        status = await visit.front.groups.status(info.group)
         lag = sum([queue.lag for queue in status.progress])
         again = retry_topic(info.group)
         # Those that are due and not consumed yet have left the schedule, and are lag as well.

@@ -26,7 +26,6 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.server.web.args import LETTER_FIELDS, Args
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to_topic", "level", "rate", "again")
 PREVIEW_S_MAX: Final = 10.0
@@ -36,7 +35,7 @@ _TOPICS_SHOWN: Final = 20
 
 async def form(visit: Visit) -> Response:
     group = visit.args.required("group")
-    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    in_force = await visit.front.schedule.levels()
     return visit.page(
         "redrive_form.html",
         group=group,
@@ -67,13 +66,13 @@ async def preview(visit: Visit) -> Response:
 
 async def start(visit: Visit) -> Response:
     spec = _spec(visit.form, visit.now_ms)
-    job = await visit.ask(rpcs.START_REDRIVE, RedriveRequest(spec, visit.form.required("job_id")))
+    job = await visit.front.redrives.start(RedriveRequest(spec, visit.form.required("job_id")))
     return visit.go_to("/job", id=job.job_id)
 
 
 async def jobs(visit: Visit) -> Response:
-    redrives = await visit.ask(rpcs.LIST_REDRIVE_JOBS, None)
-    bulks = await visit.ask(rpcs.LIST_BULK_JOBS, None)
+    redrives = await visit.front.redrives.all()
+    bulks = await visit.front.messages.bulk_jobs()
     begin = visit.args.number("begin")
     longest = max(len(redrives), len(bulks))
     return visit.page(
@@ -85,14 +84,12 @@ async def jobs(visit: Visit) -> Response:
 
 
 async def job(visit: Visit) -> Response:
-    return visit.page(
-        "job.html", job=await visit.ask(rpcs.GET_REDRIVE_JOB, visit.args.required("id"))
-    )
+    return visit.page("job.html", job=await visit.front.redrives.get(visit.args.required("id")))
 
 
 async def bulk_job(visit: Visit) -> Response:
     return visit.page(
-        "bulk_job.html", job=await visit.ask(rpcs.GET_BULK_JOB, visit.args.required("id"))
+        "bulk_job.html", job=await visit.front.messages.bulk_job(visit.args.required("id"))
     )
 
 
@@ -102,7 +99,7 @@ async def change(visit: Visit) -> Response:
     wanted = JobChange(
         fields.required("id"), fields.member("action", JobAction), fields.number("rate")
     )
-    changed = await visit.ask(rpcs.CHANGE_REDRIVE_JOB, wanted)
+    changed = await visit.front.redrives.change(wanted)
     return visit.go_to("/job", id=changed.job_id)
 
 
@@ -112,7 +109,7 @@ async def outcomes(visit: Visit) -> Response:
     only = args.one_of("only", ("all", *[each.name.lower() for each in RedriveOutcome]))
     wanted = () if only == "all" else (RedriveOutcome[only.upper()],)
     query = OutcomesQuery(args.required("id"), wanted, args.text("cursor"), ROWS)
-    page = await visit.ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
+    page = await visit.front.redrives.outcomes(query)
     rows, cursor = list(page.letters), page.cursor
     return visit.page(
         "outcomes.html",
@@ -144,7 +141,7 @@ async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
     whole = RedrivePreview(0, 0, 0, 0, 0)
     until_s = elapsed_s() + PREVIEW_S_MAX
     while True:
-        page = await visit.ask(rpcs.PREVIEW_REDRIVE, request)
+        page = await visit.front.redrives.preview(request)
         for each in page.topics:
             topics[each.topic] += each.count
         samples += page.samples

@@ -32,7 +32,6 @@ from rmqlite.server.web.args import PENDING_FIELDS
 from rmqlite.server.web.letters import RETRY_FIELDS, filled_letters
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
-from rmqlite.wire import rpcs
 
 SPANS: Final = ("1h", "10m", "6h", "1d", "7d", "30d")
 """How far a timeline looks ahead; the first unless another is asked for."""
@@ -76,7 +75,7 @@ async def schedule(visit: Visit) -> Response:
     ahead = args.one_of("span", SPANS)
     step_ms = parse_delay(ahead) // COLUMNS
     bounds_ms = tuple([visit.now_ms + n * step_ms for n in range(COLUMNS + 1)])
-    levels = await visit.ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, wanted.levels))
+    levels = await visit.front.schedule.timeline(TimelineRequest(bounds_ms, wanted.levels))
     rows, cursor = await _filled(visit, PendingQuery(wanted, args.text("cursor")))
     return visit.page(
         "schedule.html",
@@ -98,7 +97,7 @@ async def retries(visit: Visit) -> Response:
     args = visit.args
     group = args.text("group")
     if not group:
-        infos = await visit.ask(rpcs.LIST_GROUPS, None)
+        infos = await visit.front.groups.all()
         lines = [each for each in await group_lines(visit, infos) if each.retries]
         return visit.page("retry_groups.html", lines=lines[:ROWS], more=len(lines[ROWS:]))
     wanted = LetterFilter(
@@ -109,7 +108,7 @@ async def retries(visit: Visit) -> Response:
         message_id=args.text("id"),
     )
     query = LettersQuery(group, wanted, cursor=args.text("cursor"))
-    rows, cursor = await filled_letters(visit, rpcs.LIST_RETRIES, query)
+    rows, cursor = await filled_letters(visit.front.letters.retries, query)
     kept = args.kept(*RETRY_FIELDS)
     # The same words as a filter of the schedule has.
     change = {("origin" if name == "topic" else name): value for name, value in kept.items()}
@@ -132,7 +131,7 @@ async def change_preview(visit: Visit) -> Response:
     samples: tuple[PendingMessage, ...] = ()
     if not asked.ids:
         query = PendingQuery(visit.args.pending_filter(visit.now_ms), max_messages=_SAMPLES)
-        samples = (await visit.ask(rpcs.LIST_PENDING, query)).messages
+        samples = (await visit.front.schedule.pending(query)).messages
     table = await _table(visit)
     return visit.page(
         "change.html", asked=asked, done=done, is_dry=True, samples=samples, table=table
@@ -171,7 +170,7 @@ def _asked(visit: Visit) -> Change:
 async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
     if asked.ids:
         by_ids = ChangeByIds(asked.action, asked.ids, asked.topic, asked.to_level, dry_run)
-        outcomes = await visit.ask(rpcs.CHANGE_BY_IDS, by_ids)
+        outcomes = await visit.front.schedule.change_by_ids(by_ids)
         count = sum([each.count for each in outcomes if not each.outcome])
         return Changed(count, outcomes=outcomes)
     wanted = visit.fields.pending_filter(visit.now_ms)
@@ -179,7 +178,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
     until_s = elapsed_s() + WORK_S_MAX
     while True:
         by_filter = ChangeByFilter(asked.action, wanted, asked.to_level, dry_run, cursor)
-        page = await visit.ask(rpcs.CHANGE_BY_FILTER, by_filter)
+        page = await visit.front.schedule.change_by_filter(by_filter)
         count, cursor = count + page.changed, page.cursor
         if not cursor or elapsed_s() > until_s:
             return Changed(count, cursor)
@@ -191,7 +190,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
     cursor = query.cursor
     for _ in range(_CALLS_MAX):
         part = PendingQuery(query.filter, cursor, ROWS - len(rows))
-        page = await visit.ask(rpcs.LIST_PENDING, part)
+        page = await visit.front.schedule.pending(part)
         rows += page.messages
         cursor = page.cursor
         if not cursor or len(rows) == ROWS:
@@ -200,7 +199,7 @@ async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessag
 
 
 async def _table(visit: Visit) -> LevelTable:
-    in_force = await visit.ask(rpcs.GET_LEVELS, None)
+    in_force = await visit.front.schedule.levels()
     return parse_levels(in_force.message_delay_level)
 
 

@@ -1,7 +1,7 @@
-"""What every page is made with: the broker's calls, the templates, and one visit of a browser.
+"""What every page is made with: the broker's front, the templates, and one visit of a browser.
 
-A page asks the broker by the same methods as gRPC does, so it obeys the same rules, waits for
-the same disk and lets others have their turns.
+A page asks at the same front as every other face, so it obeys the same rules, waits for the same
+disk and lets others have their turns.
 """
 
 from __future__ import annotations
@@ -15,30 +15,26 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.server.front import Front
+from rmqlite.server.front.front import Front
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
 from rmqlite.server.web.static_files import Static
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
-from rmqlite.wire.rpcs import A, Q, Rpc
 
 FOLDER: Final = Path(__file__).parent
 ROWS: Final = 50
 """Of a page: its making must not hold up the loop."""
-_NO_CONTEXT: Final[Any] = None
 
 
 class Site:
     """One broker's web page."""
 
-    def __init__(self, config: BrokerConfig, front: Front, clock: Clock) -> None:
+    def __init__(self, config: BrokerConfig, front: Front) -> None:
         self.config = config
+        self.front = front
         self.guard = Guard(config)
-        self.clock = clock
         self.static = Static(FOLDER / "static")
-        self._front = front
         # Trusted, and the only thing here that is: what is put into them is escaped.
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -55,10 +51,6 @@ class Site:
         for name in self._templates.list_templates():
             self._templates.get_template(name)
 
-    async def ask(self, rpc: Rpc[Q, A], value: Q) -> A:
-        """Make a call.  Raises RmqliteError."""
-        return await self._front.ask(rpc, value, _NO_CONTEXT)
-
     def rendered(self, template: str, values: Mapping[str, Any]) -> str:
         return self._templates.get_template(template).render(values)
 
@@ -68,10 +60,11 @@ class Visit:
 
     def __init__(self, site: Site, request: Request) -> None:
         self._site = site
+        self.front = site.front
         self.request = request
         self.args = Args("")
         self.form = Args("")
-        self.now_ms = site.clock.now_ms()
+        self.now_ms = site.front.clock.now_ms()
         self._cookie = request.cookies.get(COOKIE, "")
         self._session = site.guard.session(self._cookie)
 
@@ -87,10 +80,6 @@ class Visit:
     @property
     def can_write(self) -> bool:
         return self._site.guard.can_write
-
-    async def ask(self, rpc: Rpc[Q, A], value: Q) -> A:
-        """Make a call.  Raises RmqliteError."""
-        return await self._site.ask(rpc, value)
 
     def check_change(self) -> None:
         """Raises Forbidden unless the form may change something."""

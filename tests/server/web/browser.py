@@ -11,14 +11,11 @@ from urllib.parse import urlencode
 
 import httpx
 
-from rmqlite.server.admin_service import AdminService
-from rmqlite.server.front import Front
-from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.redriving import Redriving
-from rmqlite.server.waiting import Waiting
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 from tests.support.brokers import BrokerUnderTest
+from tests.support.fronts import Served
 
 HOST: Final = "localhost:8080"
 FORM: Final = "application/x-www-form-urlencoded"
@@ -115,19 +112,14 @@ def browse(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> 
     """Run the scenario against this broker's page; settings of the configuration."""
 
     async def main() -> None:
-        config = under_test.config.model_copy(update={"web_access": "write", **settings})
-        waiting = Waiting("maxParkedPolls", 10)
         with ThreadPoolExecutor(1) as syncer:
-            commit = GroupCommit(config, under_test.store, syncer, waiting.wake)
-            redriving = Redriving(under_test.broker, commit, under_test.clock)
-            admin = AdminService(under_test.broker, waiting, commit)
-            front = Front(admin.methods(), commit)
-            app = web_app(Site(config, front, under_test.clock))
-            transport = httpx.ASGITransport(app)
+            server = Served(under_test, syncer, **{"web_access": "write", **settings})
+            redriving = Redriving(under_test.broker, server.commit, under_test.clock)
+            transport = httpx.ASGITransport(web_app(Site(server.config, server.front)))
             async with httpx.AsyncClient(
                 transport=transport, base_url=f"http://{HOST}", follow_redirects=True
             ) as client:
-                running = [asyncio.create_task(commit.run()), asyncio.create_task(redriving.run())]
+                running = [asyncio.create_task(each.run()) for each in (server.commit, redriving)]
                 try:
                     await scenario(Browser(client))
                 finally:

@@ -14,7 +14,6 @@ from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
 from rmqlite.server.web import schedule
 from rmqlite.server.web.site import Site
-from rmqlite.wire import rpcs
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, breaking, served
@@ -243,10 +242,10 @@ def test_a_sync_that_fails_in_a_pages_call_ends_the_broker(under_test: BrokerUnd
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
-        site = Site(under_test.config, server.front, under_test.clock)
+        site = Site(under_test.config, server.front)
         change = ChangeByIds(ScheduleAction.CANCEL, (sent.message_id,))
         with pytest.raises(FlushFailed, match="cannot cut"):
-            await site.ask(rpcs.CHANGE_BY_IDS, change)
+            await site.front.schedule.change_by_ids(change)
         with pytest.raises(FlushFailed, match="cannot cut"):
             await ending
 

@@ -8,11 +8,8 @@ from typing import Any
 
 from rmqlite.message import Message
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
-from rmqlite.server.log_service import LogService
-from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
-
-CONTEXT: Any = None
+from tests.support.fronts import Served, served
 
 
 def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
@@ -21,10 +18,12 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
     for _ in range(8):
         under_test.send(*[Message("orders", b"x" * 900) for _ in range(500)])
 
-    async def main() -> tuple[list[int], Any]:
-        service = LogService(under_test.broker)
+    counted: list[int] = []
+    answers: list[Any] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        log = server.front.log
         turns = 0
-        counted = []
 
         async def count() -> None:
             nonlocal turns
@@ -34,29 +33,21 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
 
         counting = asyncio.create_task(count())
         await asyncio.sleep(0)
-        answers = []
         for call in (
-            service.read_log(LogReadRequest(0, max_bytes=4 << 20), CONTEXT),
-            service.read_queue(QueueReadRequest("orders", 0, 0, max_bytes=4 << 20), CONTEXT),
-            service.get_log_snapshot(LogSnapshotRequest(), CONTEXT),
+            log.read(LogReadRequest(0, max_bytes=4 << 20)),
+            log.read_queue(QueueReadRequest("orders", 0, 0, max_bytes=4 << 20)),
+            log.snapshot(LogSnapshotRequest()),
         ):
             before = turns
             answers.append(await call)
             counted.append(turns - before)
         counting.cancel()
-        return counted, answers
 
-    (log_turns, queue_turns, _), (log, queue, snapshot) = asyncio.run(main())
+    served(under_test, scenario)
+    log_turns, queue_turns, _ = counted
+    log, queue, snapshot = answers
     assert log_turns > 300
     assert queue_turns > 300
     assert len(log.data) == min(4 << 20, snapshot.end_offset)
     assert log.data.startswith(queue.records[:1_000])
-    under_test.store.release()
-
-
-def test_every_call_of_the_service_is_answered_by_it(tmp_path: Path) -> None:
-    """One that is only in the table would be answered as unknown."""
-    under_test = BrokerUnderTest(tmp_path)
-    answered = set(LogService(under_test.broker).methods())
-    assert answered == {rpc for rpc in rpcs.ALL if rpc.service == "rmqlite.v1.Log"}
     under_test.store.release()

@@ -28,7 +28,6 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.group_commit import GroupCommit
-from rmqlite.server.waiting import Waiting
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "rmqlite_"
@@ -235,21 +234,17 @@ class Collected(Collector):
 class Metrics:
     """The metrics of one broker; used by the thread that owns the broker."""
 
-    def __init__(
-        self, broker: Broker, commit: GroupCommit, pulls: Waiting, watch: ClockWatch
-    ) -> None:
+    def __init__(self, broker: Broker, commit: GroupCommit, watch: ClockWatch) -> None:
         self._broker = broker
         self._commit = commit
-        self._pulls = pulls
         self._watch = watch
         self._process = ProcessCollector(registry=None)
 
-    def collected(self) -> Collected:
-        """All metrics as they are now, those of the process too."""
-        return Collected([*self._own(), *self._process.collect()])
+    def collected(self, status: BrokerStatus) -> Collected:
+        """All metrics as they are now, those of the process too.  status: the broker's, now."""
+        return Collected([*self._own(status), *self._process.collect()])
 
-    def _own(self) -> Iterator[Metric]:
-        status = self._broker.status(self._pulls.count)
+    def _own(self, status: BrokerStatus) -> Iterator[Metric]:
         now = Now(self._broker, status, self._commit, self._watch)
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)

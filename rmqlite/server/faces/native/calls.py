@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
@@ -18,10 +17,9 @@ import grpc
 import grpc.aio
 
 from rmqlite.errors import InvalidValue, RmqliteError
-from rmqlite.message import pack_host
-from rmqlite.server.conversion import Conversion
-from rmqlite.server.front import Context, Front
-from rmqlite.server.in_flight import InFlight
+from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.table import Context, Method, Methods
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, error_to_status
 
@@ -48,12 +46,12 @@ class Handlers(grpc.GenericRpcHandler):
         return self._handlers.get(handler_call_details.method)
 
 
-def handlers_of(front: Front, in_flight: InFlight, conversion: Conversion) -> Handlers:
-    """Every method of the broker, for gRPC."""
+def handlers_of(methods: Methods, in_flight: InFlight, conversion: Conversion) -> Handlers:
+    """These methods, for gRPC."""
     return Handlers(
         {
-            rpc.path: one_answer(rpc.path, _asked(rpc, front, conversion), in_flight)
-            for rpc in front.methods
+            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight)
+            for rpc, method in methods.items()
         }
     )
 
@@ -98,16 +96,6 @@ def many_answers(path: str, talk: Talk, in_flight: InFlight) -> Handler:
     return grpc.stream_stream_rpc_method_handler(call)
 
 
-@lru_cache(maxsize=4096)
-def peer_host(peer: str) -> bytes:
-    """The packed address of gRPC's "ipv4:127.0.0.1:5000"; of another kind of peer 0.0.0.0:0."""
-    _, _, address = peer.partition(":")
-    try:
-        return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
-    except InvalidValue:
-        return bytes(8)
-
-
 class _Refusing:
     """Turns an error into the status of a call.  A bug is logged, the caller is told so."""
 
@@ -138,11 +126,11 @@ class _Refusing:
         return True
 
 
-def _asked(rpc: Rpc[Any, Any], front: Front, conversion: Conversion) -> Answer:
+def _asked(rpc: Rpc[Any, Any], method: Method, conversion: Conversion) -> Answer:
     async def answer(data: bytes, context: Context) -> bytes:
         reading = conversion.read(rpc, data)
         del data
-        return await conversion.written(rpc, await front.ask(rpc, await reading, context))
+        return await conversion.written(rpc, await method(await reading, context))
 
     return answer
 

@@ -18,10 +18,9 @@ from typing import Any, Final
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
-from rmqlite.server.front import Front
+from rmqlite.server.faces.face import Running
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 
@@ -35,13 +34,17 @@ KEEP_ALIVE_S: Final = 15
 log = logging.getLogger(__name__)
 
 
-class WebPort:
-    """Has the port from the first moment, and answers from open() to drain()."""
+class WebFace:
+    """Has the port from bind() on, and answers from open() to drain()."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Raises InvalidValue when the port is taken, or the address not this machine's."""
         self._config = config
-        address, port = config.web_address, config.web_port
+        self._socket: socket.socket | None = None
+        self._server: _Server | None = None
+        self._ended = asyncio.Event()
+
+    async def bind(self) -> None:
+        address, port = self._config.web_address, self._config.web_port
         try:
             family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
             self._socket = socket.create_server((address, port), family=family)
@@ -50,15 +53,13 @@ class WebPort:
                 raise InvalidValue("webAddress", address, "an address of this machine") from error
             rule = f"a port that is free on webAddress={address}"
             raise InvalidValue("webPort", port, rule) from error
-        self._server: _Server | None = None
-        self._ended = asyncio.Event()
 
-    def open(self, front: Front, clock: Clock) -> None:
-        """What run() will serve."""
+    async def open(self, running: Running) -> None:
+        assert self._socket is not None
         # What it would say of a request that is no HTTP is of no use to anybody.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         settings = uvicorn.Config(
-            web_app(Site(self._config, front, clock)),
+            web_app(Site(self._config, running.front)),
             http=_Protocol,
             ws="none",
             loop="none",
@@ -74,11 +75,21 @@ class WebPort:
             timeout_graceful_shutdown=int(self._config.drain_ms_max / 1000),
         )
         self._server = _Server(settings)
+        running.tasks.create_task(self._run(self._server, self._socket), name="web page")
 
-    async def run(self) -> None:
-        """Answer until drain()."""
+    async def drain(self) -> None:
         assert self._server is not None
-        host, port = self._socket.getsockname()[:2]
+        self._server.should_exit = True
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        # The task that answers has ended already, with the drain or with the broker.
+        if self._socket is not None:
+            self._socket.close()
+
+    async def _run(self, server: _Server, listening: socket.socket) -> None:
+        """Answer until drain()."""
+        host, port = listening.getsockname()[:2]
         log.info(
             "the web page is served address=%s port=%d access=%s",
             host,
@@ -86,21 +97,15 @@ class WebPort:
             self._config.web_access,
         )
         try:
-            await self._server.serve([self._socket])
+            await server.serve([listening])
         finally:
             self._ended.set()
             # Also when the broker has failed: then nobody is answered any more.
-            for connection in list(self._server.server_state.connections):
+            for connection in list(server.server_state.connections):
                 connection.transport.abort()
-            for task in list(self._server.server_state.tasks):
+            for task in list(server.server_state.tasks):
                 task.cancel()
-            self._socket.close()
-
-    async def drain(self) -> None:
-        """Take no more requests; returns when those that run are answered, or late."""
-        assert self._server is not None
-        self._server.should_exit = True
-        await self._ended.wait()
+            listening.close()
 
 
 class _Server(uvicorn.Server):

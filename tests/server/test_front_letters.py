@@ -1,4 +1,4 @@
-"""Failed messages over the wire's values: long looks leave turns to others."""
+"""Failed messages at the front: long looks leave turns to others."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.letters import LetterFilter, LettersQuery, LifeQuery, PurgeRequest
-from rmqlite.server.letter_service import LetterService
 from rmqlite.wire import rpcs
+from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
+from tests.support.fronts import Served, served
 from tests.support.letters import dead
 from tests.support.messages import GROUP, received, send_back
 from tests.support.stores import new_record
 
-CONTEXT: Any = None
 HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script>\u202e\x00\ufeff"
 
 
@@ -29,10 +29,11 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
     under_test.sync()
     wanted = LetterFilter(tag="none such")
 
-    async def main() -> list[int]:
-        service = LetterService(under_test.broker)
+    counted: list[int] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        letters = server.front.letters
         turns = 0
-        counted = []
 
         async def count() -> None:
             nonlocal turns
@@ -43,18 +44,18 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
         counting = asyncio.create_task(count())
         await asyncio.sleep(0)
         for call in (
-            service.list_dead_letter_groups(None, CONTEXT),
-            service.list_dead_letters(LettersQuery(GROUP, wanted), CONTEXT),
-            service.list_retries(LettersQuery(GROUP, wanted), CONTEXT),
-            service.get_life(LifeQuery("same"), CONTEXT),
+            letters.dead_groups(),
+            letters.dead(LettersQuery(GROUP, wanted)),
+            letters.retries(LettersQuery(GROUP, wanted)),
+            letters.life(LifeQuery("same")),
         ):
             before = turns
             await call
             counted.append(turns - before)
         counting.cancel()
-        return counted
 
-    assert min(asyncio.run(main())) >= 200
+    served(under_test, scenario)
+    assert min(counted) >= 200
     under_test.store.release()
 
 
@@ -69,37 +70,24 @@ def test_whatever_a_letter_holds_goes_over_the_wire(tmp_path: Path) -> None:
     under_test.store.append([broken._replace(properties=properties)])
     under_test.sync()
 
-    async def main() -> list[Any]:
-        service = LetterService(under_test.broker)
-        life = await service.get_life(LifeQuery("m2"), CONTEXT)
-        return [
-            (rpcs.LIST_DEAD_LETTER_GROUPS, await service.list_dead_letter_groups(None, CONTEXT)),
+    async def scenario(server: Served, _: object) -> None:
+        letters = server.front.letters
+        life = await letters.life(LifeQuery("m2"))
+        answers: list[tuple[Rpc[Any, Any], Any]] = [
+            (rpcs.LIST_DEAD_LETTER_GROUPS, await letters.dead_groups()),
             (
                 rpcs.LIST_DEAD_LETTERS,
-                await service.list_dead_letters(LettersQuery(GROUP), CONTEXT),
+                await letters.dead(LettersQuery(GROUP)),
             ),
-            (rpcs.LIST_RETRIES, await service.list_retries(LettersQuery(GROUP), CONTEXT)),
+            (rpcs.LIST_RETRIES, await letters.retries(LettersQuery(GROUP))),
             (rpcs.GET_LIFE, life),
             (
                 rpcs.PURGE_DEAD_LETTERS,
-                await service.purge_dead_letters(PurgeRequest(GROUP), CONTEXT),
+                await letters.purge(PurgeRequest(GROUP)),
             ),
         ]
+        for rpc, answer in answers:
+            assert rpc.decode_response(rpc.encode_response(answer)) == answer
 
-    for rpc, answer in asyncio.run(main()):
-        assert rpc.decode_response(rpc.encode_response(answer)) == answer
-    under_test.store.release()
-
-
-def test_every_call_is_in_the_table(tmp_path: Path) -> None:
-    """One that is not would be answered as unknown."""
-    under_test = BrokerUnderTest(tmp_path)
-    answered = set(LetterService(under_test.broker).methods())
-    assert answered == {
-        rpcs.LIST_DEAD_LETTER_GROUPS,
-        rpcs.LIST_DEAD_LETTERS,
-        rpcs.PURGE_DEAD_LETTERS,
-        rpcs.LIST_RETRIES,
-        rpcs.GET_LIFE,
-    }
+    served(under_test, scenario)
     under_test.store.release()

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from http import HTTPStatus
 from typing import Any, Final
 
 import grpc
@@ -21,10 +20,9 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH
 from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from rmqlite.errors import InvalidValue, Overloaded
-from rmqlite.server.calls import Handlers, Read, many_answers, one_answer
-from rmqlite.server.front import Context
-from rmqlite.server.http_port import Page
-from rmqlite.server.in_flight import InFlight
+from rmqlite.server.faces.native.calls import Handlers, Read, many_answers, one_answer
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.table import Context
 from rmqlite.visible import shortened
 from rmqlite.wire.codec import parsed
 
@@ -69,12 +67,6 @@ class Health:
     def running(self, what: str) -> int:
         """How many watches, or reflections, there are now."""
         return self._running.get(what, 0)
-
-    async def page(self) -> Page:
-        """The same for a probe that speaks HTTP: 200 or 503."""
-        if self.is_serving:
-            return Page(b"serving\n")
-        return Page(b"draining\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def check(self, data: bytes, context: Context) -> bytes:
         """The health of one service, or of all under ""; NOT_FOUND for any other."""

@@ -1,0 +1,119 @@
+"""The gRPC port: rmqlite.v1, and gRPC's own health and reflection."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from typing import Final
+
+import grpc.aio
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.limits import TEXTS_BYTES_MAX
+from rmqlite.server.faces.face import Running
+from rmqlite.server.faces.native.calls import handlers_of
+from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.health import Health
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.table import methods_of
+from rmqlite.store.files import OPEN_FILES_MAX
+from rmqlite.wire import rpcs
+
+OTHER_FILES: Final = OPEN_FILES_MAX + 288
+"""File descriptors that connections must leave: for the store, for the pages."""
+
+log = logging.getLogger(__name__)
+
+
+class NativeFace:
+    """The port of our own clients."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._health = Health({rpc.service for rpc in rpcs.ALL})
+        self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
+        self._server: grpc.aio.Server | None = None
+        self._loop: asyncio.Task[None] | None = None
+        self.port = 0
+        """The port, which the system has chosen if listenPort is 0."""
+
+    async def bind(self) -> None:
+        config = self._config
+        self._server = grpc.aio.server(options=_options(config))
+        address = config.bind_address
+        host = f"[{address}]" if ":" in address else address
+        try:
+            self.port = self._server.add_insecure_port(f"{host}:{config.listen_port}")
+        except RuntimeError as error:
+            rule = f"a port that is free on bindAddress={config.bind_address}"
+            raise InvalidValue("listenPort", config.listen_port, rule) from error
+
+    async def open(self, running: Running) -> None:
+        assert self._server is not None
+        methods, conversion = methods_of(running.front), Conversion(self._config)
+        self._server.add_generic_rpc_handlers(
+            (
+                handlers_of(methods, self._in_flight, conversion),
+                self._health.handlers(self._in_flight),
+            )
+        )
+        self._loop = running.tasks.create_task(self._in_flight.run(), name="requests")
+        await self._server.start()
+
+    async def drain(self) -> None:
+        assert self._server is not None
+        assert self._loop is not None
+        self._health.drain()
+        await self._server.stop(self._config.drain_ms_max / 1000)
+        self._loop.cancel()
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.stop(0)
+
+
+def connections_max(config: BrokerConfig) -> int:
+    """How many connections the port may take, so that the store can always open a file.
+
+    Raises the process's limit of open files as far as it must and may.
+    """
+    wanted = config.connections_max + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    if files < wanted:
+        log.warning(
+            "fewer connections than maxConnections: the limit of open files is low"
+            " connections=%d open_files=%d wanted=%d",
+            max(1, files - OTHER_FILES),
+            files,
+            wanted,
+        )
+    return max(1, files - OTHER_FILES)
+
+
+def _request_bytes_max(config: BrokerConfig) -> int:
+    """The longest request that gRPC accepts."""
+    return config.send_bytes_max + TEXTS_BYTES_MAX
+
+
+def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
+    return (
+        # A second broker on the same port must fail, not share its calls.
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", connections_max(config)),
+        ("grpc.max_receive_message_length", _request_bytes_max(config)),
+        ("grpc.max_send_message_length", -1),
+        # gRPC cancels calls at random when a thousand of them arrive at once.
+        ("grpc.server.max_pending_requests", config.parked_polls_max),
+        ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
+        # Of a request that waits to be read gRPC holds 64 KiB, and not some megabytes.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.keepalive_time_ms", 30_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+    )

@@ -1,0 +1,1 @@
+"""What can be asked of a running broker, by noun: plain async methods, for every face."""

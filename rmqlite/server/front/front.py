@@ -1,0 +1,66 @@
+"""The one door to a running broker: whatever a caller asks, over whichever protocol, comes here.
+
+A face turns bytes, or a form, into a value of rmqlite.requests, calls a method of the part that
+has the noun, and turns the answer back.  The front knows no protocol and no connection: what a
+method needs from its caller is an argument.  It waits (for the disk, for a message, for an
+assignment) and gives other calls their turns; broker/ decides.
+"""
+
+from __future__ import annotations
+
+from rmqlite.broker.broker import Broker
+from rmqlite.clock import Clock
+from rmqlite.config import BrokerConfig
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.server.front.groups import GroupCalls
+from rmqlite.server.front.letters import LetterCalls
+from rmqlite.server.front.log import LogCalls
+from rmqlite.server.front.messages import MessageCalls
+from rmqlite.server.front.part import Behind, Part
+from rmqlite.server.front.redrives import RedriveCalls
+from rmqlite.server.front.schedule import ScheduleCalls
+from rmqlite.server.front.topics import TopicCalls
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.waiting import Waiting
+
+
+class Front(Part):
+    """Everything that can be asked of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        broker: Broker,
+        commit: GroupCommit,
+        pulls: Waiting,
+        heartbeats: Waiting,
+        clock: Clock,
+    ) -> None:
+        behind = Behind(config, broker, commit, pulls, heartbeats)
+        super().__init__(behind)
+        self.clock = clock
+        self.messages = MessageCalls(behind)
+        self.topics = TopicCalls(behind)
+        self.groups = GroupCalls(behind)
+        self.schedule = ScheduleCalls(behind)
+        self.letters = LetterCalls(behind)
+        self.redrives = RedriveCalls(behind)
+        self.log = LogCalls(behind)
+
+    async def status(self) -> BrokerStatus:
+        """Counts since the start, what waits in every level, and the disk as last measured."""
+        return self._broker.status(self._pulls.count)
+
+    @property
+    def parked(self) -> int:
+        """How many pulls and heartbeats wait."""
+        return self._pulls.count + self._heartbeats.count
+
+    @property
+    def is_closing(self) -> bool:
+        return self._pulls.is_closed
+
+    def close(self) -> None:
+        """Answer every call that waits; from now on none waits, and nothing new is stored."""
+        self._pulls.close()
+        self._heartbeats.close()

@@ -1,0 +1,77 @@
+"""Consumer groups: settings, members, assignments, committed offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from rmqlite.requests.groups import (
+    Assignment,
+    GroupChange,
+    GroupInfo,
+    GroupStatus,
+    HeartbeatRequest,
+    LeaveRequest,
+    MemberInfo,
+    OffsetsCommit,
+    OffsetsQuery,
+)
+from rmqlite.requests.topics import Queue
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+
+class GroupCalls(Part):
+    """What consumers ask about their group, and administrators about any."""
+
+    async def all(self) -> tuple[GroupInfo, ...]:
+        return self._broker.all_groups()
+
+    async def status(self, group: str) -> GroupStatus:
+        """Settings, members, and progress in every queue that the group reads or has read."""
+        return await done_in_turns(self._broker.group_status(group))
+
+    async def change(self, change: GroupChange) -> GroupInfo:
+        """Change a group's settings, or make the group."""
+        return self._broker.groups.change(change)
+
+    async def offsets(self, query: OffsetsQuery) -> dict[Queue, int]:
+        """What a group has committed; queues without a commit are left out."""
+        return self._broker.query_offsets(query)
+
+    async def commit(self, commit: OffsetsCommit) -> None:
+        """Remember all of these offsets, or none."""
+        self._broker.commit_offsets(commit)
+
+    async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
+        """The member's assignment; waits while it is the one that the member knows.
+
+        Cancel the call when the caller's connection ends: then the member leaves at once.
+        """
+        self._check_open()
+        self._check_wait(request.wait_ms)
+        assignment = self._broker.heartbeat(request)
+        if assignment.epoch != request.known_epoch:
+            return assignment
+        try:
+            await self._heartbeats.wait(request.group, request.wait_ms / 1000)
+        except asyncio.CancelledError:
+            # The connection is gone: its queues go to the others now, not at the expiry.
+            self._broker.membership.leave(request.group, request.client_id)
+            raise
+        return self._broker.heartbeat(request)
+
+    async def leave(self, request: LeaveRequest) -> None:
+        """The member is gone; the others take over its queues."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    async def members(self, group: str) -> tuple[MemberInfo, ...]:
+        """Who is in a group now; nobody in one that the broker does not know."""
+        return self._broker.membership.members(group)
+
+    def listen(self, changed: Callable[[str], None]) -> None:
+        """Call changed(group) whenever the members of a group or their queues are others.
+
+        It is called inside the request that made the change, so it must return at once.
+        """
+        self._broker.membership.on_change.append(changed)

@@ -1,0 +1,33 @@
+"""The log as raw bytes, for jobs that read millions of records.
+
+Reading is done in steps, and other calls get their turns between them.
+"""
+
+from __future__ import annotations
+
+from rmqlite.requests.log import (
+    LogRead,
+    LogReadRequest,
+    LogSnapshot,
+    LogSnapshotRequest,
+    QueueRead,
+    QueueReadRequest,
+)
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+
+class LogCalls(Part):
+    """What readers in bulk ask."""
+
+    async def snapshot(self, request: LogSnapshotRequest) -> LogSnapshot:
+        """Where log and queues begin and end now."""
+        return await done_in_turns(self._broker.raw.snapshot(request))
+
+    async def read(self, request: LogReadRequest) -> LogRead:
+        """Records in the order of the log."""
+        return await done_in_turns(self._broker.raw.read_log(request))
+
+    async def read_queue(self, request: QueueReadRequest) -> QueueRead:
+        """Records in the order of a queue."""
+        return await done_in_turns(self._broker.raw.read_queue(request))

@@ -1,0 +1,78 @@
+"""Messages: stored, pulled, failed, found; and the bulk jobs that stored some of them.
+
+A call that stores messages is answered when they are on disk.  born_host is the sender's packed
+address, which every stored message keeps.
+"""
+
+from __future__ import annotations
+
+from rmqlite.clock import elapsed_s
+from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.messages import (
+    PullRequest,
+    PullResult,
+    PullStatus,
+    SendBackRequest,
+    SendBackResult,
+    SendRequest,
+    SendResult,
+)
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+
+class MessageCalls(Part):
+    """What producers and consumers ask about messages."""
+
+    async def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
+        self._check_open()
+        results = await done_in_turns(self._broker.send(request, born_host))
+        await self._durable()
+        return results
+
+    async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
+        self._check_open()
+        answer = await done_in_turns(self._broker.schedule_bulk(request, born_host))
+        # Also for duplicates: what they repeat may not be on disk yet.
+        await self._durable()
+        return answer
+
+    async def send_back(self, request: SendBackRequest) -> SendBackResult:
+        self._check_open()
+        result = self._broker.send_back(request)
+        await self._durable()
+        return result
+
+    async def pull(self, request: PullRequest) -> PullResult:
+        """Messages; while there are none, wait for the queue's next message and look again."""
+        self._check_wait(request.wait_ms)
+        until_s = elapsed_s() + request.wait_ms / 1000
+        while True:
+            result = await done_in_turns(self._broker.pull(request))
+            left_s = until_s - elapsed_s()
+            if result.messages or result.status is PullStatus.OFFSET_MOVED or left_s <= 0:
+                return result
+            if self._pulls.is_closed:
+                return result
+            if result.status is PullStatus.NO_NEW_MESSAGE:
+                await self._pulls.wait((request.topic, request.queue_id), left_s)
+                continue
+            if result.next_offset - request.queue_offset >= self._config.filter_scan_max:
+                # The consumer learns how far its filter has looked, and can commit that.
+                return result
+            await self._pulls.wait((request.topic, request.queue_id), left_s)
+
+    async def find(self, query: MessageQuery) -> FoundMessages:
+        """Messages by key or message id."""
+        return await done_in_turns(self._broker.find_messages(query))
+
+    async def at(self, offset_message_id: str) -> FoundMessage:
+        """The message whose record an offset message id names."""
+        return self._broker.message_at(offset_message_id)
+
+    async def bulk_job(self, job_id: str) -> BulkJob:
+        return self._broker.bulk.jobs.get(job_id)
+
+    async def bulk_jobs(self) -> tuple[BulkJob, ...]:
+        return self._broker.bulk.jobs.all()

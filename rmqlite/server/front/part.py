@@ -1,0 +1,78 @@
+"""What the parts of the front have in common, and the rule for every method of theirs.
+
+A sync that fails inside a method ends the broker.  The rule stands here once: a part's public
+coroutine methods get it when the class is made, so a new method cannot forget it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import iscoroutinefunction
+from typing import Any, TypeVar
+
+from rmqlite.broker.broker import Broker
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.waiting import Waiting
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What stands behind the front.  pulls, heartbeats: the calls that wait."""
+
+    config: BrokerConfig
+    broker: Broker
+    commit: GroupCommit
+    pulls: Waiting
+    heartbeats: Waiting
+
+
+class Part:
+    """Methods over the values of rmqlite.requests.  Each raises RmqliteError."""
+
+    def __init__(self, behind: Behind) -> None:
+        self._config = behind.config
+        self._broker = behind.broker
+        self._commit = behind.commit
+        self._pulls = behind.pulls
+        self._heartbeats = behind.heartbeats
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if not name.startswith("_") and iscoroutinefunction(method):
+                setattr(cls, name, _ending_the_broker(method))
+
+    async def _durable(self) -> None:
+        """Return when everything appended until now is on disk.  Raises FlushFailed."""
+        await self._commit.durable(self._broker.store.end)
+
+    def _check_open(self) -> None:
+        """Raises BrokerClosing once the broker drains."""
+        if self._pulls.is_closed:
+            raise BrokerClosing
+
+    def _check_wait(self, wait_ms: int) -> None:
+        if not 0 <= wait_ms <= self._config.pull_wait_ms_max:
+            rule = f"0 to {self._config.pull_wait_ms_max} (maxPullWait)"
+            raise InvalidValue("wait_ms", wait_ms, rule)
+
+
+def _ending_the_broker(method: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
+    """The method; a failed sync in it ends the broker."""
+
+    @wraps(method)
+    async def asked(part: Part, *args: Any, **more: Any) -> A:
+        try:
+            return await method(part, *args, **more)
+        except FlushFailed as error:
+            if error.is_final:
+                # The disk may not hold what the broker believes: only a recovery can tell.
+                part._commit.fail(error)
+            raise
+
+    return asked

@@ -1,0 +1,48 @@
+"""Redrive jobs: dead letters sent again.
+
+A change of a job is answered when it is on disk.  Long looks are done in steps, and other calls
+get their turns between them.
+"""
+
+from __future__ import annotations
+
+from rmqlite.requests.redrive import (
+    JobChange,
+    OutcomesPage,
+    OutcomesQuery,
+    RedriveJob,
+    RedrivePreview,
+    RedrivePreviewRequest,
+    RedriveRequest,
+)
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+
+class RedriveCalls(Part):
+    """What administrators ask about redrive jobs."""
+
+    async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
+        """What a job would do with some of its letters."""
+        return await done_in_turns(self._broker.redrive.preview(request))
+
+    async def start(self, request: RedriveRequest) -> RedriveJob:
+        job = self._broker.redrive.start(request)
+        await self._durable()
+        return job
+
+    async def get(self, job_id: str) -> RedriveJob:
+        return self._broker.redrive.get(job_id)
+
+    async def all(self) -> tuple[RedriveJob, ...]:
+        return self._broker.redrive.all()
+
+    async def change(self, change: JobChange) -> RedriveJob:
+        """Pause, resume or cancel a job, or give it another rate."""
+        job = self._broker.redrive.change(change)
+        await self._durable()
+        return job
+
+    async def outcomes(self, query: OutcomesQuery) -> OutcomesPage:
+        """What became of a job's letters, one page of them."""
+        return await done_in_turns(self._broker.redrive.outcomes(query))

@@ -1,0 +1,60 @@
+"""The schedule: what waits, how it is changed, and the delay levels.
+
+Long work is done in steps, and other calls get their turns between them.  A change is answered
+when it is on disk.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from rmqlite.broker.steps import Steps
+from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.schedule import (
+    ChangeByFilter,
+    ChangeByIds,
+    ChangedId,
+    ChangedPage,
+    LevelTimeline,
+    PendingCount,
+    PendingPage,
+    PendingQuery,
+    TimelineRequest,
+)
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+T = TypeVar("T")
+
+
+class ScheduleCalls(Part):
+    """Messages that wait."""
+
+    async def pending(self, query: PendingQuery) -> PendingPage:
+        """One page of the messages that wait."""
+        return await done_in_turns(self._broker.pending.pages(query))
+
+    async def counts(self) -> tuple[PendingCount, ...]:
+        """How many wait, by topic and level."""
+        return await done_in_turns(self._broker.pending.counts())
+
+    async def timeline(self, request: TimelineRequest) -> tuple[LevelTimeline, ...]:
+        """How many come due between each two moments."""
+        return await done_in_turns(self._broker.pending.timeline(request))
+
+    async def change_by_ids(self, request: ChangeByIds) -> tuple[ChangedId, ...]:
+        return await self._changed(self._broker.changes.by_ids(request))
+
+    async def change_by_filter(self, request: ChangeByFilter) -> ChangedPage:
+        return await self._changed(self._broker.changes.by_filter(request))
+
+    async def levels(self) -> LevelsInForce:
+        return self._broker.levels.in_force()
+
+    async def change_levels(self, change: LevelsChange) -> LevelsChanged:
+        return self._broker.levels.change(change)
+
+    async def _changed(self, steps: Steps[T]) -> T:
+        answer = await done_in_turns(steps)
+        await self._durable()
+        return answer

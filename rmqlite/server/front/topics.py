@@ -1,0 +1,30 @@
+"""Topics and their queues."""
+
+from __future__ import annotations
+
+from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
+from rmqlite.server.front.part import Part
+from rmqlite.server.turns import done_in_turns
+
+
+class TopicCalls(Part):
+    """What anybody asks about topics."""
+
+    async def all(self) -> tuple[TopicInfo, ...]:
+        return self._broker.topics.all()
+
+    async def create(self, topic: TopicInfo) -> TopicInfo:
+        """Make a topic, or change it."""
+        return self._broker.topics.create(topic)
+
+    async def route(self, request: RouteRequest) -> Route:
+        """What a client must know before it sends to a topic or reads it."""
+        return self._broker.route(request)
+
+    async def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        """From which to which offset each queue has messages."""
+        return await done_in_turns(self._broker.queue_ranges(topic))
+
+    async def search_offset(self, query: TimeQuery) -> int:
+        """The first queue offset stored at or after a time; the queue's end if none."""
+        return self._broker.search_offset(query)

@@ -1,0 +1,82 @@
+"""Consumer groups at the front, as a face without gRPC uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import turns_until
+from tests.support.fronts import Served, served
+
+GROUP = "shop"
+
+
+def beat(client_id: str) -> HeartbeatRequest:
+    return HeartbeatRequest(GROUP, client_id, (Subscription("orders"),))
+
+
+@pytest.fixture
+def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
+    under_test = BrokerUnderTest(tmp_path)
+    yield under_test
+    under_test.store.release()
+
+
+async def names(server: Served) -> list[str]:
+    return [each.client_id for each in await server.front.groups.members(GROUP)]
+
+
+def test_a_member_leaves_when_its_waiting_heartbeat_is_cancelled(
+    under_test: BrokerUnderTest,
+) -> None:
+    """So a face says that a connection has ended; the others need not wait for the expiry."""
+
+    async def scenario(server: Served, _: object) -> None:
+        groups = server.front.groups
+        await groups.heartbeat(beat("a"))
+        epoch = (await groups.heartbeat(beat("b"))).epoch
+        waiting = replace(beat("a"), known_epoch=epoch, wait_ms=30_000)
+        parked = asyncio.create_task(groups.heartbeat(waiting))
+        await turns_until(lambda: server.front.parked == 1)
+        assert await names(server) == ["a", "b"]
+        parked.cancel()
+        with suppress(asyncio.CancelledError):
+            await parked
+        assert await names(server) == ["b"]
+
+    served(under_test, scenario)
+
+
+def test_each_who_listens_hears_of_a_change_and_can_look_at_the_members(
+    under_test: BrokerUnderTest,
+) -> None:
+    """4.x consumers share the queues themselves: a nudge, then the list of members."""
+    first: list[str] = []
+    second: list[str] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        groups = server.front.groups
+        groups.listen(first.append)
+        groups.listen(second.append)
+        assert await names(server) == []
+        epoch = (await groups.heartbeat(beat("a"))).epoch
+        assert (await names(server), first) == (["a"], [GROUP])
+        # Also a heartbeat that waits for its assignment still hears of it.
+        waiting = replace(beat("a"), known_epoch=epoch, wait_ms=30_000)
+        parked = asyncio.create_task(groups.heartbeat(waiting))
+        await turns_until(lambda: server.front.parked == 1)
+        await groups.heartbeat(beat("b"))
+        assert (await parked).members == ("a", "b")
+        await groups.leave(LeaveRequest(GROUP, "b"))
+        await groups.leave(LeaveRequest(GROUP, "a"))
+        assert await names(server) == []
+        assert first == second == [GROUP] * 4
+
+    served(under_test, scenario)

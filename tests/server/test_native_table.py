@@ -1,0 +1,35 @@
+"""rmqlite.v1: every call has its method, and the metrics port tells what gRPC tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rmqlite.server.faces.metrics.face import page_of_health
+from rmqlite.server.faces.native.table import methods_of
+from rmqlite.wire import rpcs
+from tests.support.brokers import BrokerUnderTest
+from tests.support.fronts import Served, served
+
+
+def test_every_call_of_the_protocol_has_its_method(tmp_path: Path) -> None:
+    """Else its callers are told that there is no such method."""
+    under_test = BrokerUnderTest(tmp_path)
+
+    async def scenario(server: Served, _: object) -> None:
+        assert set(methods_of(server.front)) == set(rpcs.ALL)
+
+    served(under_test, scenario)
+    under_test.store.release()
+
+
+def test_a_probe_that_speaks_http_learns_that_the_broker_drains(tmp_path: Path) -> None:
+    """200 while it serves, 503 while it drains."""
+    under_test = BrokerUnderTest(tmp_path)
+
+    async def scenario(server: Served, _: object) -> None:
+        assert page_of_health(server.front).status == 200
+        server.front.close()
+        assert page_of_health(server.front).status == 503
+
+    served(under_test, scenario)
+    under_test.store.release()
