@@ -1,4 +1,4 @@
-"""What administrators and tools ask the broker: one method per call, nothing kept."""
+"""The calls of administrators and tools: one method per call, no state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from rmqlite.wire import rpcs
 class AdminClient:
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
-    schedule: what waits for its delivery, to see and to change.  letters: what failed:
-    retries, dead letters, the life of a message.  redrives: dead letters sent again.
-    Every method waits up to timeout_ms and raises RmqliteError: Unavailable, at once, when
-    the broker cannot be reached.
+    schedule: lists and changes waiting messages.  letters: retries, dead letters, the life of a
+    message.  redrives: jobs that send dead letters again.
+
+    Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
+    it raises Unavailable at once.
     """
 
     def __init__(self, endpoint: str, *, timeout_ms: int = 5_000) -> None:
@@ -35,13 +36,13 @@ class AdminClient:
         self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
 
     def list_topics(self) -> tuple[TopicInfo, ...]:
-        """Every topic, sorted by name, the system's included."""
+        """Every topic, system topics included, sorted by name."""
         return self._ask(rpcs.LIST_TOPICS, None)
 
     def create_topic(self, topic: str, queues: int = 4, perm: int = 6) -> TopicInfo:
         """Create a topic; perm bits: 4 read, 2 write, 1 inherit.
 
-        Raises InvalidValue, and TopicExists when it exists with other settings.
+        Raises InvalidValue, and TopicExists if the topic exists with other settings.
         """
         return self._ask(rpcs.CREATE_TOPIC, TopicInfo(topic, queues, queues, perm))
 
@@ -70,10 +71,10 @@ class AdminClient:
         can_consume: bool | None = None,
         retry_policy: str | None = None,
     ) -> GroupInfo:
-        """Change a group's settings at once and durably, or make the group; None: as it is.
+        """Change a group's settings at once and durably, or create it; None changes nothing.
 
         retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
-        What waits already keeps its time.  Raises InvalidName, InvalidValue.
+        Waiting retries keep their time.  Raises InvalidName, InvalidValue.
         """
         return self._ask(
             rpcs.SET_GROUP,
@@ -81,38 +82,38 @@ class AdminClient:
         )
 
     def broker_status(self) -> BrokerStatus:
-        """Counts since the broker started, and what waits in each delay level."""
+        """Counts since the broker started, and the waiting messages of each delay level."""
         return self._ask(rpcs.GET_BROKER_STATUS, None)
 
     def find_messages(self, query: MessageQuery) -> FoundMessages:
-        """Messages by key or by message id, in the order of the log; none is an answer.
+        """Messages by key or by message id, in the order of the log; possibly none.
 
         Raises TopicUnknown, InvalidValue.
         """
         return self._ask(rpcs.QUERY_MESSAGES, query)
 
     def message_at(self, offset_message_id: str) -> FoundMessage:
-        """The message whose record that is.  Raises MessageNotFound, InvalidValue."""
+        """The message whose record the id names.  Raises MessageNotFound, InvalidValue."""
         return self._ask(rpcs.GET_MESSAGE, offset_message_id)
 
     def levels(self) -> LevelsInForce:
-        """The table of delay levels in force, where it is from, and all tables before it."""
+        """The table of delay levels in force, its source, and all earlier tables."""
         return self._ask(rpcs.GET_LEVELS, None)
 
     def change_levels(self, message_delay_level: str, *, dry_run: bool = False) -> LevelsChanged:
-        """Put another table in force, at once and durably; what that means for every level.
+        """Put another table in force, at once and durably; returns the effect on every level.
 
-        Messages that wait keep their times.  dry_run: only say it.  Raises InvalidValue.
+        Waiting messages keep their times.  dry_run: change nothing.  Raises InvalidValue.
         """
         change = LevelsChange(message_delay_level, dry_run)
         return self._ask(rpcs.CHANGE_LEVELS, change)
 
     def job(self, job_id: str) -> BulkJob:
-        """What the calls of a bulk job have come to.  Raises JobUnknown."""
+        """The counts and samples of a bulk job, over all its calls.  Raises JobUnknown."""
         return self._ask(rpcs.GET_BULK_JOB, job_id)
 
     def jobs(self) -> tuple[BulkJob, ...]:
-        """Every bulk job that the broker remembers, without samples, the last used one first."""
+        """Every bulk job that the broker remembers, without samples, the latest used first."""
         return self._ask(rpcs.LIST_BULK_JOBS, None)
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""What is waiting for a listener, over all queues: the only state that threads share.
+"""The messages that wait for a listener, over all queues: the only state that threads share.
 
-Listener threads take from the queues in turn, and one queue may not hold all of them, so
-a queue whose messages are slow or hang leaves threads for the others.
+Listener threads take messages from the queues in turn.  One queue may not hold all threads, so a
+queue whose messages are slow or hang leaves threads for the others.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Backlog:
             self._queues[queue.queue] = queue
 
     def put(self, queue: ProcessQueue, messages: Sequence[StoredMessage], next_offset: int) -> bool:
-        """Take over what was pulled; is there room to pull more?
+        """Add pulled messages; returns whether there is room to pull more.
 
-        If not, queue.on_room will be called once there is.
+        If not, queue.on_room is called as soon as there is room.
         """
         with self._work:
             if queue.is_lost:
@@ -57,8 +57,8 @@ class Backlog:
             while not self._stopped:
                 taken = self._next()
                 if taken is not None:
-                    # One thread wakes the next while there is work: waking all of them for
-                    # a batch that two have done in no time costs more than the work.
+                    # One thread wakes the next while there is work: waking all of them for a batch
+                    # that two finish quickly costs more than the work.
                     if self._turns:
                         self._work.notify()
                     return taken
@@ -66,7 +66,7 @@ class Backlog:
         return None
 
     def returned(self, queue: ProcessQueue, message: StoredMessage, *, is_finished: bool) -> None:
-        """A listener returned.  If not finished, finish() or abandon() follows."""
+        """A listener returned; unless is_finished, finish() or abandon() follows."""
         with self._work:
             queue.running -= 1
             has_room = is_finished and self._finish(queue, message)
@@ -74,7 +74,7 @@ class Backlog:
             queue.on_room()
 
     def finish(self, queue: ProcessQueue, message: StoredMessage) -> None:
-        """A message is on its way back, or gone: its offset may be committed."""
+        """The broker took a message back, or no longer has it: its offset may be committed."""
         with self._work:
             has_room = self._finish(queue, message)
         if has_room:
@@ -87,7 +87,7 @@ class Backlog:
             self._settled_one()
 
     def lose(self, queues: Iterable[ProcessQueue]) -> dict[Queue, int]:
-        """Drop queues; how far they are, where the broker does not know it yet."""
+        """Drop queues; returns their offsets that are not committed yet."""
         with self._work:
             lost = list(queues)
             for queue in lost:
@@ -95,30 +95,30 @@ class Backlog:
                 self._queues.pop(queue.queue, None)
                 if queue in self._turns:
                     self._turns.remove(queue)
-            # The others' shares have grown.
+            # The remaining queues may hold more threads now.
             self._work.notify_all()
             return _uncommitted(lost)
 
     def uncommitted(self) -> dict[Queue, int]:
-        """How far every queue is, where the broker does not know it yet."""
+        """The offset of every queue whose offset is not committed yet."""
         with self._work:
             return _uncommitted(self._queues.values())
 
     def committed(self, offsets: dict[Queue, int]) -> None:
-        """The broker knows these now."""
+        """The broker has committed these offsets."""
         with self._work:
             for queue, offset in offsets.items():
                 if queue in self._queues:
                     self._queues[queue].committed_offset = offset
 
     def stop(self) -> None:
-        """Start no listener from now on; take() gives None."""
+        """Start no listener from now on; take() returns None."""
         with self._work:
             self._stopped = True
             self._work.notify_all()
 
     def wait_quiet(self, timeout_s: float, besides: int = 0) -> bool:
-        """Wait until no more than `besides` started messages are open; False at the timeout."""
+        """Wait until at most `besides` started messages are unfinished; False at the timeout."""
         deadline_s = elapsed_s() + timeout_s
         with self._quiet:
             while self._started > besides:
@@ -127,7 +127,7 @@ class Backlog:
             return True
 
     def _finish(self, queue: ProcessQueue, message: StoredMessage) -> bool:
-        """Is there room again in a queue that waited for it?"""
+        """Finish a message; is there room again in a queue that waited for it?"""
         queue.finish(message)
         self._settled_one()
         if queue.is_full or queue.is_lost or not queue.is_waiting_for_room:
@@ -154,7 +154,7 @@ class Backlog:
         return None
 
     def _share(self) -> int:
-        """How many threads one queue may hold: all but one for each other, at least half."""
+        """How many threads one queue may hold: all but one per other queue, at least half."""
         others = max(0, len(self._queues) - 1)
         return max(1, self._threads // 2, self._threads - others)
 

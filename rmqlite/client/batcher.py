@@ -1,8 +1,8 @@
 """Gathers messages that are sent one by one into calls of many.
 
 One thread owns the calls: it starts one when enough has gathered (a number, a size) or
-the first message has waited long enough (the linger), repeats those that failed for now,
-and gives every message its own outcome.  A call is all or none, so one bad message would
+the first message has waited long enough (the linger), repeats calls that failed for now, and gives
+every message its own outcome.  A call stores all of its messages or none, so one bad message would
 fail its neighbours: a refused call is halved and sent again until the bad one is alone.
 """
 
@@ -25,7 +25,7 @@ from rmqlite.requests.messages import SendResult
 CALLS_IN_FLIGHT_MAX: Final = 4
 """More would only make the batches smaller; fewer would leave the broker waiting."""
 _RECORD_BYTES: Final = 128
-"""About what a message takes in a call besides its texts."""
+"""The approximate size of a message in a call, without its body and its properties."""
 
 Outcome: TypeAlias = tuple[SendResult, ...] | RmqliteError
 StartCall: TypeAlias = Callable[
@@ -36,7 +36,8 @@ StartCall: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """messages and size_bytes are of one call, in_flight counts messages without an outcome."""
+    """messages_max and size_bytes_max limit one call; in_flight_max: messages without an
+    outcome."""
 
     linger_s: float
     messages_max: int
@@ -87,7 +88,7 @@ class _Todo:
 
 
 class Batcher:
-    """add() from any thread; outcomes are set, and their callbacks run, on the batcher's own."""
+    """Any thread may call add(); outcomes are set, and callbacks run, on its own thread."""
 
     def __init__(self, start_call: StartCall, limits: BatchLimits) -> None:
         self._start_call = start_call
@@ -133,7 +134,7 @@ class Batcher:
             is_first = len(self._gathering) == 1
             if is_first:
                 self._gathering_since_s = elapsed_s()
-            # Only for news: waking the thread for every message costs more than the message.
+            # Wake the thread only if it must act: a wake-up costs more than a message.
             if is_first or (self._is_full() and not was_full):
                 self._changed.notify_all()
         return entry.future
@@ -150,7 +151,7 @@ class Batcher:
                 self._flushing -= 1
 
     def close(self) -> None:
-        """flush(), and take no more."""
+        """flush(), and accept no more messages."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -207,7 +208,7 @@ class Batcher:
                 break
             taken.append(self._gathering.popleft())
         self._gathering_bytes -= sum(entry.size_bytes for entry in taken)
-        # What stays behind was added before now, and lingers no longer than that.
+        # The messages left behind keep _gathering_since_s: they wait no longer than linger_s.
         return taken
 
     def _is_full(self) -> bool:
@@ -252,14 +253,14 @@ class Batcher:
                 entry.future.set_exception(outcome)
             else:
                 entry.future.set_result(outcome[index])
-        # Outcomes first: whoever flushes finds them all set.
+        # Set the outcomes first: when flush() returns, all of them must be set.
         with self._changed:
             self._in_flight -= len(call.entries)
             self._changed.notify_all()
 
 
 def size_bytes(message: Message) -> int:
-    """About what a message takes in a call."""
+    """The approximate size of a message in a call."""
     size = len(message.body) + _RECORD_BYTES
     for key, value in message.properties.items():
         size += len(key) + len(value)

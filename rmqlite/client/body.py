@@ -1,7 +1,7 @@
-"""The body as its producer sent it: RocketMQ's clients compress the long ones.
+"""The body as its producer sent it: RocketMQ's clients compress long bodies.
 
-The broker stores and forwards what it was given; whoever hands a message out inflates it
-here.  Send-back names a record by its physical offset, so a retry or a dead letter keeps
+The broker stores and forwards a body unchanged; this module inflates it before a client hands out
+the message.  Send-back names a record by its physical offset, so a retry or a dead letter keeps
 the bytes that were sent.  The bits of the sys flag are RocketMQ's (reference §1.2).
 """
 
@@ -15,11 +15,11 @@ from rmqlite.errors import MessageTooLarge, NotSupported, Refused
 from rmqlite.message import StoredMessage
 
 INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A kilobyte can be made to inflate to a megabyte, and a consumer has many threads."""
+"""One kilobyte can inflate to a megabyte, and a consumer has many threads."""
 COMPRESSED: Final = 0x1
 CODEC: Final = 0x700
 _ZLIB: Final = (0x000, 0x300)
-"""Clients before 4.9.4 know no other codec and do not name it."""
+"""Clients before 4.9.4 have no other codec and set no codec bits."""
 _FOREIGN: Final = {0x100: "LZ4", 0x200: "ZSTD"}
 
 
@@ -32,7 +32,7 @@ def inflated(message: StoredMessage) -> StoredMessage:
     if not message.sys_flag & COMPRESSED:
         return message
     plain_flag = message.sys_flag & ~(COMPRESSED | CODEC)
-    # An empty body is one also when it is marked as compressed: RocketMQ's clients look no further.
+    # An empty body that is marked as compressed stays empty, as in RocketMQ's clients.
     body = _inflated(message) if message.body else b""
     return replace(message, body=body, sys_flag=plain_flag)
 

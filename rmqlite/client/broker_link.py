@@ -1,4 +1,4 @@
-"""Calls whose answers arrive on the loop, and one line per outage instead of one per call."""
+"""Calls whose answers arrive on the loop; an outage logs one line, not one per call."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Asked:
 
 
 class BrokerLink:
-    """ask() and its on_outcome belong to the loop's thread."""
+    """ask() and its on_outcome run on the loop's thread."""
 
     def __init__(self, connection: Connection, loop: Loop, name: str) -> None:
         self._connection = connection
@@ -69,7 +69,7 @@ class BrokerLink:
         return asked
 
     def _note(self, outcome: object, turns: int) -> None:
-        # Calls that were under way when the broker went, or came back, tell of before that.
+        # Skip a call that began before the last change: its outcome is older than that change.
         is_away = isinstance(outcome, (BrokerUnreachable, BrokerClosing))
         if turns != self._turns or is_away is self._is_away:
             return

@@ -1,8 +1,8 @@
 """Schedule very many messages: several calls in flight, and an outcome for every message.
 
-A message has an id, and the broker stores it once under its topic, within bulkDedupWindow.
-So a call without an answer is simply made again, and so may a whole run be.  One thread,
-that of the caller, owns everything; gRPC's threads only put answers down.
+Every message has an id, and within bulkDedupWindow the broker stores an id once per topic.  So a
+call without an answer is repeated, and a whole run may be repeated too.  The caller's thread owns
+everything; gRPC's threads only deliver answers.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from rmqlite.requests.bulk import (
 from rmqlite.wire import rpcs
 
 BATCH_MESSAGES: Final = 500
-"""More make a call no cheaper, and others wait longer for the broker."""
+"""A larger call is no cheaper per message, and other clients wait longer for the broker."""
 CALLS_IN_FLIGHT: Final = 4
 BATCH_BYTES_MAX: Final = 2 << 20
 RETRY_S_MIN: Final = 1.0
-"""So long a repeated call may take, however little is left of retry_ms."""
+"""A repeated call has at least this timeout, even if less is left of retry_ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkMessage:
     """A message to schedule in bulk.
 
-    At most one of delay_level, delay ("10m") and deliver_at_ms; none is now.  message_id:
-    what makes it the same message when it is sent again; empty: one that is new, so that
-    only repeated calls are recognised, not repeated runs.  keys: tokens, or a text of them.
+    At most one of delay_level, delay ("10m") and deliver_at_ms may be set; without one the message
+    is delivered at once.  message_id: a message with the same id counts as the same message;
+    empty: a new id, so that the broker recognises repeated calls but not repeated runs.  keys:
+    tokens, or one text with blanks between them.
     Raises InvalidValue.
     """
 
@@ -69,7 +70,7 @@ class BulkMessage:
 
 
 class BulkStatus(enum.Enum):
-    """What became of a message."""
+    """The outcome of a message."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -88,7 +89,7 @@ class BulkOutcome:
 
 @dataclass(frozen=True, slots=True)
 class BulkProgress:
-    """How many messages have an outcome so far, and which."""
+    """Counts of the outcomes so far."""
 
     accepted: int = 0
     duplicates: int = 0
@@ -119,10 +120,11 @@ class _Call:
 class BulkScheduler:
     """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
 
-    job_id: under which the broker counts, for AdminClient.job() and `rmqlite job show`; the
-    same when a run is repeated.  match: EXACT or LONGER, which level a time means.
-    timeout_ms: of one call, which may wait behind those of many other senders.  retry_ms: for
-    how long a call is repeated that found the broker away; then the error is raised, such as
+    job_id: the broker counts outcomes under it, for AdminClient.job() and `rmqlite job show`; a
+    repeated run uses the same one.  match: EXACT or LONGER, which level a time means.
+
+    timeout_ms: limit of one call, which may wait behind calls of many other senders. retry_ms: how
+    long a call is repeated while the broker is away; then its error is raised, such as
     BrokerUnreachable.
     """
 
@@ -154,16 +156,16 @@ class BulkScheduler:
         self._connection = Connection(endpoint)
 
     def schedule(self, messages: Iterable[BulkMessage]) -> Iterator[BulkOutcome]:
-        """The outcome of each message, in their order, while the next ones are under way.
+        """The outcome of each message, in order, while the next messages are under way.
 
-        Nothing is sent but what the iteration asks for.  Raises Unavailable when the broker
-        stays away: what was sent by then may be stored; the same messages may be sent again.
+        The iteration drives the sending: it sends nothing on its own.  Raises Unavailable if the
+        broker stays away: messages sent before may be stored; the same messages may be sent again.
         """
         for request, answer in self.answers(self._requests(messages)):
             yield from outcomes(request, answer)
 
     def schedule_all(self, messages: Iterable[BulkMessage]) -> BulkProgress:
-        """schedule(), and only the sums of it.  Raises as that does."""
+        """schedule(), but returns only the counts.  Raises the errors of schedule()."""
         before = self.progress
         deque(self.answers(self._requests(messages)), maxlen=0)
         now = self.progress
@@ -174,10 +176,10 @@ class BulkScheduler:
         )
 
     def answers(self, requests: Iterable[BulkRequest]) -> Iterator[tuple[BulkRequest, BulkAnswer]]:
-        """The answer to each request, in their order, with several calls in flight.
+        """The answer to each request, in order, with several calls in flight.
 
-        A message too large for a call is refused alone.  Raises Refused for what is wrong
-        with a call as a whole, and Unavailable as schedule() does.
+        A message too large for a call is refused alone.  Raises Refused if a call as a whole is
+        wrong, and Unavailable like schedule().
         """
         waiting = iter(requests)
         flying: deque[_Call] = deque()
@@ -237,7 +239,7 @@ class BulkScheduler:
         )
 
     def _cut(self, request: BulkRequest) -> Iterator[BulkRequest]:
-        """The same in parts, none with more bytes of bodies than a call should have."""
+        """The request in parts, each with one message or at most BATCH_BYTES_MAX of bodies."""
         count = len(request.bodies)
         if count < 2 or sum(map(len, request.bodies)) <= BATCH_BYTES_MAX:
             yield request
@@ -251,7 +253,7 @@ class BulkScheduler:
         return call
 
     def _try(self, call: _Call) -> None:
-        """Make the call, once more if it was made before; its future gets what comes of it."""
+        """Make the call, or repeat it; call.answered gets its outcome."""
         answered: Future[BulkAnswer] = Future()
         call.answered = answered
 
@@ -275,12 +277,12 @@ class BulkScheduler:
             done(error)
 
     def _answer(self, call: _Call) -> BulkAnswer:
-        """Wait for the answer; repeat what found the broker away."""
+        """Wait for the answer; repeat the call while the broker is away."""
         while True:
             try:
                 return call.answered.result()
             except Unavailable:
-                # From when it is looked at: calls before it may have waited for the broker.
+                # Count from here: until now the thread may have waited for earlier calls.
                 if call.attempt == 0:
                     call.failing_since_s = elapsed_s()
                 pause_s = retry_pause_s(call.attempt)
@@ -293,14 +295,14 @@ class BulkScheduler:
                 return self._halved(call.request, error)
 
     def _halved(self, request: BulkRequest, error: MessageTooLarge) -> BulkAnswer:
-        """What is too large for one call, in two; who is too large alone is refused."""
+        """Send a too large request in two halves; refuse a message that is too large alone."""
         count = len(request.bodies)
         counted = request.already_refused
         if count < 2:
             message_id = request.message_ids[0] if count else ""
-            # Cut, as perhaps it is the id that is too long.
+            # Cut the id: perhaps it is the part that is too long.
             refusal = Refusal.of(message_id[:MESSAGE_ID_BYTES_MAX], error)
-            # Only so that the job's record counts it.
+            # This call has no message: it only makes the job's record count the refusal.
             rest = replace(request.part(0, 0), already_refused=(*counted, refusal))
             self._answer(self._start(rest))
             return BulkAnswer(0, refused=(RefusedAt(0, refusal),))
@@ -334,7 +336,7 @@ def _keys_text(keys: str | Sequence[str]) -> str:
 
 
 def _column(values: list[Any]) -> tuple[Any, ...]:
-    """One value if it is the same for all, none if there is none."""
+    """The values; one value if all are equal, none if all are empty."""
     first = values[0]
     if values.count(first) != len(values):
         return tuple(values)

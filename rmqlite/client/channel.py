@@ -1,7 +1,7 @@
 """One connection to a broker: values out, values or our errors back.
 
-A Connection owns a gRPC channel and knows the table of calls; everything above it speaks
-in values of requests/ and in errors of errors.py and never sees gRPC.  A call either
+A Connection owns a gRPC channel and the table of calls; everything above it uses values of
+requests/ and errors of errors.py and never sees gRPC.  A call either
 blocks its thread (call) or costs no thread at all (start).
 """
 
@@ -52,7 +52,7 @@ class Started(Protocol):
 class Connection:
     """Calls to the broker at endpoint ("host:port").  Usable from any thread.
 
-    channel: a gRPC channel to use instead, which stays the caller's to close.
+    channel: a gRPC channel to use instead; the caller closes it.
     """
 
     def __init__(self, endpoint: str, channel: grpc.Channel | None = None) -> None:
@@ -75,14 +75,14 @@ class Connection:
             answer = method(data, timeout=timeout_s, **waiting)
         except grpc.RpcError as error:
             raise self._translated(error) from error
-        except ValueError as error:  # gRPC's word for: closed by another thread meanwhile
+        except ValueError as error:  # another thread closed the channel meanwhile
             raise _closed() from error
         return _decoded(rpc, answer)
 
     def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
-        """call(), and after an Unavailable again: at most `retries` times, all in timeout_s.
+        """call(); after an Unavailable repeat it, at most `retries` times, all within timeout_s.
 
-        An unanswered request may have been done: only for what may be done twice.
+        A request without an answer may have run, so use this only for requests that may run twice.
         """
         deadline_s = elapsed_s() + timeout_s
         for attempt in range(retries + 1):
@@ -107,7 +107,7 @@ class Connection:
     ) -> Started:
         """Ask without waiting; on_done gets the answer or the error, on gRPC's own thread.
 
-        Raises InvalidValue for a value that cannot be written, Refused once closed.
+        Raises InvalidValue for a value that cannot be encoded, Refused once closed.
         """
         method, data = self._prepared(rpc, value)
         waiting: dict[str, Any] = {"wait_for_ready": True} if wait_for_ready else {}
@@ -146,8 +146,7 @@ class Connection:
     ) -> tuple[grpc.UnaryUnaryMultiCallable[bytes, bytes], bytes]:
         if self._closed.is_set():
             raise _closed()
-        # Encoded here and not by gRPC, which would log a field's wrong type and hide it
-        # behind INTERNAL.
+        # Encode here: gRPC would only log a field's wrong type, and report INTERNAL.
         try:
             data = rpc.encode_request(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -176,14 +175,14 @@ class Connection:
 
 
 def retry_pause_s(attempt: int) -> float:
-    """How long to wait after the n-th failure in a row, counted from 0: doubling, bounded."""
+    """The pause after the n-th failure in a row, counted from 0: it doubles, up to a limit."""
     return min(RETRY_PAUSE_S_MAX, RETRY_PAUSE_S_MIN * 2.0 ** min(attempt, 10))
 
 
 def _decoded(rpc: Rpc[Any, A], data: bytes) -> A:
     try:
         return rpc.decode_response(data)
-    except ValueError as error:  # such as a pull status that only a newer broker knows
+    except ValueError as error:  # such as a pull status of a newer broker
         raise RmqliteError(f"the answer to {rpc.name} cannot be read: {error}") from error
 
 

@@ -1,7 +1,6 @@
-"""Failed messages, looked at and dealt with: AdminClient.letters.
+"""AdminClient.letters: lists retries and dead letters, and purges dead letters.
 
-Looking never consumes.  What is larger than one call may be is asked for in several, one
-after the other, as it is needed.
+Looking never consumes.  A long list comes page by page, each page when it is needed.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from rmqlite.wire import rpcs
 class LetterAdmin:
     """Asks the broker behind a connection about retries and dead letters.
 
-    Every method raises RmqliteError: InvalidValue for what breaks a limit, Unavailable when
-    it may work later.
+    Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
+    call may work later.
     """
 
     def __init__(self, connection: Connection, timeout_s: float) -> None:
@@ -44,8 +43,8 @@ class LetterAdmin:
     def list_dead(self, query: LettersQuery) -> LetterPage:
         """One page of dead letters in the order in which they died; it may be empty.
 
-        There are more while the page has a cursor, whatever else is on it.  Raises
-        GroupUnknown for a group that is neither known nor has any.
+        While a page has a cursor there are more, even if the page is empty.  Raises GroupUnknown
+        for an unknown group without dead letters.
         """
         return self._ask(rpcs.LIST_DEAD_LETTERS, query)
 
@@ -57,14 +56,14 @@ class LetterAdmin:
         newest_first: bool = False,
         is_open: bool = False,
     ) -> Iterator[Letter]:
-        """All dead letters of a group that fit, page by page as they are needed."""
+        """All dead letters of a group that match the filter, page by page as they are needed."""
         query = LettersQuery(group, filter, newest_first=newest_first, is_open=is_open)
         return self._all(rpcs.LIST_DEAD_LETTERS, query)
 
     def list_retries(self, query: LettersQuery) -> LetterPage:
-        """One page of what a group will be given again.  Raises GroupUnknown.
+        """One page of a group's retries.  Raises GroupUnknown.
 
-        First what is due and not consumed yet, then what waits, in due order.
+        First the due retries that are not consumed yet, then the waiting ones, in due order.
         """
         return self._ask(rpcs.LIST_RETRIES, query)
 
@@ -73,13 +72,13 @@ class LetterAdmin:
         return self._all(rpcs.LIST_RETRIES, LettersQuery(group, filter))
 
     def life(self, message_id: str) -> Life:
-        """All that became of a message, by its message id or an offset message id."""
+        """The whole life of a message, by its message id or an offset message id."""
         return self._ask(rpcs.GET_LIFE, LifeQuery(message_id))
 
     def purge(self, request: PurgeRequest) -> Purged:
-        """Put dead letters out of sight, or back; returns when that is on disk.
+        """Hide dead letters, or show them again; returns when that is on disk.
 
-        Nothing is deleted before retention does it.  Raises GroupUnknown.
+        Only retention deletes them.  Raises GroupUnknown.
         """
         return self._ask(rpcs.PURGE_DEAD_LETTERS, request)
 

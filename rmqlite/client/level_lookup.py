@@ -1,9 +1,9 @@
-"""From delay="10m" to the level that is exactly that long, as this broker counts levels.
+"""Turns delay="10m" into the level that is exactly that long in the broker's table.
 
-The broker's table is kept for half a minute, and asked for once more before a delay is
-refused, so that a level that was just added is found.  The delay is sent, too: the broker
-goes by it, so that a table that was just changed delays nothing wrongly; the level is for
-a broker before 0.3.0, whose table changes only with a restart.
+The broker's table is cached for half a minute, and fetched once more before a delay is refused, so
+that a level that was just added is found.  The delay is sent, too, and the broker uses it, so that
+a table that was just changed delays no message wrongly; the level is for a broker before 0.3.0,
+whose table changes only with a restart.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class LevelLookup:
         self._asked_at_s = 0.0
 
     def resolve(self, message: Message) -> Message:
-        """The message with the delay_level that its delay means by the table known here.
+        """The message with the delay_level of its delay in the cached table.
 
-        Raises DelayUnknown, InvalidValue, and what asking the broker raises.
+        Raises DelayUnknown, InvalidValue, and the errors of a call to the broker.
         """
         if message.delay is None:
             return message
@@ -53,7 +53,7 @@ class LevelLookup:
         return message.at_level(level)
 
     def _ask(self, topic: str) -> LevelTable:
-        # The table is the broker's, but it is told with a route; create: as the send would.
+        # A route contains the broker's table; create: the send would create the topic too.
         request = RouteRequest(topic, create=True)
         route = self._connection.call_repeatedly(
             rpcs.GET_ROUTE, request, self._timeout_s, retries=self._retries

@@ -1,7 +1,7 @@
-"""The user's listener and what it may answer.
+"""The user's listener and its results.
 
-Only a plain success moves on.  Whatever else a listener does (fails, forgets to return,
-returns nonsense) means: again later, with a reason that says what happened.
+Only a success finishes a message.  Anything else that a listener does (it raises, forgets to
+return, returns nonsense) means: again later, with a reason that describes what happened.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConsumeResult:
-    """What became of a message.
+    """A listener's result for one message.
 
-    The rest is for a failure.  delay_level: when to try again; 0 lets the broker choose
-    (its group's retry policy), DEAD_LETTER is never.  reason: kept with the message, up to
-    REASON_BYTES_MAX bytes of it.
+    The other fields are for a failure.  delay_level: when to try again; 0 means by the group's
+    retry policy, DEAD_LETTER means never.  reason: stored with the message, up to REASON_BYTES_MAX
+    bytes of it.
     """
 
     is_success: bool
@@ -36,7 +36,7 @@ class ConsumeResult:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        # Here the listener's own line is to blame, later it would be a call that never works.
+        # Check here: the error names the listener's own line; later, no send-back would work.
         if not isinstance(self.delay_level, int) or not -(2**31) <= self.delay_level < 2**31:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
         if not isinstance(self.reason, str):
@@ -51,16 +51,18 @@ Listener: TypeAlias = Callable[[StoredMessage], ConsumeResult | None]
 
 
 def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
-    """RECONSUME_LATER at a delay level of its own, or with a reason."""
+    """RECONSUME_LATER with its own delay level, or with a reason."""
     return ConsumeResult(False, delay_level, reason)
 
 
 def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
-    """Run the listener with the real body; always gives a result, its reason cut to
-    REASON_BYTES_MAX.  A body that cannot be inflated is a failure like the listener's own."""
+    """Run the listener with the inflated body; always returns a result.
+
+    The reason is cut to REASON_BYTES_MAX.  A body that cannot be inflated is a failure, too.
+    """
     result: object
     try:
-        # Here and not when pulled: what waits for a thread stays as small as it was sent.
+        # Inflate here, not after the pull: a message that waits for a thread stays small.
         result = listener(inflated(message))
     except Exception as error:
         log.exception(
@@ -84,5 +86,5 @@ def _described(error: Exception) -> str:
 
 
 def _cut(reason: str) -> str:
-    """At most REASON_BYTES_MAX bytes, and nothing that UTF-8 cannot carry."""
+    """At most REASON_BYTES_MAX bytes, without characters that UTF-8 cannot encode."""
     return reason.encode("utf-8", "replace")[:REASON_BYTES_MAX].decode("utf-8", "ignore")

@@ -1,7 +1,7 @@
 """One thread that owns a consumer's state.
 
-Answers of the broker, timers and close() only post what is to be done; this thread does
-it, one thing after the other, so what it owns needs no lock.  Nothing it runs may wait.
+Answers of the broker, timers and close() only post calls; this thread runs them, one after the
+other, so the state needs no lock.  A posted call must not block.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmqlite.clock import elapsed_s
 
 
 class Loop:
-    """post() from any thread, later() from the loop's own."""
+    """Any thread may call post(); only the loop's own thread may call later()."""
 
     def __init__(self, name: str) -> None:
         self._posted: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -33,7 +33,7 @@ class Loop:
         self._posted.put(call)
 
     def later(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Run this after delay_s seconds; whoever no longer wants it must look when it comes."""
+        """Run this after delay_s seconds.  The call must check whether it is still needed."""
         heapq.heappush(self._timers, (elapsed_s() + delay_s, next(self._numbers), call))
 
     def stop(self) -> None:
@@ -47,7 +47,7 @@ class Loop:
     def _run(self) -> None:
         while not self._stopping:
             wait_s = self._timers[0][0] - elapsed_s() if self._timers else None
-            # A due timer first, or a stream of posts would hold it up.
+            # Run a due timer first: a stream of posts would delay it.
             if wait_s is not None and wait_s <= 0:
                 heapq.heappop(self._timers)[2]()
                 continue

@@ -1,7 +1,7 @@
-"""Being a member of a group: one heartbeat after the other, each waiting for news.
+"""Membership in a group: heartbeats, each of which waits for the next assignment.
 
-The broker shares out the queues; a heartbeat that it leaves unanswered costs nothing, and
-the answer to it is the next assignment.  Belongs to the loop.
+The broker distributes the queues.  It answers a heartbeat with the next assignment; until then the
+waiting heartbeat costs nothing.  Belongs to the loop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Membership:
         self._stopped = False
 
     def join(self, connection: Connection, timeout_s: float) -> None:
-        """The first heartbeat, before start().  Waits; raises Refused if it can never work.
+        """Send the first heartbeat, before start(), and wait.  Raises Refused if it cannot work.
 
         A broker that is away is no error: a consumer may start before its broker.
         """
@@ -59,7 +59,7 @@ class Membership:
             log.warning("cannot join yet, trying again group=%s: %s", self._group, error)
 
     def start(self) -> None:
-        """Say that we live, and go on saying it."""
+        """Send heartbeats from now on."""
         if not self._stopped:
             timeout_s = self._wait_ms / 1000 + ANSWER_S_MAX
             request = self._request(self._wait_ms)
@@ -72,7 +72,7 @@ class Membership:
             self._asked.cancel()
 
     def leave(self, connection: Connection, timeout_s: float) -> None:
-        """Tell the broker, after stop(), that the queues are free.  Waits; not on the loop."""
+        """Tell the broker, after stop(), that the queues are free.  Not on the loop: it blocks."""
         try:
             connection.call(rpcs.LEAVE, LeaveRequest(self._group, self._client_id), timeout_s)
         except RmqliteError as error:
@@ -85,7 +85,8 @@ class Membership:
 
     def _on_outcome(self, outcome: Assignment | RmqliteError) -> None:
         if isinstance(outcome, RmqliteError):
-            # A restarted broker counts epochs anew: ask for the assignment whatever it is.
+            # A restarted broker counts epochs from the start: 0 asks for the assignment of any
+            # epoch.
             self._known_epoch = 0
             if self._failures == 0 and not outcome.can_retry:
                 log.error("the heartbeat is refused group=%s: %s", self._group, outcome)

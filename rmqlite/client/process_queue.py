@@ -1,8 +1,8 @@
 """The messages of one queue between pull and commit.
 
-pulled -> ready -> started -> finished.  What may be committed is the lowest offset that is
-not finished: messages finish in any order, and a restart repeats but never skips one.
-No thread and no lock: backlog.py has both.
+pulled -> ready -> started -> finished.  The lowest unfinished offset may be committed: messages
+finish in any order, so a restart may repeat a message but never skips one.  No threads and no locks
+here: backlog.py has both.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rmqlite.requests.topics import Queue
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """Of one queue: no more is pulled while one of them is reached.  bytes: of records."""
+    """The limits of one queue: while one is reached, nothing is pulled.  Bytes are of records."""
 
     messages_max: int
     size_bytes_max: int
 
 
 class ProcessQueue:
-    """One queue's time with this consumer; the queue coming back later is another one.
+    """One queue while this consumer reads it; a queue that comes back later is a new object.
 
-    committed_offset: what the broker is known to remember.  on_room: called when messages
+    committed_offset: the last offset that the broker confirmed.  on_room: called when messages
     finished and a full queue is below its limits again.
     """
 
@@ -61,9 +61,9 @@ class ProcessQueue:
         self.on_room = on_room
         self.ready: deque[StoredMessage] = deque()
         self.started = 0
-        """Taken by a listener and neither finished nor abandoned."""
+        """Messages that a listener took and that are neither finished nor abandoned."""
         self.running = 0
-        """Of these, with a listener that has not returned."""
+        """Started messages whose listener has not returned."""
         self.is_lost = False
         self.is_waiting_for_room = False
         self._limits = limits
@@ -72,7 +72,7 @@ class ProcessQueue:
 
     @property
     def commit_offset(self) -> int:
-        """Everything below is finished."""
+        """The offset to commit: all messages below it are finished."""
         if self._in_flight:
             lowest: int = self._in_flight.keys()[0]
             return min(lowest, self.next_offset)
@@ -86,9 +86,9 @@ class ProcessQueue:
         )
 
     def put(self, messages: Iterable[StoredMessage], next_offset: int) -> None:
-        """Take over what was pulled; the next pull is at next_offset."""
+        """Add pulled messages; the next pull is at next_offset."""
         for message in messages:
-            # A queue that moved back gives messages again that are still under way.
+            # After a queue moved back, a pull repeats messages that are still under way.
             if message.queue_offset not in self._in_flight:
                 self._in_flight[message.queue_offset] = message
                 self._size_bytes += message.store_size
@@ -102,16 +102,16 @@ class ProcessQueue:
         return self.ready.popleft()
 
     def finish(self, message: StoredMessage) -> None:
-        """A started message is done with."""
+        """Remove a started message: it is done."""
         self.started -= 1
         del self._in_flight[message.queue_offset]
         self._size_bytes -= message.store_size
 
     def abandon(self) -> None:
-        """A started message stays unfinished: whoever reads this queue next gets it again."""
+        """Leave a started message unfinished: the next reader of this queue gets it again."""
         self.started -= 1
 
     def lose(self) -> None:
-        """Another consumer reads this queue now; what was not started is dropped."""
+        """Another consumer reads this queue now: drop the messages that were not started."""
         self.is_lost = True
         self.ready.clear()

@@ -1,4 +1,4 @@
-"""The producer: resolves a delay, names a message, and sends it until it is on disk.
+"""The producer: resolves a delay, gives a message its id, and sends it until it is on disk.
 
 A message gets its id before its first attempt and keeps it through all of them, so a
 consumer can tell a repeated send from a second message.
@@ -28,12 +28,14 @@ class Producer:
     """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
 
     send_timeout_ms: for all attempts of one call together.  retries: attempts after the
-    first, made when the broker cannot be reached or says that it may work later; a message
+    first, made when the broker cannot be reached or answers that it may work later; a message
     whose answer was lost is then stored twice, under the same message id.
-    linger_ms: how long send_async waits for company; batch_messages_max and
-    batch_bytes_max: of one call of send_async or send_batch.  in_flight_max: messages of
-    send_async without an outcome; at that number it blocks.
-    A producer that is not closed loses what send_async still gathers.
+
+    linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
+    limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
+    without an outcome, send_async blocks.
+
+    A producer that is not closed loses the messages that send_async still gathers.
     """
 
     def __init__(
@@ -66,9 +68,9 @@ class Producer:
     def send(self, message: Message, queue_id: int | None = None) -> SendResult:
         """Send one message; return when it is on disk (SYNC_FLUSH).
 
-        queue_id: None lets the broker take the topic's queues in turn.  Raises Refused when
-        it can never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable when it
-        did not work in send_timeout_ms; it may have been stored all the same.
+        queue_id: None lets the broker take the topic's queues in turn.  Raises Refused if it can
+        never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable if it did not work
+        within send_timeout_ms; the message may have been stored all the same.
         """
         messages = (self._named(message),)
         if queue_id is None:
@@ -78,9 +80,9 @@ class Producer:
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
         """Send messages of any topics and delays; results in their order.
 
-        They go in calls under the batch limits, one after the other, each all or none; what the
-        broker finds too much for one call goes in two.  At the first that fails the error is
-        raised, with a note of how many messages were stored before.
+        They go in several calls within the batch limits, one after the other; each call stores all
+        of its messages or none, and a call that is too large for the broker is halved.  When a
+        call fails, its error is raised, with a note of how many messages were stored before.
         """
         named = [self._named(message) for message in messages]
         results: list[SendResult] = []
@@ -99,21 +101,21 @@ class Producer:
         return results
 
     def send_async(self, message: Message) -> Future[SendResult]:
-        """Send with others in one call; the future gets the result, or what send() raises.
+        """Send with others in one call; the future gets the result, or an error of send().
 
-        Raises at once what needs no broker to know, such as InvalidValue, DelayUnknown or
+        Raises at once the errors that come before the send, such as InvalidValue, DelayUnknown or
         Refused after close().  Callbacks of the future run on the producer's own thread:
         while one runs, nothing else is sent.
         """
         return self._batcher.add(self._named(message))
 
     def cancel(self, message_id: str, topic: str = "") -> ChangedId:
-        """Take back a delayed message by the id that send() gave; return when that is on disk.
+        """Cancel a delayed message by the id that send() returned; return when that is on disk.
 
-        The outcome says the truth: DONE, ALREADY_DELIVERED, NOT_FOUND …; what send_async still
-        gathers is not found.  topic: where it was sent to; empty also takes back retries of
-        the message in consumer groups.  Tried again like send(), which may turn a DONE whose
-        answer was lost into ALREADY_CANCELLED.  Raises what send() raises.
+        The outcome is the state found: DONE, ALREADY_DELIVERED, NOT_FOUND …; a message that
+        send_async still gathers is not found.  topic: the topic of the send; empty also cancels
+        the message's retries in consumer groups.  Repeated like send(): if the answer DONE is
+        lost, the result is ALREADY_CANCELLED.  Raises the errors of send().
         """
         change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
         changed = self._connection.call_repeatedly(
@@ -165,7 +167,7 @@ class Producer:
 
 
 def _parts(messages: Sequence[Message], limits: BatchLimits) -> Iterator[tuple[Message, ...]]:
-    """The messages in order, cut where a limit would be passed; one too large goes alone."""
+    """The messages in order, in parts within the limits; a too large message goes alone."""
     part: list[Message] = []
     part_bytes = 0
     for message in messages:

@@ -1,7 +1,7 @@
-"""The pull consumer: reads a queue where it is told to, and remembers where it was.
+"""The pull consumer: reads a queue at a given offset, or at its own position.
 
-It has no thread and belongs to no membership: which of several pull consumers reads which
-queue is theirs to agree on.  Only commit() tells the broker how far the group is.
+It has no thread and no membership: several pull consumers must agree among themselves which of
+them reads which queue.  Only commit() stores the group's progress at the broker.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.wire import rpcs
 
 RETRIES: Final = 2
-"""Everything here may be asked twice."""
+"""Every call here may run twice."""
 
 
 class PullConsumer:
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
-    timeout_ms: of one method, besides the wait_ms of a pull.  Every method raises
-    RmqliteError; Unavailable when the broker did not answer in time, after RETRIES retries.
+    timeout_ms: limit of one method, without the wait_ms of a pull.  Every method raises
+    RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class PullConsumer:
         expression: str = EVERYTHING,
         wait_ms: int = 0,
     ) -> PullResult:
-        """Up to max_messages of one queue; none is an answer too.
+        """Up to max_messages of one queue, possibly none.
 
-        queue_offset: None goes on at this consumer's own position and moves it to the
+        queue_offset: None reads at this consumer's own position and moves it to the
         result's next_offset, also when the status is OFFSET_MOVED; the position starts at
         the group's committed offset, else at the queue's beginning.  A given queue_offset
         leaves the position where it is.  wait_ms: how long the broker waits for a first
         message.  Raises TopicUnknown, QueueUnknown, GroupUnknown.
 
-        Bodies are as they were sent, inflated if need be.  One that cannot be inflated ends
-        the result before it, and is raised (see inflated()) by the pull that begins with it:
-        the position is then at that message, and seek() to one more leaves it out.
+        Compressed bodies are inflated.  A message whose body cannot be inflated ends the result
+        before it; the pull that begins with it raises the error (see inflated()).  The position is
+        then at that message, and seek() to the next offset skips it.
         """
         queue = Queue(topic, queue_id)
         at = self.position(queue) if queue_offset is None else queue_offset
@@ -120,7 +120,7 @@ class PullConsumer:
         return future
 
     def position(self, queue: Queue) -> int:
-        """The queue offset that the next pull without one starts at."""
+        """The queue offset at which the next pull without a queue_offset starts."""
         at = self._positions.get(queue)
         if at is None:
             at = self.committed(queue)
@@ -128,11 +128,11 @@ class PullConsumer:
         return at
 
     def commit(self, queue: Queue | None = None, queue_offset: int | None = None) -> None:
-        """Remember at the broker how far the group is.
+        """Store the group's progress at the broker.
 
         Without a queue: all positions of this consumer, so everything pulled counts as
-        done.  With a queue: its position, or queue_offset, the next one to read; a lower
-        one than before is taken.
+        done.  With a queue: its position, or queue_offset, the next one to read; it may be lower
+        than before.
         """
         if queue is None:
             if queue_offset is not None:
@@ -148,11 +148,11 @@ class PullConsumer:
         return self._ask(rpcs.QUERY_OFFSETS, OffsetsQuery(self.group, (queue,))).get(queue)
 
     def seek(self, queue: Queue, queue_offset: int) -> None:
-        """Go on there.  Local: nothing is committed, an offset outside is found by the pull."""
+        """Continue at this offset.  It is not checked before the pull, and not committed."""
         self._positions[queue] = queue_offset
 
     def seek_to_time(self, queue: Queue, timestamp_ms: int) -> int:
-        """Go on at the first message stored at or after a time, at the end if there is none.
+        """Continue at the first message stored at or after a time, or else at the end.
 
         Returns that queue offset.  timestamp_ms is compared with store timestamps.
         """
@@ -160,17 +160,17 @@ class PullConsumer:
         return self._positions[queue]
 
     def seek_to_begin(self, queue: Queue) -> int:
-        """Go on at the oldest message; returns its queue offset."""
+        """Continue at the oldest message; returns its queue offset."""
         self._positions[queue] = self._range(queue).min_offset
         return self._positions[queue]
 
     def seek_to_end(self, queue: Queue) -> int:
-        """Go on at the next message to be stored; returns its queue offset."""
+        """Continue at the next message to be stored; returns its queue offset."""
         self._positions[queue] = self._range(queue).max_offset
         return self._positions[queue]
 
     def close(self) -> None:
-        """Disconnect.  Nothing is committed that was not committed before."""
+        """Disconnect, without a commit."""
         self._connection.close()
 
     def __enter__(self) -> PullConsumer:
@@ -202,7 +202,7 @@ class PullConsumer:
 def _inflated_upto_error(
     messages: Sequence[StoredMessage],
 ) -> tuple[tuple[StoredMessage, ...], Refused | None]:
-    """The messages before the first that cannot be inflated, and what is wrong with that one."""
+    """The messages before the first that cannot be inflated, and the error of that one."""
     readable: list[StoredMessage] = []
     for message in messages:
         try:
@@ -213,7 +213,7 @@ def _inflated_upto_error(
 
 
 def _readable(result: PullResult, expression: str) -> tuple[PullResult, RmqliteError | None]:
-    """What the expression takes, inflated; up to the first that cannot be, and why."""
+    """The matching messages, inflated, up to the first that cannot be, and its error."""
     takes = parse_tags(expression).takes
     taken = [message for message in result.messages if takes(message)]
     messages, error = _inflated_upto_error(taken)

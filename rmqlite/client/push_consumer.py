@@ -35,14 +35,14 @@ from rmqlite.requests.topics import Queue
 from rmqlite.wire import rpcs
 
 CALL_S_MAX: Final = 5.0
-"""Of the few calls that start() and close() wait for."""
+"""The timeout of the few calls that start() and close() wait for."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What exists from start() to close()."""
+    """The parts that exist from start() to close()."""
 
     loop: Loop
     readers: Readers
@@ -53,19 +53,18 @@ class _Running:
 class PushConsumer:
     """Consumes messages as a member of a group.  Usable from any thread.
 
-    subscribe(), listen() unless the listener is given here, start(); `with` only closes, so
-    that all of this can be said inside it.
+    Call subscribe(), then listen() unless the listener is given here, then start(); `with` only
+    closes the consumer, so call all of them inside it.
 
     listener: see listen().  consume_threads: how many messages are consumed at a time.
-    pull_batch: messages per pull.  cached_messages_max, cached_bytes_max (of records): per
-    queue, pulled and not finished; no more is pulled while one is reached, and what one
-    pull brings may go over it.  max_reconsume_times: None means the group's; a limit that a
-    message's sender set goes before it.  consume_from: where the group starts in a queue that
+    pull_batch: messages per pull.  cached_messages_max, cached_bytes_max (of records): limits per
+    queue of messages pulled and not finished; while one is reached, nothing is pulled, but one
+    pull may exceed it.  max_reconsume_times: None means the group's; a limit set by a message's
+    sender comes first.  consume_from: where the group starts in a queue that
     it never committed: FIRST_OFFSET, LAST_OFFSET, or a store timestamp in ms.
-    commit_interval_ms: what a crash may repeat.
-    heartbeat_interval_ms: how long a heartbeat waits for a new assignment.
-    close_timeout_ms: how long close() waits for running listeners.  client_id: unique in
-    the group; made up when None.
+    commit_interval_ms: the time between commits; a crash may repeat this much.
+    heartbeat_interval_ms: how long a heartbeat waits for a new assignment.  close_timeout_ms: how
+    long close() waits for running listeners.  client_id: unique in the group; generated if None.
     """
 
     def __init__(
@@ -121,8 +120,8 @@ class PushConsumer:
     def subscribe(self, topic: str, expression: str = EVERYTHING) -> None:
         """Consume a topic: all of it, or the tags of "TagA || TagB".  Before start().
 
-        Every member of a group must subscribe to the same.  The group's retry topic is
-        subscribed by itself.  Raises InvalidName, Refused.
+        All members of a group must subscribe to the same.  The group's retry topic is subscribed
+        automatically.  Raises InvalidName, Refused.
         """
         check_topic(topic)
         self._check_not_started()
@@ -131,10 +130,10 @@ class PushConsumer:
     def listen(self, listener: Listener) -> Listener:
         """Call this for every message; also a decorator.  Before start().
 
-        It gets one message, whose topic is the original one also when this is a retry
-        (see reconsume_times), and returns CONSUME_SUCCESS, RECONSUME_LATER or
-        reconsume_later(...).  Anything else, or an exception, is RECONSUME_LATER with a
-        reason that says so; so is a body that cannot be inflated, without a call.
+        It gets one message, whose topic is the original one even in a retry (see reconsume_times),
+        and returns CONSUME_SUCCESS, RECONSUME_LATER or reconsume_later(...).  Anything else, or an
+        exception, counts as RECONSUME_LATER with a reason; so does a body that cannot be inflated,
+        without a call of the listener.
         """
         self._check_not_started()
         self._listener = listener
@@ -142,7 +141,7 @@ class PushConsumer:
 
     @property
     def queues(self) -> tuple[Queue, ...]:
-        """The queues that this member reads now, the retry topic's included."""
+        """The queues that this member reads now, including those of the retry topic."""
         return self._running.readers.queues if self._running else ()
 
     def wait_assigned(self, timeout_ms: int) -> bool:
@@ -150,11 +149,11 @@ class PushConsumer:
         return bool(self._running and self._running.readers.wait_assigned(timeout_ms / 1000))
 
     def start(self) -> None:
-        """Join the group and consume, on threads of its own; once.
+        """Join the group and consume, on threads of its own; call it once.
 
-        Raises Refused without a listener or a subscription, when called again or after
-        close(), and when the broker refuses the group; a broker that is away is waited for
-        in the background.
+        Raises Refused without a listener or a subscription, when called again or after close(),
+        and when the broker refuses the group; if the broker is away, the consumer waits for it in
+        the background.
         """
         with self._lifecycle:
             self._check_not_started()
@@ -172,19 +171,19 @@ class PushConsumer:
                 thread.start()
 
     def stop_listening(self) -> None:
-        """Start no listener from now on; those that run finish, and it is for good.
+        """Start no listener any more; running listeners finish.  It cannot be undone.
 
-        Returns at once, so a listener may call it, to be the last one.  This consumer stays
-        a member and keeps its queues until close(); what was finished is committed as ever.
+        Returns at once, so a listener may call it to be the last one.  This consumer stays a
+        member and holds its queues until close(); finished messages are committed as usual.
         """
         self._backlog.stop()
 
     def close(self) -> None:
         """Stop pulling, let running listeners finish, commit, leave the group.
 
-        Waits up to close_timeout_ms for listeners and send-backs; what is not finished by
-        then is delivered again, to another member or after the next start.  Called by a
-        listener, it does not wait for that one.
+        Waits up to close_timeout_ms for listeners and send-backs; messages that are not finished
+        by then are delivered again, to another member or after the next start.  If a listener
+        calls it, it does not wait for that listener.
         """
         with self._lifecycle:
             if self._closed:
@@ -195,7 +194,7 @@ class PushConsumer:
             self._connection.close()
 
     def __enter__(self) -> PushConsumer:
-        """Does not start it: the caller does, when all is said."""
+        """Does not start the consumer: the caller does, after subscribe()."""
         return self
 
     def __exit__(
@@ -234,7 +233,7 @@ class PushConsumer:
         running.loop.post(running.readers.stop)
         running.loop.post(running.send_backs.close)
         self._backlog.stop()
-        # Heartbeats go on meanwhile: nobody else gets these messages before the commit.
+        # Heartbeats continue, so no other member gets these messages before the commit.
         own = threading.current_thread() in self._threads
         is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides=int(own))
         if not is_quiet:

@@ -1,7 +1,7 @@
-"""Reads one queue: where to start, then one long poll after the other into the backlog.
+"""Reads one queue: finds its start, then long-polls again and again into the backlog.
 
-The state is which call is under way; every answer leads to the next call at once, or after
-a pause if it was an error.  While the queue's cache is full no call is under way: the
+The state is the call under way; every answer leads to the next call at once, or after a pause if
+it was an error.  While the queue's cache is full no call is under way: the
 listener that makes room starts the next.  Belongs to the loop.
 """
 
@@ -28,11 +28,11 @@ from rmqlite.wire import rpcs
 
 PULL_WAIT_MS: Final = 15_000
 ANSWER_S_MAX: Final = 15.0
-"""How long an answer may take, besides the waiting asked for."""
+"""How long an answer may take, without the wait of a long poll."""
 REFUSED_PAUSE_S: Final = 3.0
-"""Before asking again after a refusal: someone has to create the topic or the group first."""
+"""The pause after a refusal: someone has to create the topic or the group first."""
 SPIN_PAUSE_S: Final = 0.02
-"""An answer without messages, sooner than this, is not followed at once: no busy loop."""
+"""The pause after an empty answer that came sooner than this: it prevents a busy loop."""
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class PullSettings:
 
 
 class QueueReader:
-    """One queue's reading, from start() to stop()."""
+    """Reads one queue, from start() to stop()."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class QueueReader:
         self._stopped = False
 
     def start(self) -> None:
-        """Ask how far the group is, then pull."""
+        """Ask for the group's committed offset, then pull."""
         self._ask(
             rpcs.QUERY_OFFSETS,
             OffsetsQuery(self._settings.group, (self.queue,)),
@@ -94,7 +94,7 @@ class QueueReader:
         )
 
     def stop(self) -> None:
-        """Pull no more.  What was pulled stays in the backlog."""
+        """Stop pulling.  Pulled messages stay in the backlog."""
         self._stopped = True
         if self._asked is not None:
             self._asked.cancel()
@@ -125,8 +125,8 @@ class QueueReader:
         self._on_error(error, self._find_start)
 
     def _on_found(self, queue_offset: int) -> None:
-        # Not committed yet: so it will be, with the next commit, and another consumer that
-        # takes over starts here too, not at what is the last offset by then.
+        # None makes the next commit store this offset, so that a consumer that takes over starts
+        # here too, and not at a later last offset.
         self._begin(queue_offset, None)
 
     def _begin(self, queue_offset: int, committed_offset: int | None) -> None:

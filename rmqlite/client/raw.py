@@ -1,8 +1,7 @@
-"""Reads a broker's log as raw bytes, in chunks, the next one under way while one is decoded.
+"""Reads a broker's log as raw bytes, in chunks; fetches the next while the caller decodes one.
 
-Reading may be repeated, so a broker that goes away for a moment, as it does for a restart, is
-waited for; one that stays away is told as an error.  What comes out is byte for byte what the
-broker's files hold.
+Reads may be repeated, so the reader waits for a broker that restarts, and raises an error if it
+stays away.  The bytes are exactly those of the broker's files.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.wire import rpcs
 
 RETRIES_MAX: Final = 100
-"""More than fit into any patience; what ends the attempts is the time."""
+"""More than fit into the patience: the time ends the attempts."""
 COMMIT_S_MAX: Final = 5.0
 _Q = TypeVar("_Q", LogReadRequest, QueueReadRequest)
 _A = TypeVar("_A", LogRead, QueueRead)
@@ -37,8 +36,8 @@ _A = TypeVar("_A", LogRead, QueueRead)
 class RawReader:
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 
-    patience_ms: how long a broker that does not answer is waited for; but the first snapshot
-    fails at once, because then the endpoint may be wrong.
+    patience_ms: how long to wait for a broker that does not answer; but the first snapshot fails
+    at once, because the endpoint may be wrong.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class RawReader:
         self._has_met = False
 
     def snapshot(self, topics: Sequence[str] = ()) -> LogSnapshot:
-        """From where to where log and queues go; of these topics, none is all.
+        """The bounds of the log and of these topics' queues; no topics means all.
 
         Raises TopicUnknown, and Unavailable when the broker cannot be reached.
         """
@@ -74,7 +73,7 @@ class RawReader:
         )
 
     def log(self, begin: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(physical offset, bytes) of all that is durable of begin <= n < end, in order.
+        """(physical offset, bytes) of the durable part of begin <= n < end, in order.
 
         A chunk may begin and end in the middle of a record.  Raises OffsetGone, InvalidValue,
         Unavailable.
@@ -90,7 +89,7 @@ class RawReader:
             at = read.next_offset
 
     def queue(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[bytes]:
-        """Whole records of the queue offsets begin <= n < end, in order, many a chunk.
+        """Whole records of the queue offsets begin <= n < end, in order, many per chunk.
 
         Raises TopicUnknown, QueueUnknown, OffsetGone, InvalidValue, StoreDamaged, Unavailable.
         """
@@ -105,7 +104,7 @@ class RawReader:
                 yield read.records
 
     def commit(self, group: str, offsets: Mapping[Queue, int]) -> None:
-        """This group is that far: per queue, the next queue offset to read.
+        """Store a group's progress: per queue, the next queue offset to read.
 
         Raises GroupUnknown, TopicUnknown, QueueUnknown, InvalidValue, Unavailable.
         """
@@ -134,7 +133,7 @@ class RawReader:
         end: int,
         next_of: Callable[[_A], int],
     ) -> Iterator[_A]:
-        """Answers up to end, or to where there is nothing yet; one is always asked for ahead."""
+        """Answers up to end, or to the end of the data; the next one is always requested ahead."""
         ahead: _Ahead[_Q, _A] | None = None
         at = begin
         try:
@@ -160,7 +159,7 @@ class RawReader:
 
 
 class _Ahead(Generic[_Q, _A]):
-    """A call made before its answer is wanted."""
+    """A call made before its answer is needed."""
 
     def __init__(
         self, connection: Connection, rpc: rpcs.Rpc[_Q, _A], request: _Q, timeout_s: float
@@ -169,7 +168,7 @@ class _Ahead(Generic[_Q, _A]):
         self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.put)
 
     def answer(self) -> _A | None:
-        """Wait for it; None when it may be asked for again.  Raises what cannot change."""
+        """Wait for the answer; None if the call may be repeated.  Raises any other error."""
         outcome = self._outcome.get()
         if not isinstance(outcome, RmqliteError):
             return outcome

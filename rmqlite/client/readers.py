@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class Readers:
-    """expressions: by topic; the group's retry topic is read whole and from its beginning."""
+    """expressions: by topic; the retry topic is read without a filter and from its beginning."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Readers:
         self._stopped = False
         self._changed = threading.Condition()
         self.queues: tuple[Queue, ...] = ()
-        """Replaced as a whole, so that any thread may look."""
+        """Replaced as a whole, so that any thread may read it."""
 
     def start(self) -> None:
         self._loop.later(self._commit_interval_s, self._commit_and_again)
@@ -62,7 +62,7 @@ class Readers:
         for reader in lost:
             reader.stop()
         held = [each.process_queue for each in lost if each.process_queue is not None]
-        # Once, with what is finished by now: from here on the offset is someone else's.
+        # Commit the finished messages now: from here on another member owns the offset.
         self._commit(self._backlog.lose(held))
         gained = sorted(wanted - self._readers.keys())
         for queue in gained:
@@ -82,7 +82,7 @@ class Readers:
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Pull and commit no more; what was pulled stays in the backlog."""
+        """Stop pulling and committing; pulled messages stay in the backlog."""
         self._stopped = True
         for reader in self._readers.values():
             reader.stop()

@@ -1,7 +1,7 @@
-"""Dead letters sent again: AdminClient.redrives.
+"""AdminClient.redrives: sends dead letters again.
 
-A redrive is a job inside the broker, so nothing here has to stay alive for it: start it, look
-at it whenever you like, pause or cancel it.  A preview says what a job would do.
+A redrive is a job inside the broker and runs without its client: start it, look at it at any time,
+pause or cancel it.  A preview shows what a job would do.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from rmqlite.wire import rpcs
 class RedriveAdmin:
     """Asks the broker behind a connection about its redrive jobs.
 
-    Every method raises RmqliteError: InvalidValue for what breaks a rule, JobUnknown,
-    Unavailable when it may work later.
+    Every method raises RmqliteError: InvalidValue for a value that breaks a rule, JobUnknown,
+    Unavailable if the call may work later.
     """
 
     def __init__(self, connection: Connection, timeout_s: float) -> None:
@@ -44,9 +44,9 @@ class RedriveAdmin:
     def preview(
         self, spec: RedriveSpec, *, progress: Callable[[int, int], None] | None = None
     ) -> RedrivePreview:
-        """What a job would do, all of it; nothing is changed.
+        """Everything that a job would do; changes nothing.
 
-        progress: is told after every call how many letters were looked at, and of how many.
+        progress: called after every call with the letters looked at and the number of all.
         """
         request = RedrivePreviewRequest(spec)
         looked_at = sent = already = refused = 0
@@ -70,40 +70,40 @@ class RedriveAdmin:
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
         """Start a job; returns when it is on disk.
 
-        job_id: with one of your own the call may be repeated, and starts one job.
+        job_id: with your own id you may repeat the call, and it starts one job.
         """
         return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
 
     def job(self, job_id: str) -> RedriveJob:
-        """Raises JobUnknown."""
+        """The state of a job.  Raises JobUnknown."""
         return self._ask(rpcs.GET_REDRIVE_JOB, job_id)
 
     def jobs(self) -> tuple[RedriveJob, ...]:
-        """Every job that the broker remembers, without samples, the last changed one first."""
+        """Every job that the broker remembers, without samples, the most recently changed first."""
         return self._ask(rpcs.LIST_REDRIVE_JOBS, None)
 
     def pause(self, job_id: str) -> RedriveJob:
-        """Nothing more is sent until resume().  Raises JobUnknown, JobOver."""
+        """Stop sending until resume().  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.PAUSE))
 
     def resume(self, job_id: str) -> RedriveJob:
-        """Raises JobUnknown, JobOver."""
+        """Continue a paused job.  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.RESUME))
 
     def cancel(self, job_id: str) -> RedriveJob:
-        """End it; what was sent stays sent.  Raises JobUnknown, JobOver."""
+        """End the job; letters already sent stay sent.  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.CANCEL))
 
     def set_rate(self, job_id: str, max_per_second: int) -> RedriveJob:
-        """From now on at most so many a second; 0 is no limit.  Raises JobUnknown, JobOver."""
+        """Limit the letters per second; 0 means no limit.  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.SET_RATE, max_per_second))
 
     def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
-        """One page of what became of a job's letters.  Raises JobUnknown."""
+        """One page of the outcomes of a job's letters.  Raises JobUnknown."""
         return self._ask(rpcs.LIST_REDRIVE_OUTCOMES, query)
 
     def outcomes(self, job_id: str, *only: RedriveOutcome) -> Iterator[RedrivenLetter]:
-        """What became of every letter so far, page by page as it is needed."""
+        """The outcome of every letter so far, page by page as it is needed."""
         for page in pages(self.list_outcomes, OutcomesQuery(job_id, only)):
             yield from page.letters
 
@@ -115,7 +115,7 @@ class RedriveAdmin:
 
 
 def _chosen(samples: list[RedrivenLetter]) -> list[RedrivenLetter]:
-    """The refused ones first: of the others one is like the next."""
+    """The refused ones first: the others are all alike."""
     return sorted(samples, key=lambda each: each.outcome is not RedriveOutcome.REFUSED)[
         :SAMPLES_MAX
     ]

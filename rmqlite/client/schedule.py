@@ -1,8 +1,8 @@
-"""What waits in the schedule, asked for and changed: AdminClient.schedule.
+"""AdminClient.schedule: lists and changes waiting messages.
 
-A question or a change that is larger than one call may be is made in several, one after the
-other.  What an error interrupts is done up to some call, and the error's note says how far.
-No change is repeated here: one whose answer was lost may have been made.
+A query or change that is too large for one call is made in several, one after the other.  After an
+error the earlier calls are done, and the error's note says how far they went.  No change is
+repeated here: a change whose answer was lost may have been made.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ EVERYTHING = PendingFilter()
 class ScheduleAdmin:
     """Asks the broker behind a connection about its schedule, timeout_s for each call.
 
-    Every method raises RmqliteError: InvalidValue for what breaks a limit, Unavailable when
-    it may work later.
+    Every method raises RmqliteError: InvalidValue for a value beyond a limit, Unavailable if the
+    call may work later.
     """
 
     def __init__(self, connection: Connection, timeout_s: float) -> None:
@@ -48,19 +48,20 @@ class ScheduleAdmin:
     # ---- seeing
 
     def list_pending(self, query: PendingQuery) -> PendingPage:
-        """One page of what waits, in the order in which it comes due; it may be empty.
+        """One page of waiting messages in due order; it may be empty.
 
-        There are more while the page has a cursor, whatever else is on it.  Where thousands
-        have had the same key, only each thousand of them is in due order, the newest first.
+        While a page has a cursor there are more, even if the page is empty.  If thousands of
+        messages have the same key, only each thousand of them is in due order, the newest thousand
+        first.
         """
         return self._ask(rpcs.LIST_PENDING, query)
 
     def pending(
         self, filter: PendingFilter = EVERYTHING, *, page: int = 0
     ) -> Iterator[PendingMessage]:
-        """All that waits and fits, in the order of list_pending(), page by page as it is needed.
+        """All waiting messages that match, in the order of list_pending(), page by page as needed.
 
-        page: messages a call, 1 to 1,000; 0 means 100.
+        page: messages per call, 1 to 1,000; 0 means 100.
         """
         query = PendingQuery(filter, max_messages=page)
         for got in pages(self.list_pending, query):
@@ -73,10 +74,10 @@ class ScheduleAdmin:
     def timeline(
         self, bounds_ms: tuple[int, ...], levels: tuple[int, ...] = ()
     ) -> tuple[LevelTimeline, ...]:
-        """How many come due before, between and after these instants, for every level.
+        """How many messages come due before, between and after these instants, for every level.
 
         bounds_ms: up to BOUNDS_MAX, ascending, on the broker's clock (broker_status().now_ms).
-        levels: none is all.
+        levels: empty means all.
         """
         return self._ask(rpcs.GET_TIMELINE, TimelineRequest(bounds_ms, levels))
 
@@ -85,10 +86,10 @@ class ScheduleAdmin:
     def cancel(
         self, *message_ids: str, topic: str = "", dry_run: bool = False
     ) -> tuple[ChangedId, ...]:
-        """These are not delivered any more; returns when that is on disk.
+        """Cancel these messages; returns when that is on disk.
 
-        topic: only what would be delivered there; %RETRY%group for a group's retries.
-        dry_run: only say what would become of each.
+        topic: only messages for this topic; %RETRY%group for a group's retries. dry_run: change
+        nothing, only return each outcome.
         """
         return self.change_by_ids(
             ChangeByIds(ScheduleAction.CANCEL, message_ids, topic, dry_run=dry_run)
@@ -97,7 +98,7 @@ class ScheduleAdmin:
     def fire(
         self, *message_ids: str, topic: str = "", dry_run: bool = False
     ) -> tuple[ChangedId, ...]:
-        """These are delivered at once; else like cancel()."""
+        """Deliver these messages at once; otherwise like cancel()."""
         return self.change_by_ids(
             ChangeByIds(ScheduleAction.FIRE, message_ids, topic, dry_run=dry_run)
         )
@@ -105,16 +106,16 @@ class ScheduleAdmin:
     def reschedule(
         self, *message_ids: str, delay_level: int, topic: str = "", dry_run: bool = False
     ) -> tuple[ChangedId, ...]:
-        """These wait once more, from now on, as long as delay_level says; else like cancel()."""
+        """Let these messages wait again from now on, for delay_level; otherwise like cancel()."""
         return self.change_by_ids(
             ChangeByIds(ScheduleAction.RESCHEDULE, message_ids, topic, delay_level, dry_run)
         )
 
     def change_by_ids(self, change: ChangeByIds) -> tuple[ChangedId, ...]:
-        """What became of each message id, in the order in which they are given.
+        """The outcome of each message id, in the given order.
 
-        That one does not wait is an answer, not an error.  More than IDS_MAX ids go in several
-        calls; after an error it is safe to ask again, but for a RESCHEDULE that starts anew.
+        A message that does not wait is an outcome, not an error.  More than IDS_MAX ids go in
+        several calls; after an error it is safe to repeat them, but a RESCHEDULE starts anew.
         """
         ids = change.message_ids
         changed: list[ChangedId] = []
@@ -129,7 +130,7 @@ class ScheduleAdmin:
             changed.extend(answered)
         return tuple(changed)
 
-    # ---- changing, by what they are
+    # ---- changing, by filter
 
     def change_pending(
         self,
@@ -140,10 +141,10 @@ class ScheduleAdmin:
         dry_run: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> int:
-        """Change all that wait and fit when the first call is made; how many those are.
+        """Change all messages that wait and match at the first call; returns how many.
 
-        delay_level: the new one, of a RESCHEDULE.  dry_run: only count.  progress: is told
-        after every call how many it has been so far.
+        delay_level: the new one, of a RESCHEDULE.  dry_run: only count.  progress: called after
+        every call with the number so far.
         """
         # A count may take larger steps than a change, which keeps the broker busy writing.
         step = CHANGES_MAX if dry_run else 0

@@ -1,8 +1,8 @@
-"""Messages that a listener failed, on their way back to the broker.
+"""Sends messages that a listener failed back to the broker.
 
-A message's offset may only be committed when the broker took the message back; until then
-it stays, and is sent again.  Only when its queue is lost, or the consumer closes, is it
-given up: then its offset was not committed, and it is delivered again.  Belongs to the loop.
+A message's offset may be committed only after the broker took the message back; until then the
+send-back is repeated.  It is given up only if the queue is lost or the consumer closes: then the
+offset is not committed, and the message is delivered again.  Belongs to the loop.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SendBacks:
         self._closing = False
 
     def close(self) -> None:
-        """From now on one attempt each."""
+        """From now on make only one attempt for each message."""
         self._closing = True
 
     def send(
@@ -54,8 +54,8 @@ class SendBacks:
     ) -> None:
         """Send a failed message back, again and again until the broker takes it.
 
-        Not one of a lost queue: its next reader gets the message anyway, and a second
-        send-back would begin a second chain of retries.
+        A message of a lost queue is not sent back: its next reader gets the message anyway, and a
+        second send-back would begin a second chain of retries.
         """
         if queue.is_lost:
             self._backlog.abandon(queue)

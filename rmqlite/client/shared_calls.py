@@ -1,9 +1,9 @@
-"""Sends of several threads share calls: what gathers while calls are under way goes together.
+"""Sends of several threads share calls: those that gather during other calls go together.
 
-Nobody waits for company: the first sender makes its call at once, on its own thread.  Who
-comes while CALLS_MAX are under way waits for one of them to end, and then one of those who
-waited makes a call for all of them.  A call costs the broker about as much as thirty
-messages do, so this is worth more than any tuning of the call itself.
+The first sender makes its call at once, on its own thread.  While CALLS_MAX calls are under way,
+later senders wait; when a call ends, one of the waiting senders makes a call for all of them.  A
+call costs the broker about as much as thirty messages do, so this is worth more than any tuning of
+the call itself.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rmqlite.message import Message
 from rmqlite.requests.messages import SendResult
 
 CALLS_MAX: Final = 4
-"""Enough that the broker always has one; more would only be smaller."""
+"""Enough that the broker always has a call; more calls would only be smaller."""
 
 Results: TypeAlias = tuple[SendResult, ...]
 Call: TypeAlias = Callable[[tuple[Message, ...]], Results]
 
 
 class _Group:
-    """Messages of one sender; woken when it has its outcome, or is to make the next call.
+    """Messages of one sender, who is woken for an outcome, or to make the next call.
 
-    sends: the groups to make a call for, its own first; empty unless it is to make one.
+    sends: the groups of the call that this sender must make, its own first, or empty.
     """
 
     __slots__ = ("messages", "outcome", "sends", "size_bytes", "woken")
@@ -43,7 +43,7 @@ class _Group:
 
 
 class SharedCalls:
-    """call: send these messages now, all or none, and repeat what may be repeated."""
+    """call: sends these messages now, all or none, with its own retries."""
 
     def __init__(self, call: Call, limits: BatchLimits) -> None:
         self._call = call
@@ -53,7 +53,7 @@ class SharedCalls:
         self._calls = 0
 
     def send(self, messages: tuple[Message, ...]) -> Results:
-        """Results in the order of messages.  Raises what `call` raises for them alone."""
+        """Send messages; returns results in their order.  Raises `call`'s error for them alone."""
         group = _Group(messages)
         with self._lock:
             if self._calls < CALLS_MAX:
@@ -105,7 +105,7 @@ class SharedCalls:
             if len(groups) == 1:
                 groups[0].outcome = error
             else:
-                # One of them is to blame; alone each gets the outcome that it deserves.
+                # One of them caused it: send each alone, so that each gets its own outcome.
                 for group in groups:
                     self._send_together([group])
         except RmqliteError as error:
@@ -121,7 +121,7 @@ class SharedCalls:
                 at += len(group.messages)
 
     def _hand_over(self) -> None:
-        """The first that waits makes a call for as many as the limits allow, or nobody does."""
+        """Let the first waiting sender make a call for as many groups as the limits allow."""
         if not self._waiting:
             self._calls -= 1
             return

@@ -25,7 +25,7 @@ class TagExpression:
 
 
 def parse_tags(expression: str) -> TagExpression:
-    """Read an expression; an empty one means "*", blanks round a tag do not count."""
+    """Read an expression; an empty one means "*", blanks round a tag are ignored."""
     if expression.strip() in ("", EVERYTHING):
         return TagExpression(None)
     tags = (tag.strip() for tag in expression.split("||"))

@@ -56,10 +56,10 @@ def own_address() -> bytes:
 
 
 def own_client_id() -> str:
-    """A name for this client that no other has: "ip@pid#random", much as RocketMQ's."""
+    """A unique name for this client: "ip@pid#random", similar to RocketMQ's."""
     return f"{socket.inet_ntoa(own_address())}@{_process_id()}#{secrets.token_hex(4)}"
 
 
 def _process_id() -> int:
-    """On Linux a process has the id of its main thread; os itself is the store's to use."""
+    """On Linux a process has the id of its main thread; only the store may import os."""
     return threading.main_thread().native_id or 0
