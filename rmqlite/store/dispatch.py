@@ -1,9 +1,9 @@
 """Walks the log, fills queues and key index: live and recovery are the same step.
 
-For each record an entry in its topic's queue, and one in the index for each of its keys.
+Each record gets an entry in its topic's queue, and one in the index for each of its keys.
 Live, the step follows the append in the same call.  In recovery it runs over the log again
-from a known point: what is there is not entered twice, and records that deliver scheduled
-ones complete these again.
+from the persisted point: existing entries are not entered twice, and records that deliver
+scheduled ones complete these again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class QueueFlush(NamedTuple):
 
 
 class Dispatch:
-    """All queues of a store, its key index, and what is completed of the schedule."""
+    """All queues of a store, its key index, and the progress of the schedule."""
 
     def __init__(
         self, files: Files, folder: Path, file_bytes: int, levels: LevelHistory, index: KeyIndex
@@ -61,11 +61,11 @@ class Dispatch:
         self._file_bytes = file_bytes
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made empty when there is none."""
+        """The queue; an empty one is made if there is none."""
         queue = self.queues.get((topic, queue_id))
         if queue is None:
             folder = self._folder / topic / str(queue_id)
-            # A queue is made from the log again: it need not be durable before a persist.
+            # A queue can be rebuilt from the log: it need not be durable before a persist.
             queue = ConsumeQueue(self._files, folder, self._file_bytes, names_later=True)
             self.queues[topic, queue_id] = queue
             if queue.has_files:
@@ -73,7 +73,7 @@ class Dispatch:
         return queue
 
     def begin_flush(self) -> QueueFlush:
-        """What to sync so that all queues are durable; flushed() says that it was synced."""
+        """The files and folders to sync so that all queues are durable; then call flushed()."""
         last = self._flush
         for key in last.keys:
             self.queues[key].not_synced(last.files)
@@ -90,11 +90,11 @@ class Dispatch:
         return self._flush
 
     def flushed(self) -> None:
-        """What the last begin_flush() gave was synced; otherwise the next one gives it again."""
+        """Note that the last flush is synced; without this call the next one repeats it."""
         self._flush = QueueFlush()
 
     def index_record(self, head: Head) -> None:
-        """Enter the keys of a record of the log, if it is one that RocketMQ indexes."""
+        """Enter the keys of a record of the log, if RocketMQ would index it."""
         if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
             self.index.add(
                 head.topic, head.properties, head.physical_offset, head.store_timestamp_ms
@@ -133,7 +133,7 @@ class Dispatch:
                 queue = self.queues[key]
                 queue.write(queue.max_offset, batch[0] if len(batch) == 1 else b"".join(batch))
         except Exception:
-            # RocketMQ would take an entry behind the last for one of the queue.
+            # Cut: RocketMQ would read an entry behind the last one as an entry of the queue.
             for key in batches:
                 with suppress(StoreUnavailable):
                     self.queues[key].cut()
@@ -149,21 +149,21 @@ class Dispatch:
 
 
 class Redo:
-    """Dispatch of a log that was written before: the recovery walk."""
+    """Dispatches an existing log: the recovery walk."""
 
     def __init__(self, dispatch: Dispatch, log: CommitLog, kept_before_ms: int) -> None:
-        """kept_before_ms: of records stored before, a deliver time that is there stays."""
+        """kept_before_ms: records stored before this time keep their existing deliver times."""
         self._dispatch = dispatch
         self._log = log
         self._kept_before_ms = kept_before_ms
         self.started = set(dispatch.queues)
-        """Queues whose maximum offset is known."""
+        """Queues whose maximum offset is right."""
         self._buffers: dict[QueueKey, list[bytes]] = {}
         self._place: RepairedPlace | None = None
         """The last anonymous repaired place."""
 
     def run(self, walk: Iterator[Walked]) -> int:
-        """Dispatch every record of a walk; the number of records."""
+        """Dispatch every record of a walk; returns their number."""
         count = 0
         for walked in walk:
             head = walked.head
@@ -210,7 +210,7 @@ class Redo:
             self._write(key)
 
     def _enter_lost(self, queue: ConsumeQueue, head: Head) -> None:
-        """Entries for what lay where nobody knows; raises StoreDamaged if nothing was lost."""
+        """Enter lost records that a repaired place explains; raises StoreDamaged otherwise."""
         expected, place = queue.max_offset, self._place
         missing = head.queue_offset - expected
         last = queue.entry(expected - 1)
@@ -241,8 +241,8 @@ class Redo:
             return record.tags_code(head.properties)
         if head.store_timestamp_ms >= self._kept_before_ms:
             return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
-        # RocketMQ promised it, by a table that we may not know.  But what its abnormal recovery
-        # makes up (reference §4.4) is no time, and one that is torn is no whole delay.
+        # RocketMQ set this time by a table of levels that we may not have: keep it.  But its
+        # abnormal recovery writes a hash (reference §4.4), and a torn time is no whole delay.
         there = queue.read_beyond(head.queue_offset)
         if (
             there is not None
@@ -259,7 +259,7 @@ class Redo:
         if not buffer:
             return
         queue = self._dispatch.queue(*key)
-        # Also what is there already: it may never have reached the disk.
+        # Write existing entries again, too: they may not be on disk.
         queue.write(queue.max_offset, b"".join(buffer))
         queue.advance(queue.max_offset + len(buffer))
 
@@ -299,7 +299,7 @@ def queue_keys(files: Files, root: Path) -> Iterator[QueueKey]:
 def _folders_in(files: Files, folder: Path) -> Iterator[str]:
     for name in files.names(folder):
         kind = files.kind(folder / name)
-        # Somebody may just have removed it.
+        # An empty kind: the folder was removed after the listing.
         if kind not in ("", FOLDER):
             raise StoreDamaged(str(folder / name), 0, FOLDER, kind)
         yield name

@@ -1,9 +1,9 @@
-"""The room's door: open, append, read, sync, recover, retain.
+"""The store's interface: open, append, read, sync, recover, retain.
 
 append() is the only way in: a batch is encoded once, written once and dispatched at once,
-so that log and queues never differ while running.  What is written is not yet durable:
-begin_sync() gives a job for another thread, synced() tells that it is done.  A store is
-opened by walking the log from the last persisted point; there is no other recovery.
+so that log and queues never differ while running.  Written bytes are not yet durable:
+begin_sync() returns a job for another thread, and synced() takes it back when it is done.  An
+opening walks the log from the last persisted point; there is no other recovery.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from rmqlite.store.tables.levels_table import change_levels, load_levels
 logger = logging.getLogger(__name__)
 
 TRIMMED_QUEUES_MAX: Final = 250
-"""One takes 40 us, nearly all of them reads of its first entries."""
+"""Queues trimmed at once: each takes 40 µs, nearly all for reads of its first entries."""
 
 _T = TypeVar("_T")
 
@@ -57,15 +57,15 @@ class MessageStore:
     def __init__(self, config: BrokerConfig, files: Files, clock: Clock) -> None:
         """Open and recover.
 
-        Raises StoreLocked, StoreDamaged, StoreUnavailable, and ConfigInvalid for file lengths
-        that are set to others than the files have.
+        Raises StoreLocked, StoreDamaged, StoreUnavailable, and ConfigInvalid for a configured
+        file length that differs from the files'.
         """
         self._root = config.store_path
         self._files = files
         self._clock = clock
         files.make_folder(self._root / "config")
         keep_names(files, self._root)
-        # Looked at before it is locked: closing a file ends the locks of its process.
+        # Read before locking: closing the file would release the lock of this process.
         signature = files.read_all(self._root / "lock") or SIGNATURE
         self._lock: Lock = files.lock(self._root / "lock")
         try:
@@ -83,13 +83,13 @@ class MessageStore:
             self.recovered = recover(
                 files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
             )
-            """How many records the recovery walk dispatched."""
+            """The number of records that the recovery walk dispatched."""
             newest_ms = self._log.newest_timestamp_ms
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
             self.durable_end = self._log.end
-            """Physical offset up to which everything is known to be on disk."""
+            """The physical offset up to which the log is on disk."""
             self.persisted_end = self._log.end
             self._appended = self._persisted = 0
             self._failure: FlushFailed | None = None
@@ -109,9 +109,8 @@ class MessageStore:
     def append(self, records: Sequence[NewRecord]) -> list[Written]:
         """Write records, all or none, and enter them into their queues.
 
-        Raises StoreUnavailable (nothing was kept), MessageTooLarge, and FlushFailed, after
-        which every job fails.  A record that completes a scheduled one is told to `progress`
-        by the caller, who knows which.
+        Raises StoreUnavailable (nothing was stored), MessageTooLarge, and FlushFailed, after
+        which every job fails.  The caller notes completed scheduled records in `progress`.
         """
         before = self._log.point
         offsets = self._dispatch.next_offsets(records)
@@ -126,18 +125,18 @@ class MessageStore:
         return written
 
     def begin_sync(self) -> SyncJob:
-        """What must be synced for everything appended so far to be durable."""
+        """A job that makes everything appended so far durable."""
         paths = tuple(self._log.take_unsynced())
         return SyncJob(self._files, paths, self._log.point, self._failure)
 
     def synced(self, job: SyncJob) -> None:
-        """A job has run: what it covers may be acknowledged and read."""
+        """Note that a job has run: its records may be acknowledged and read."""
         self._sync_end = max(self._sync_end, job.log_end)
         self._made_durable(job)
 
     def begin_persist(self, more: Mapping[str, tables.Snapshot]) -> PersistJob:
         """A job that makes queues and tables durable; more: other tables, by file name."""
-        # The log's files again, not only its unsynced ones: a sync of those may be under way.
+        # All new files of the log, not only unsynced ones: another job may be syncing those.
         paths = self._log.paths_between(self.persisted_end, self._log.end)
         paths += self._log.take_unsynced_sums()
         queues = self._dispatch.begin_flush()
@@ -157,7 +156,7 @@ class MessageStore:
         return PersistJob(sync, queues.folders, index, data, (*clock, checkpoint), self._appended)
 
     def persisted(self, job: PersistJob) -> None:
-        """A job has run.  Without this call the next one begins where this one did."""
+        """Note that a job has run; without this call the next one repeats its work."""
         self._dispatch.flushed()
         self._dispatch.index.flushed(job.index)
         self.persisted_end = job.sync.log_end
@@ -183,9 +182,9 @@ class MessageStore:
         return tables.load_as(self._files, self._root / "config" / name, shape)
 
     def change_levels(self, table: LevelTable, *, is_configured: bool = False) -> None:
-        """From the next append on this table is in force; queued messages keep their times.
+        """Put a table in force from the next append on; queued messages keep their times.
 
-        is_configured: broker.conf says so, which counts if it said something else before.
+        is_configured: the table is from broker.conf; it counts only if broker.conf has changed.
         Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
         """
         at = (self._files, self._root, self._clock, self._log.newest_timestamp_ms)
@@ -193,13 +192,13 @@ class MessageStore:
             change_levels(*at, self._dispatch, table, is_configured=is_configured)
 
     def close(self, more: Mapping[str, tables.Snapshot]) -> None:
-        """Persist everything and leave the store as RocketMQ leaves one after a clean stop."""
+        """Persist everything and mark the store as cleanly stopped, as RocketMQ does."""
         self.persist(more)
         self._files.remove(self._root / "abort")
         self.release()
 
     def release(self) -> None:
-        """Let go of the store as it is; the next opening recovers it."""
+        """Close the files without a persist; the next opening recovers the store."""
         self._files.close()
         self._lock.release()
 
@@ -215,7 +214,7 @@ class MessageStore:
 
     @property
     def unpersisted(self) -> int:
-        """How many records came since the last persist: what a crash makes recovery walk."""
+        """The number of records since the last persist, which recovery would walk."""
         return self._appended - self._persisted
 
     @property
@@ -224,12 +223,12 @@ class MessageStore:
 
     @property
     def log_file_bytes(self) -> int:
-        """How long each log file is; no record is longer."""
+        """The length of each log file; no record is longer."""
         return self._log.segment_bytes
 
     @property
     def min_offset(self) -> int:
-        """The oldest physical offset that is kept."""
+        """The physical offset at which the log begins."""
         return self._log.min_offset
 
     @property
@@ -242,7 +241,7 @@ class MessageStore:
         return self._log.newest_timestamp_ms
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        """A queue that holds or held something; None for any other."""
+        """A queue that has or had entries; None for any other."""
         return self._dispatch.queues.get((topic, queue_id))
 
     def queue_keys(self) -> list[QueueKey]:
@@ -288,9 +287,9 @@ class MessageStore:
         return found
 
     def read_raw(self, entries: Sequence[Entry]) -> bytes:
-        """The records behind queue entries as they lie in the log; of repaired places nothing.
+        """The bytes of the records behind queue entries, without repaired places.
 
-        Raises StoreDamaged where no such record lies.  Bodies are not checked.
+        Bodies are not checked.  Raises StoreDamaged for an entry that points at no such record.
         """
         return b"".join(raw_records(entries, self._log.read, self._log.damage))
 
@@ -299,7 +298,7 @@ class MessageStore:
         return self._log.walk(physical_offset)
 
     def store_timestamp_ms(self, physical_offset: int) -> int | None:
-        """When the record that begins there was stored; None if there is none."""
+        """The store timestamp of the record that begins there; None if there is none."""
         found = self._log.read_head(physical_offset, 512)
         return found.head.store_timestamp_ms if found else None
 
@@ -310,11 +309,10 @@ class MessageStore:
         return self._files.used_ratio(self._root)
 
     def expired_segments(self, older_than_ms: int, pinned_from: int) -> int:
-        """The physical offset up to which whole files are older than that wall-clock time.
+        """The physical offset up to which whole files are older than a wall-clock time.
 
-        pinned_from: physical offset of the oldest record that is still to be delivered; its
-        file and all behind it stay, as do the newest file and what a sync that is under way
-        may be about to open.
+        pinned_from: physical offset of the oldest undelivered record; its file and all later
+        ones stay.  So do the newest file, and files that a running sync may still open.
         """
         limit, last = self.min_offset, min(pinned_from, self.persisted_end, self._sync_end)
         for start in self._log.segment_starts[:-1]:
@@ -326,20 +324,20 @@ class MessageStore:
         return limit
 
     def drop_before(self, physical_offset: int) -> list[Path]:
-        """Remove log files that end at or before there, and what points into them."""
+        """Remove log files that end at or before there, and index and queue entries for them."""
         gone = self._log.drop_before(physical_offset)
         if self.min_offset > self._dropped_before:
             gone += self._dispatch.index.drop_before(self.min_offset)
             self._untrimmed = list(self._dispatch.queues.values())
-            # Not before: what an error left over is dropped by the next call.
+            # Set it last: after an error the next call drops the rest.
             self._dropped_before = self.min_offset
         return gone + self.trim_queues()
 
     def trim_queues(self) -> list[Path]:
-        """Go on to forget entries of records that drop_before() has removed.
+        """Forget entries of records that drop_before() has removed, for some queues at a time.
 
-        Of so many queues at a time that it takes a few milliseconds.  Until its turn comes, a
-        queue has entries whose records are gone, which every reader passes over.
+        A call takes a few milliseconds.  Until its turn a queue has entries whose records are
+        gone; every reader skips them.
         """
         gone = []
         for _ in range(min(TRIMMED_QUEUES_MAX, len(self._untrimmed))):
@@ -349,7 +347,7 @@ class MessageStore:
 
     @contextmanager
     def _final_when_flush_failed(self) -> Iterator[None]:
-        """After a FlushFailed no sync succeeds any more."""
+        """Remember a FlushFailed, so that every later job fails."""
         try:
             yield
         except FlushFailed as error:
@@ -361,11 +359,11 @@ class MessageStore:
         self._log.mark_synced(job.point)
 
     def _persist_if_there_is_room(self) -> None:
-        """A full disk does not keep a store closed: only an open one is consumed and cleaned."""
+        """Persist; a full disk is no error: only an open store can be consumed and cleaned."""
         try:
             self.persist({})
         except StoreUnavailable as error:
             if not error.is_full:
                 raise
             self.persisted_end = self._log.persisted_end
-            logger.warning("no room to write down what opening has found error=%s", error)
+            logger.warning("no room to save the state after the opening error=%s", error)

@@ -1,9 +1,9 @@
-"""Which scheduled records are completed, and of those that are not how many go to which topic.
+"""The completed scheduled records, and the numbers of pending ones by topic.
 
-A delivery completes its scheduled record, as a cancellation does (completion.py); so all of
-this is made from the log, and what config/ keeps of it is only where to begin.  Levels whose
-table never changed complete in order, and the set of a level is one number; whatever was
-completed before its turn is a bit in a bitmap, so that its size has a bound.
+A delivery completes its scheduled record, and so does a cancellation (completion.py); so the
+progress follows from the log, and the tables in config/ only save where to begin.  If its
+delay never changed, a level completes in order, and its set is one number; a record that was
+completed before its turn is a bit in a bitmap, so that the set's size has a bound.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _CHUNK_SHIFT: Final = 13
 _IN_CHUNK: Final = CHUNK_OFFSETS - 1
 _FULL: Final = (1 << CHUNK_OFFSETS) - 1
 _FLAGS: Final = bytes.maketrans(b"01", b"\x01\x00")
-"""The digits of completed bits -> flags of open ones."""
+"""Translates the digits of completed bits to flags of open ones."""
 RANGES_MAX: Final = 1_000
-"""Of a level with more ranges than this, the table holds the bitmap."""
+"""For a level with more ranges than this, the table has the bitmap."""
 
 
 class CompletedOffsets:
-    """A set of queue offsets: all below `below`, and a bitmap of what is above it."""
+    """A set of queue offsets: all below `below`, and a bitmap of those above it."""
 
     __slots__ = ("_chunks", "below", "count_above")
 
@@ -32,14 +32,14 @@ class CompletedOffsets:
         self.below = 0
         """The lowest queue offset that is not completed."""
         self.count_above = 0
-        """How many completed ones lie above it."""
+        """The number of completed offsets above `below`."""
         self._chunks: dict[int, int] = {}
-        """Number of a chunk of 8,192 queue offsets -> its bits; below `below` they mean nothing."""
+        """Number of a chunk of 8,192 queue offsets -> its bits; those below `below` are unused."""
         for start, end in ranges:
             self.add(start, end)
 
     def add(self, start: int, end: int) -> None:
-        """start <= n < end are completed; adding again changes nothing."""
+        """Complete start <= n < end; adding again changes nothing."""
         start = max(start, self.below)
         if start >= end:
             return
@@ -48,7 +48,7 @@ class CompletedOffsets:
             return
         for number, first, last in _chunks_of(start, end):
             before = self._chunks.get(number, 0)
-            # One number for all full chunks: a range may have very many.
+            # All full chunks share one object: a range may have very many.
             whole = last - first == CHUNK_OFFSETS
             after = _FULL if whole else before | ((1 << (last - first)) - 1) << first
             self._chunks[number] = after
@@ -68,7 +68,7 @@ class CompletedOffsets:
         return queue_offset
 
     def open_until(self, queue_offset: int, end: int) -> int:
-        """Where the open ones that begin at this open queue offset stop, at most end."""
+        """The end of the run of open offsets that begins at an open queue offset; at most end."""
         for number, first, last in _chunks_of(queue_offset, end):
             bits = self._chunks.get(number, 0) >> first & (1 << (last - first)) - 1
             if bits:
@@ -77,7 +77,7 @@ class CompletedOffsets:
         return end
 
     def open_between(self, start: int, end: int) -> Sequence[int]:
-        """Those of start <= n < end that are not completed, ascending."""
+        """The open offsets of start <= n < end, ascending."""
         start = max(start, self.below)
         if not self._chunks:
             return range(start, end)
@@ -89,7 +89,7 @@ class CompletedOffsets:
         return found
 
     def count_between(self, start: int, end: int) -> int:
-        """How many of start <= n < end are completed."""
+        """The number of completed offsets of start <= n < end."""
         count = max(0, min(end, self.below) - start)
         start = max(start, self.below)
         if not self._chunks:
@@ -100,7 +100,7 @@ class CompletedOffsets:
         return count
 
     def open_flags(self, start: int, end: int) -> bytes:
-        """Of each of start <= n < end a byte: 1 if it is not completed, else 0."""
+        """A byte for each of start <= n < end: 1 if it is open, 0 if it is completed."""
         flags = bytearray(b"\x01") * (end - start)
         low = max(start, min(end, self.below))
         flags[: low - start] = bytes(low - start)
@@ -113,13 +113,13 @@ class CompletedOffsets:
         return bytes(flags)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """What the constructor takes: apart from each other, ascending."""
+        """The ranges for the constructor: separate and ascending."""
         found = [(0, self.below)] if self.below else []
         found.extend(self._ranges_above())
         return found
 
     def to_json(self) -> Any:
-        """ranges(), or of very many the bitmap, its chunks in hexadecimal digits."""
+        """ranges(), or for very many ranges the bitmap, its chunks in hexadecimal digits."""
         found = [(0, self.below)] if self.below else []
         for each in self._ranges_above():
             if len(found) == RANGES_MAX:
@@ -130,7 +130,7 @@ class CompletedOffsets:
 
     @classmethod
     def from_json(cls, tree: Any) -> CompletedOffsets:
-        """The inverse of to_json, for what table_shapes.Completed has taken."""
+        """The inverse of to_json, for a tree that table_shapes.Completed has validated."""
         if not isinstance(tree, Mapping):
             return cls((int(start), int(end)) for start, end in tree)
         completed = cls()
@@ -155,7 +155,7 @@ class CompletedOffsets:
             start = self.open_until(until, end)
 
     def _rise(self) -> None:
-        """The lowest open one may have moved up; chunks that say nothing any more go."""
+        """Move `below` up to the lowest open offset, and drop chunks below it."""
         below = self.next_open(self.below)
         self.count_above -= below - self.below
         first = self.below >> _CHUNK_SHIFT
@@ -169,7 +169,7 @@ class CompletedOffsets:
 
 
 def _chunks_of(start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The chunks that start <= n < end touches: number, and first <= bit < last in it."""
+    """The chunks of the range start <= n < end: number, and first <= bit < last in it."""
     while start < end:
         number = start >> _CHUNK_SHIFT
         until = min(end, (number + 1) << _CHUNK_SHIFT)
@@ -178,13 +178,13 @@ def _chunks_of(start: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 class ScheduleProgress:
-    """The completed offsets of every level, and what is pending per topic; levels from 1."""
+    """The completed offsets of every level, and the pending counts by topic; levels from 1."""
 
     def __init__(self) -> None:
         self._levels: dict[int, CompletedOffsets] = {}
         self.pending: dict[int, Counter[str]] = {}
-        """Level -> topic -> messages that wait to be delivered there.  "" is the topic of
-        those that do not say where they are going."""
+        """Level -> topic -> number of messages that wait for the topic; "" stands for messages
+        without a destination."""
 
     def level(self, level: int) -> CompletedOffsets:
         completed = self._levels.get(level)
@@ -193,14 +193,14 @@ class ScheduleProgress:
         return completed
 
     def scheduled(self, level: int, topic: str) -> None:
-        """One more message of the level waits."""
+        """Count one more waiting message of a level."""
         counts = self.pending.get(level)
         if counts is None:
             counts = self.pending[level] = Counter()
         counts[topic] += 1
 
     def complete(self, level: int, start: int, end: int, topics: Mapping[str, int]) -> None:
-        """start <= n < end are completed; topics: how many of those that were open went where."""
+        """Complete start <= n < end; topics: the number of newly completed ones by destination."""
         self.level(level).add(start, end)
         counts = self.pending.setdefault(level, Counter())
         for topic, count in topics.items():
@@ -215,22 +215,22 @@ class ScheduleProgress:
         return {level: each.below for level, each in sorted(self._levels.items()) if each.below}
 
     def ranges(self) -> dict[int, list[tuple[int, int]]]:
-        """Of every level what is completed, as ranges of queue offsets."""
+        """The completed ranges of queue offsets of every level."""
         return {level: each.ranges() for level, each in sorted(self._levels.items())}
 
     def to_json(self) -> dict[int, Any]:
-        """Of every level what is completed; pending is beside it in the same table."""
+        """The completed offsets of every level; pending_now() is beside it in the table."""
         return {level: each.to_json() for level, each in sorted(self._levels.items())}
 
     def pending_now(self) -> dict[int, dict[str, int]]:
-        """A copy of pending, in order; as it stands in the table."""
+        """A sorted copy of pending, for the table."""
         return {level: dict(sorted(each.items())) for level, each in sorted(self.pending.items())}
 
     @classmethod
     def from_json(
         cls, tree: Mapping[Any, Any], pending: Mapping[Any, Mapping[str, int]] | None = None
     ) -> ScheduleProgress:
-        """The inverse of to_json and pending_now, for what table_shapes has taken."""
+        """The inverse of to_json and pending_now, for validated trees."""
         progress = cls()
         for level, completed in tree.items():
             progress._levels[int(level)] = CompletedOffsets.from_json(completed)

@@ -6,7 +6,7 @@ The layout (reference §1.1), all integers big-endian; v4 addresses, 12 bytes mo
      4  magic          i32   0xDAA320A7
      8  body CRC       i32   CRC-32 of the body, its lowest 31 bits
     12  queue id       i32
-    16  flag           i32   the user's, kept as it is
+    16  flag           i32   the user's, stored unchanged
     20  queue offset   i64   ordinal in its queue
     28  physical offset i64  position of this record in the log
     36  sys flag       i32   0x0C transaction type, 0x10 / 0x20 born / store host is IPv6
@@ -67,7 +67,7 @@ _HEADS: Final = {
 }
 _HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
 _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
-"""What lies behind a body at most: topic, properties, and their lengths."""
+"""The most bytes behind a body: topic, properties, and their lengths."""
 _NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
 _DELAY = property_marker(DELAY)
@@ -121,16 +121,16 @@ class Head(NamedTuple):
 
 
 def body_crc(body: bytes) -> int:
-    """The 31 bits of CRC-32 that a record keeps; 0 for an empty body."""
+    """The lowest 31 bits of a body's CRC-32, as in a record; 0 for an empty body."""
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
 
 
 def encode(
     record: NewRecord, *, queue_offset: int, physical_offset: int, store_timestamp_ms: int
 ) -> tuple[int, bytes, bytes, bytes]:
-    """The record at its place: its size, and the parts that make it when joined.
+    """The record's size, and its parts, which the caller joins.
 
-    Parts, because a batch is joined once; a copy of each record first would be a second one.
+    Parts, because a batch is joined once; joining each record first would copy it twice.
     """
     (
         topic,
@@ -182,8 +182,8 @@ def encode_blank(size: int) -> bytes:
 def read_head(data: bytes, position: int = 0, skipped: int = 0) -> Head | None:
     """The record that begins at a position of data; None if those bytes are no whole record.
 
-    Everything but the body's CRC is checked; see has_sound_body.  skipped: how many bytes of
-    its body data lacks, which are all or none.
+    Everything but the body's CRC is checked; see has_sound_body.  skipped: the length of the
+    body if data lacks it; otherwise 0.
     """
     if len(data) - position + skipped < RECORD_BYTES_MIN:
         return None
@@ -239,7 +239,7 @@ def read_head(data: bytes, position: int = 0, skipped: int = 0) -> Head | None:
 
 
 def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: int) -> Head | None:
-    """read_head() of a record whose body is not read; read: the log's, offset and size."""
+    """read_head() without reading the body; read(physical offset, size) reads the log."""
     front = read(physical_offset, min(size, _HEAD_BYTES_MAX))
     if len(front) < HEAD.size:
         return None
@@ -247,7 +247,7 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
     head = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
     body_length = int.from_bytes(front[head.size - 4 : head.size], "big")
     tail_bytes = size - head.size - body_length
-    # Where no record begins these are any numbers: nothing large is read for them.
+    # If no record begins there, these numbers are arbitrary: do not read a large tail.
     if len(front) < head.size or not 0 <= tail_bytes <= _TAIL_BYTES_MAX:
         return None
     tail = read(physical_offset + head.size + body_length, tail_bytes)
@@ -256,7 +256,7 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
 
 
 def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None:
-    """Topic and properties, if they fill what lies between the body and the record's end."""
+    """Topic and properties, if they fill the bytes between the body and the record's end."""
     if not 0 <= body_end <= end - 3:
         return None
     topic_end = body_end + 1 + data[body_end]
@@ -269,7 +269,7 @@ def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None
         topic = data[body_end + 1 : topic_end].decode()
     except UnicodeDecodeError:
         return None
-    # It names a folder.  No CRC covers it: a torn topic is one with zeros in it.
+    # The topic names a folder.  No CRC covers it: a torn topic contains zeros.
     if "\0" in topic or "/" in topic or topic in _NO_TOPICS:
         return None
     return topic, data[topic_end + 2 : end]
@@ -336,7 +336,7 @@ def tags_hash(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _encoded_topic(topic: str) -> bytes:
-    """Length and name, as a record holds them."""
+    """Length and name of a topic, as in a record."""
     name = topic.encode()
     return len(name).to_bytes(1, "big") + name
 
