@@ -199,7 +199,7 @@ def _fitting(entries: Sequence[Entry], room: int, has_one: bool) -> Sequence[Ent
 
 def _check_range(field: str, begin: int, end: int | None, readable_end: int) -> None:
     if not 0 <= begin <= readable_end:
-        raise InvalidValue(f"begin_{field}", begin, f"0 to {readable_end}, the end for now")
+        raise InvalidValue(f"begin_{field}", begin, f"0 to {readable_end}, the present end")
     if end is not None and end < begin:
         raise InvalidValue(f"end_{field}", end, f"begin_{field}, {begin}, or more")
 

@@ -270,7 +270,8 @@ class StoreCheck:
             _, end = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))
             waiting = end - told.level(level).count_between(0, end)
             if waiting != counts.total():
-                said = f"says that {counts.total()} messages of level {level} wait, not {waiting}"
+                said = f"says that {counts.total()} messages of level {level} wait, but"
+                said += f" {waiting} do"
                 yield Finding(path, 0, BEHIND, said)
             elif counts.total() == sum(known.values()):
                 # Otherwise RocketMQ has delivered messages, which the log does not show.
@@ -343,6 +344,6 @@ def _differing(
         if counts[topic] != known.get(topic, 0):
             said = (
                 f"says that {counts[topic]} messages of level {level} wait for {topic},"
-                f" by the log there are {known.get(topic, 0)}"
+                f" but the log has {known.get(topic, 0)}"
             )
             yield Finding(path, 0, BEHIND, said)

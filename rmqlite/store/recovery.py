@@ -88,7 +88,7 @@ def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
         return
     size = files.size(path)
     if 0 < size < log_file_bytes:
-        logger.error("a log file was cut off, what was behind is lost file=%s size=%d", path, size)
+        logger.error("a log file was cut off, its end is lost file=%s size=%d", path, size)
         files.create(path, log_file_bytes)
 
 
@@ -142,14 +142,14 @@ def _tell_end(log: CommitLog) -> None:
     path, position = log.path_at(log.end), log.end % log.segment_bytes
     if log.end < log.persisted_end:
         logger.error(
-            "the log ends before what was on disk once: a tail is lost"
+            "the log is shorter than it was on disk: a tail is lost"
             " file=%s position=%d lost_bytes=%d",
             path,
             position,
             log.persisted_end - log.end,
         )
     elif log.has_bytes_from(log.end):
-        logger.warning("what no sync has covered is cut off file=%s position=%d", path, position)
+        logger.warning("an unsynced tail is cut off file=%s position=%d", path, position)
 
 
 def _begin(

@@ -115,17 +115,18 @@ def test_what_is_wrong_is_said(keyed: StoreUnderTest) -> None:
     found = only(keyed)
     assert found.expected == f"hash {right[0]} of the record at {right[1]}, {right[2]} s"
     assert found.found == f"hash {right[0]} of the record at {right[1] ^ 1}, {right[2]} s"
-    assert found.sentence == f"entry 3 is {found.found}; by the log it is {found.expected}"
+    assert found.sentence == f"entry 3 is {found.found}; it should be {found.expected}"
     flip(path, entry_at(3) + 11)
     flip(path, entry_at(3) + 19)
     assert only(keyed).sentence == (
-        f"entry 3 is chained to entry {right[3] ^ 1}, in its slot before it is {right[3]}"
+        f"entry 3 is chained to entry {right[3] ^ 1}, but its slot's entry before is {right[3]}"
     )
     flip(path, entry_at(3) + 19)
     slot = key_hash("orders", "order-2") % 7
     (newest,) = struct.unpack_from(">I", path.read_bytes(), SLOTS_AT + 4 * slot)
     overwrite(path, SLOTS_AT + 4 * slot, bytes(4))
-    assert only(keyed).sentence == (f"slot {slot} begins with entry 0, its newest one is {newest}")
+    said = f"slot {slot} begins with entry 0, but its newest one is {newest}"
+    assert only(keyed).sentence == said
 
 
 def without(data: bytes, number: int) -> bytes:

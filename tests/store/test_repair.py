@@ -566,7 +566,7 @@ TABLES = {
     "storeProgress.json": "nothing is lost: it is made again from the log",
     "consumerOffset.json": "groups begin again where their consumers start",
     "subscriptionGroup.json": "with default settings",
-    "topics.json": "made again from the queues that are there: orders",
+    "topics.json": "made again from the existing queues: orders",
     "consumerFilter.json": "rmqlite does not need it",
 }
 

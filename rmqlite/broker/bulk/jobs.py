@@ -151,7 +151,7 @@ class BulkJobs:
         except ValueError as error:
             # A producer's message: the topic is closed to producers here, but not in RocketMQ.
             offset = walked.head.physical_offset
-            log.warning("no record of a bulk job physical_offset=%d error=%s", offset, error)
+            log.warning("skip a record of no bulk job physical_offset=%d error=%s", offset, error)
             return None
         self.keep(job)
         return job, messages

@@ -233,5 +233,5 @@ def read_step(walked: Walked) -> Step | None:
     except ValueError as error:
         # A producer's message: the topic is closed to producers here, but not in RocketMQ.
         offset = head.physical_offset
-        log.warning("no record of a redrive job physical_offset=%d error=%s", offset, error)
+        log.warning("skip a record of no redrive job physical_offset=%d error=%s", offset, error)
         return None

@@ -129,7 +129,7 @@ class Redrive:
         parts = self._parts(spec)
         most = min(JOBS_NOT_OVER_MAX, self._config.redrive_jobs_max)
         if len(self.jobs.not_over()) >= most:
-            raise Overloaded("redrive jobs that are not over", most)
+            raise Overloaded("redrive jobs that are running or paused", most)
         self._retention.check_room(is_send=False)
         now_ms = self._clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)

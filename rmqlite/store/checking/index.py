@@ -211,7 +211,7 @@ class IndexCheck:
         self, file: ToldFile, number: int, found: list[int], right: list[int] | None
     ) -> None:
         wanted = _said(right) if right is not None else "none"
-        said = f"entry {number} is {_said(found)}; by the log it is {wanted}"
+        said = f"entry {number} is {_said(found)}; it should be {wanted}"
         place = right[1] if right is not None else _NOWHERE
         at = (file.path, file.position_of(number))
         self._tell(place, Finding(*at, WRONG_ENTRY, said, wanted, _said(found), ENTRY.size))

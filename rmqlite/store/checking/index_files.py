@@ -124,7 +124,7 @@ class ToldFile:
                 continue
             for slot, (right, wrong) in enumerate(zip(wanted, there, strict=True), begin):
                 if right != wrong and not (may_be_ahead and wrong >= self.header.next_number):
-                    said = f"slot {slot} begins with entry {wrong}, its newest one is {right}"
+                    said = f"slot {slot} begins with entry {wrong}, but its newest one is {right}"
                     position, _ = self._slots_at(slot, 1)
                     return Finding(
                         *(self.path, position, CHAIN, said, str(right), str(wrong)), SLOT.size
@@ -147,7 +147,7 @@ class ToldFile:
         return previous
 
     def _chain_fault(self, number: int, right: int, wrong: int) -> Finding:
-        said = f"entry {number} is chained to entry {wrong}, in its slot before it is {right}"
+        said = f"entry {number} is chained to entry {wrong}, but its slot's entry before is {right}"
         position = self.position_of(number)
         return Finding(*(self.path, position, CHAIN, said, str(right), str(wrong)), size=ENTRY.size)
 
@@ -189,7 +189,7 @@ class ToldIndex:
         for file in self.files:
             number, count = file.header.next_number, file.counted
             if file.is_ahead and self._offset(file, number) != file.header.end_offset:
-                said = f"counts {count - 1} entries, the log's records have {number - 1}"
+                said = f"counts {count - 1} entries, but the log's records have {number - 1}"
                 fault = _finding(file.path, _COUNT_AT, AHEAD, said, str(number), str(count))
                 return replace(fault, is_leftover=True)
         return None
@@ -222,7 +222,7 @@ class ToldIndex:
         # The header is torn or has changed.
         pairs = zip(HEADER.pack(*header), HEADER.pack(*found), strict=True)
         position = next(at for at, (right, wrong) in enumerate(pairs) if right != wrong)
-        said = f"its header says {(*found,)}, it was {(*header,)} when it was persisted"
+        said = f"its header says {(*found,)}, but it was {(*header,)} at the last persist"
         self.found.append(_finding(path, position, HEAD, said, str((*header,)), str((*found,))))
         return found.next_number if has_grown else 0
 

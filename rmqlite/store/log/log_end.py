@@ -52,11 +52,12 @@ class LogEnd:
         """
         mark = self.mark_over(position)
         if mark is not None and position < mark.synced_end:
-            expected = f"a record, as the log was on disk up to {mark.synced_end}"
+            expected = f"a record, because the log was on disk up to {mark.synced_end}"
             raise damage_at(self._segments, position, expected)
         follows = self.next_sound(position, newest_timestamp_ms)
         if follows is not None and not (mark is not None and self._has_hole(position, follows)):
-            raise damage_at(self._segments, position, f"a record, as there is one at {follows}")
+            expected = f"a record, because there is one at {follows}"
+            raise damage_at(self._segments, position, expected)
         if mark is None and position < persisted_end and not self._is_cut(position):
             raise damage_at(self._segments, position, "a record")
 

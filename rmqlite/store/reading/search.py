@@ -314,7 +314,7 @@ class Search:
             topic, queue_id = queue.key
             self._met(self._log.damage(position, f"a record of {topic} queue {queue_id}"))
         else:
-            found = f"{position}, where another one is"
+            found = f"{position}, where another record lies"
             self._met(queue.damage(queue_offset, "the place of its record", found))
 
     def _take(self, heads: Sequence[Head], data: bytes) -> None:

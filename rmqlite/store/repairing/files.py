@@ -31,8 +31,8 @@ _REMEDIES: Final = {
     "consumerOffset.json": "groups begin again where their consumers start, and may read"
     " messages a second time",
     CLOCK_TABLE: "the next broker goes on with the wall clock",
-    DELAY_OFFSET_TABLE: "deliveries are found in the log; what RocketMQ delivered"
-    " is delivered again",
+    DELAY_OFFSET_TABLE: "deliveries are found in the log; messages that RocketMQ delivered"
+    " are delivered again",
     LEVELS_TABLE: "deliver times come from the queues, and the levels are the given ones",
     PROGRESS_TABLE: "nothing is lost: it is made again from the log",
 }
@@ -68,7 +68,7 @@ def mend_table(files: Files, root: Path, finding: Finding) -> Action:
         data = tables.encode(tree)
         changes += [Remove(current), Resize(current, len(data)), Overwrite(current, 0, data)]
         names = ", ".join(tree["topicConfigTable"]) or "none"
-        remedy = f"moved aside, and made again from the queues that are there: {names}"
+        remedy = f"moved aside, and made again from the existing queues: {names}"
     else:
         remedy = f"moved aside: {_REMEDIES.get(name, _OWN)}"
     return Action(MOVED, path, finding.position, finding.sentence, remedy, tuple(changes))

@@ -80,7 +80,7 @@ def mend_pointer(log: CommitLog, physical_offset: int) -> Action | None:
     return Action(
         *(HEADER, path, position),
         f"it completes {head.completes}, where no scheduled record ends",
-        "the pointer is cleared; what it delivered may be delivered once more",
+        "the pointer is cleared; its message may be delivered once more",
         (Overwrite(path, at, bytes(8)),),
         (),
         (name_of(head),),
