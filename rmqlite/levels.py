@@ -1,9 +1,9 @@
 """messageDelayLevel: the delays in a level string, and the history of level tables.
 
-A level is a position in the table, counted from 1; its queue in SCHEDULE_TOPIC_XXXX is
-level - 1.  A record does not carry its deliver time: it is the record's store timestamp
-plus the delay that its level had at that moment.  So every table stays in the history, and
-a queue rebuilt from the log after an edit equals the original.
+A level is a position in the table, counted from 1.  A record does not carry its due time:
+that is the record's store timestamp plus the delay that its level had at that moment
+(store/wait_queues.py adds them up).  So every table stays in the history, and a queue that
+is rebuilt from the log after an edit equals the original.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class LevelTable:
     def name(self, level: int) -> str:
         """The level as the table spells it: "10m"."""
         return self.text.split(" ")[min(level, len(self.delays_ms)) - 1]
+
+    def own_name(self, level: int) -> str:
+        """As name(); empty for a level that this table does not have."""
+        return self.name(level) if level <= len(self.delays_ms) else ""
 
     def level_lasting(self, delay: str) -> int:
         """The first level that is exactly this long.  Raises InvalidValue, DelayUnknown."""
@@ -145,12 +149,12 @@ class LevelHistory:
             return self
         return replace(self.changed_to(table, in_force_from_ms), configured=table)
 
-    def deliver_at_ms(self, level: int, store_timestamp_ms: int) -> int:
-        """When a record of this level and store timestamp is due."""
+    def delay_ms(self, level: int, at_ms: int) -> int:
+        """How long a level of 1 or more was at that moment."""
         for since_ms, table in reversed(self.entries):
-            if since_ms <= store_timestamp_ms:
-                return store_timestamp_ms + table.delay_ms(level)
-        return store_timestamp_ms + self.entries[0][1].delay_ms(level)
+            if since_ms <= at_ms:
+                return table.delay_ms(level)
+        return self.entries[0][1].delay_ms(level)
 
     def to_json(self) -> dict[str, Any]:
         """The content of config/delayLevels.json; table_shapes.LevelsTable reads it."""

@@ -41,6 +41,7 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.store.wait_queues import when_due_ms
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
 TIME: Final = pa.timestamp("us", tz="UTC")
@@ -92,11 +93,12 @@ class Dues:
 
     def __init__(self, levels: LevelHistory, promises: Promises | None = None) -> None:
         self._since_ms = np.array([since for since, _ in levels.entries], np.int64)
-        every_level = range(1, LEVELS_MAX + 1)
-        self._delays_ms = np.array(
-            [[table.delay_ms(level) for level in every_level] for _, table in levels.entries],
-            np.int64,
-        )
+        # Asked once for every table and queue, not once for every record.
+        due_ms = [
+            [when_due_ms(levels, SCHEDULE_TOPIC, queue_id, since) for queue_id in range(LEVELS_MAX)]
+            for since, _ in levels.entries
+        ]
+        self._delays_ms = np.array(due_ms, np.int64) - self._since_ms[:, np.newaxis]
         self._promises = promises
 
     def due_ms(self, records: Records, rows: Longs) -> Longs:
@@ -106,9 +108,9 @@ class Dues:
         """
         head = records.head[rows]
         stored_ms = head["store_timestamp"].astype(np.int64)
-        level = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
+        queue_id = np.clip(head["queue_id"].astype(np.int64), 0, LEVELS_MAX - 1)
         table = np.maximum(np.searchsorted(self._since_ms, stored_ms, side="right") - 1, 0)
-        due = stored_ms + self._delays_ms[table, level]
+        due = stored_ms + self._delays_ms[table, queue_id]
         if self._promises is None:
             return due
         promised = self._promises.promised_ms(records, rows)

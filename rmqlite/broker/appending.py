@@ -1,6 +1,6 @@
 """Append records, and tell whoever waits for them: readers of a queue, or the schedule.
 
-Every record that a call has made goes this way; the schedule appends its own.
+All records that a broker makes go this way: those of calls and jobs, deliveries, changes.
 """
 
 from __future__ import annotations
@@ -8,44 +8,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.histogram import Durations
 from rmqlite.broker.listener import Listener
-from rmqlite.broker.schedule.schedule import Schedule
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
-from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord
+from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.written import Written
 
 
 class Appending:
-    """The one way in for the records of calls and jobs."""
+    """The one way in, and the one place that announces what was appended."""
 
     def __init__(
-        self, store: MessageStore, schedule: Schedule, counts: Counts, listener: Listener
+        self, store: MessageStore, wait_queues: WaitQueues, counts: Counts, listener: Listener
     ) -> None:
         self._store = store
-        self._schedule = schedule
+        self._wait_queues = wait_queues
         self._counts = counts
         self._listener = listener
 
-    def append(self, records: Sequence[NewRecord]) -> list[Written]:
-        """All or none.  Raises what MessageStore.append() raises."""
+    def append(
+        self, records: Sequence[NewRecord], timed_in: Durations | None = None
+    ) -> list[Written]:
+        """All or none.  Raises what MessageStore.append() raises.
+
+        timed_in: counts how long this took; without it the counts of calls do.
+        """
         began_s = elapsed_s()
         written = self._store.append(records)
-        self._counts.appends.add(elapsed_s() - began_s)
-        counts: dict[tuple[str, int], int] = {}
-        first: dict[tuple[str, int], int] = {}
+        durations = self._counts.appends if timed_in is None else timed_in
+        durations.add(elapsed_s() - began_s)
+        self._announce(records, written)
+        return written
+
+    def _announce(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
+        first: dict[tuple[str, int], Written] = {}
         for record, at in zip(records, written, strict=True):
             key = (record.topic, record.queue_id)
-            if key not in counts:
-                first[key], counts[key] = at.queue_offset, 0
-            counts[key] += 1
-        for (topic, queue_id), count in counts.items():
-            if topic != SCHEDULE_TOPIC:
-                self._listener.appended(topic, queue_id)
-                continue
-            # All of an append have one time, and so all of a level are due together.
-            due_ms = self._store.levels.deliver_at_ms(queue_id + 1, written[0].store_timestamp_ms)
-            if self._schedule.notice(queue_id + 1, first[topic, queue_id], due_ms, count):
-                self._listener.due_sooner()
-        return written
+            if key not in first:
+                first[key] = at
+        is_sooner = False
+        for key, at in first.items():
+            if at.due_ms:
+                # All records of an append have one time, so all of a level are due together.
+                number = wait_queue_of(*key)
+                is_sooner |= self._wait_queues.notice(number, at.queue_offset, at.due_ms)
+            else:
+                self._listener.appended(*key)
+        if is_sooner:
+            self._listener.due_sooner()

@@ -37,6 +37,7 @@ from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, PermissionMissing
@@ -63,10 +64,9 @@ from rmqlite.requests.messages import (
 from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
-from rmqlite.store.commit_log import Written
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
 from rmqlite.store.tables.tables import Snapshot
+from rmqlite.store.wait_queues import wait_queue_of
 
 
 class Broker:
@@ -77,20 +77,21 @@ class Broker:
     ) -> None:
         self.store = store
         self.topics = TopicTable(store, config)
-        self.schedule = Schedule(config, store, clock, self.topics)
-        self.pending = Pending(store, self.schedule)
-        self.changes = Changes(store, self.schedule, self.topics, self.pending, listener)
+        self.counts = Counts()
+        self.wait_queues = WaitQueues(store)
+        self._log = Appending(store, self.wait_queues, self.counts, listener)
+        self.schedule = Schedule(config, store, clock, self.topics, self.wait_queues, self._log)
+        self.pending = Pending(store, self.wait_queues)
+        self.changes = Changes(store, self.schedule, self.topics, self.pending)
         self._room = self.schedule.room
         self.bulk = Bulk(config, store, self.topics, self._room)
-        self.retention = Retention(config, store, self.schedule)
+        self.retention = Retention(config, store, self.wait_queues)
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store, config)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change.append(self.membership.topic_changed)
         self._config = config
-        self.counts = Counts()
-        self._log = Appending(store, self.schedule, self.counts, listener)
-        self.levels = LevelChanges(store, self.schedule)
+        self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(
             config, store, self.topics, self.levels, clock, lambda: self.readable_end
         )
@@ -102,7 +103,6 @@ class Broker:
             lambda: self.readable_end,
         )
         self._clock = clock
-        self._listener = listener
         self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
         if ":" in config.broker_ip:
             self._store_host_text = f"[{config.broker_ip}]:{config.listen_port}"
@@ -154,12 +154,10 @@ class Broker:
                     at.queue_offset,
                     message_id,
                     at.physical_offset,
-                    self._deliver_at_ms(record, at),
+                    at.due_ms,
                     store_host_text,
                 )
-                for (topic, queue_id, message_id), record, at in zip(
-                    addressed, records, written, strict=True
-                )
+                for (topic, queue_id, message_id), at in zip(addressed, written, strict=True)
             ]
         )
 
@@ -209,14 +207,12 @@ class Broker:
         (at,) = self._log.append([record])
         counted = self.counts.retried if failure.delay_level else self.counts.dead
         counted[group.group] += 1
-        level = record.queue_id + 1 if failure.delay_level else 0
-        return SendBackResult(
-            failure.topic, failure.reconsume_times, level, self._deliver_at_ms(record, at)
-        )
+        level = wait_queue_of(record.topic, record.queue_id)
+        return SendBackResult(failure.topic, failure.reconsume_times, level, at.due_ms)
 
     def deliver(self) -> int | None:
         """Deliver a slice of the due messages; returns the time of the next call, or None."""
-        return self.schedule.deliver(self._config.deliver_batch_max, self._listener.appended)
+        return self.schedule.deliver(self._config.deliver_batch_max)
 
     # ---- pulling
 
@@ -350,7 +346,7 @@ class Broker:
             self.counts.retried.total(),
             self.counts.dead.total(),
             parked_polls,
-            tuple(self.schedule.status()),
+            tuple(self.wait_queues.status()),
             retention.used_ratio,
             retention.is_disk_full,
             *retention.pin,
@@ -369,11 +365,6 @@ class Broker:
         return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
 
     # ---- inside
-
-    def _deliver_at_ms(self, record: NewRecord, at: Written) -> int:
-        if record.topic != SCHEDULE_TOPIC:
-            return 0
-        return self.store.levels.deliver_at_ms(record.queue_id + 1, at.store_timestamp_ms)
 
     def _needed(self) -> OnDemand:
         """The topics and groups of one send; the next call takes the next queues in turn."""

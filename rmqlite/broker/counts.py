@@ -20,4 +20,4 @@ class Counts:
     retried: Counter[str] = field(default_factory=Counter)
     dead: Counter[str] = field(default_factory=Counter)
     appends: Durations = field(default_factory=Durations)
-    """The appends of sends and send-backs; the schedule times its own."""
+    """The appends of calls and jobs; the schedule times its own."""

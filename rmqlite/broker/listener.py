@@ -13,5 +13,5 @@ class Listener(Protocol):
         ...
 
     def due_sooner(self) -> None:
-        """The earliest message of a level is due earlier than it was."""
+        """The earliest message of a wait queue is due earlier than it was."""
         ...

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from rmqlite.broker.schedule.schedule import Schedule
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import local_hour
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import DiskFull, StoreUnavailable
@@ -37,10 +37,10 @@ class Pin(NamedTuple):
 class Retention:
     """Measures the disk and removes files at the caller's time; it never waits."""
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, schedule: Schedule) -> None:
+    def __init__(self, config: BrokerConfig, store: MessageStore, wait_queues: WaitQueues) -> None:
         self._config = config
         self._store = store
-        self._schedule = schedule
+        self._wait_queues = wait_queues
         self._delivered_until = store.min_offset
         self._noted = (store.end, store.min_offset)
         self._measured_end = store.end
@@ -112,7 +112,7 @@ class Retention:
         noted_end, noted_offset = self._noted
         if noted_end > store.durable_end:
             return
-        pending = self._schedule.oldest_pending()
+        pending = self._wait_queues.oldest_pending()
         self._noted = (store.end, pending[1].physical_offset if pending else store.end)
         self._delivered_until = noted_offset
         if store.end <= store.durable_end:
@@ -120,7 +120,7 @@ class Retention:
 
     def _find_pin(self, old_before_ms: int) -> None:
         self.pin = Pin()
-        pending = self._schedule.oldest_pending()
+        pending = self._wait_queues.oldest_pending()
         if pending is not None:
             level, entry = pending
             expired = self._store.expired_segments(old_before_ms, self._store.end)

@@ -11,7 +11,7 @@ from collections.abc import MutableMapping
 
 from rmqlite.levels import LevelTable
 from rmqlite.message import CLUSTER, DELAY, KEY_END, PAIR_END, REAL_QID, REAL_TOPIC, WAIT
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.wait_queues import queue_of
 
 
 def route(
@@ -26,7 +26,7 @@ def route(
     properties[REAL_QID] = str(queue_id)
     # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
     properties.setdefault(WAIT, "true")
-    return SCHEDULE_TOPIC, level - 1
+    return queue_of(level)
 
 
 def ending(cluster: str, topic: str, level: int, queue_id: int) -> tuple[str, int, str]:
@@ -39,4 +39,4 @@ def ending(cluster: str, topic: str, level: int, queue_id: int) -> tuple[str, in
         return topic, queue_id, f"{PAIR_END}{CLUSTER}{KEY_END}{cluster}"
     properties = {DELAY: level, CLUSTER: cluster, REAL_TOPIC: topic, REAL_QID: queue_id}
     pairs = [f"{PAIR_END}{name}{KEY_END}{value}" for name, value in properties.items()]
-    return SCHEDULE_TOPIC, level - 1, f"{''.join(pairs)}{PAIR_END}{WAIT}{KEY_END}true"
+    return *queue_of(level), f"{''.join(pairs)}{PAIR_END}{WAIT}{KEY_END}true"

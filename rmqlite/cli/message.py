@@ -17,6 +17,7 @@ from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
+from rmqlite.store.wait_queues import wait_queue_of
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
@@ -148,5 +149,5 @@ def _waiting(found: FoundMessage) -> Waiting | None:
         return None
     from rmqlite.store.reader import Waiting
 
-    level = found.message.queue_id + 1
+    level = wait_queue_of(found.message.topic, found.message.queue_id)
     return Waiting(level, found.deliver_at_ms, found.is_pending, found.ended)

@@ -16,7 +16,6 @@ from typing import Final
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory, LevelTable
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.deliveries import Moment
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, Verdict, from_error, verdict
@@ -35,6 +34,7 @@ from rmqlite.store.log.checksums import Point
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
+from rmqlite.store.wait_queues import queue_of
 from rmqlite.table_shapes import LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
@@ -247,7 +247,7 @@ class StoreCheck:
         told = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))
         for level, completed in told.ranges().items():
             upto = completed[-1][1] if completed else 0
-            key = (SCHEDULE_TOPIC, level - 1)
+            key = queue_of(level)
             yield from self._check_reach(path, queues, key, upto, "is completed up to")
         if moment is None:
             return
@@ -267,7 +267,7 @@ class StoreCheck:
         told = ScheduleProgress.from_json(tree["completed"], tree["pending"])
         for level, known in moment.pending.items():
             counts = told.pending.get(level, Counter())
-            _, end = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))
+            _, end = moment.queues.get(queue_of(level), (0, 0))
             waiting = end - told.level(level).count_between(0, end)
             if waiting != counts.total():
                 said = f"says that {counts.total()} messages of level {level} wait, but"
@@ -280,7 +280,7 @@ class StoreCheck:
     def _check_delay_offsets(self, tree: tables.Tree, queues: QueueChecks) -> Iterator[Finding]:
         path = self._root / "config" / DELAY_OFFSET_TABLE
         for level, offset in tree.get("offsetTable", {}).items():
-            key = (SCHEDULE_TOPIC, int(level) - 1)
+            key = queue_of(int(level))
             yield from self._check_reach(path, queues, key, int(offset), "is delivered up to")
 
     def _check_reach(
@@ -329,7 +329,7 @@ def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iter
     """Report deliveries in the log that the table lacks."""
     for level, ranges in moment.completed.items():
         known = told.level(level)
-        first, _ = moment.queues.get((SCHEDULE_TOPIC, level - 1), (0, 0))
+        first, _ = moment.queues.get(queue_of(level), (0, 0))
         for begin, end in ranges:
             begin = max(begin, first)
             if begin < end and known.count_between(begin, end) < end - begin:

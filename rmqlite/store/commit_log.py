@@ -28,20 +28,12 @@ from rmqlite.store.log.checksums import (
 from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
 from rmqlite.store.segments import Segments
+from rmqlite.store.written import Place, Written
 
 WALK_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""
 CHECKSUMS: Final = "checksums"
 """The folder of the checksums, beside the log's."""
-
-
-class Written(NamedTuple):
-    """The place and the store timestamp of a record that was appended."""
-
-    queue_offset: int
-    physical_offset: int
-    size: int
-    store_timestamp_ms: int
 
 
 class Walked(NamedTuple):
@@ -91,10 +83,14 @@ class CommitLog:
     def segment_starts(self) -> tuple[int, ...]:
         return self._segments.starts
 
+    def timestamp_ms(self, now_ms: int) -> int:
+        """The store timestamp of records that are appended now: none is older than the last."""
+        return max(now_ms, self.newest_timestamp_ms)
+
     def append(
-        self, records: Sequence[NewRecord], queue_offsets: Sequence[int], now_ms: int
+        self, records: Sequence[NewRecord], places: Sequence[Place], now_ms: int
     ) -> list[Written]:
-        """Write records at the end, all or none.
+        """Write records at the end, all or none; places: where in its queue each goes.
 
         The bytes are not synced.  Raises StoreUnavailable, MessageTooLarge, and FlushFailed,
         which is final; after an error none of the records can be read back.
@@ -102,12 +98,12 @@ class CommitLog:
         if self._is_cut_due:
             # A failed batch left bytes; new records of the same size could line up with them.
             self.cut(self.end)
-        timestamp_ms = max(now_ms, self.newest_timestamp_ms)
+        timestamp_ms = self.timestamp_ms(now_ms)
         begin = position = self.end
         chunks: list[bytes] = []
         runs: list[tuple[int, list[bytes]]] = [(position, chunks)]
         written = []
-        for new, queue_offset in zip(records, queue_offsets, strict=True):
+        for new, (queue_offset, due_ms) in zip(records, places, strict=True):
             size, *parts = record.encode(
                 new,
                 queue_offset=queue_offset,
@@ -132,7 +128,7 @@ class CommitLog:
                     store_timestamp_ms=timestamp_ms,
                 )
             chunks += parts
-            written.append(Written(queue_offset, position, size, timestamp_ms))
+            written.append(Written(queue_offset, position, size, timestamp_ms, due_ms))
             position += size
         try:
             point = self._write(runs)

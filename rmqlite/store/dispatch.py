@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
-from rmqlite.names import SCHEDULE_TOPIC, STORED_NAME_RULE, is_stored_name
+from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.store import record
-from rmqlite.store.commit_log import CommitLog, Walked, Written
+from rmqlite.store.commit_log import CommitLog, Walked
 from rmqlite.store.completion import completed_level, topic_ahead, waited_for
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
@@ -26,9 +26,10 @@ from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_ano
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import Head, NewRecord
 from rmqlite.store.regular_file import FOLDER
+from rmqlite.store.wait_queues import QueueKey as QueueKey
+from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
+from rmqlite.store.written import Place, Written
 
-QueueKey = tuple[str, int]
-"""Topic and queue id."""
 _BUFFERED_MAX: Final = 4096
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _DELAY_MS: Final = 1_000
@@ -100,27 +101,24 @@ class Dispatch:
                 head.topic, head.properties, head.physical_offset, head.store_timestamp_ms
             )
 
-    def next_offsets(self, records: Sequence[NewRecord]) -> list[int]:
-        """The queue offset that each of these records will have."""
-        following: dict[QueueKey, int] = {}
-        offsets = []
+    def next_places(self, records: Sequence[NewRecord], stored_ms: int) -> list[Place]:
+        """Where each of these records goes when they are stored then, and when it is due."""
+        following: dict[QueueKey, Place] = {}
+        places = []
         for new in records:
             key = (new.topic, new.queue_id)
-            offset = following.get(key)
-            if offset is None:
-                offset = self.queue(*key).max_offset
-            following[key] = offset + 1
-            offsets.append(offset)
-        return offsets
+            place = following.get(key)
+            if place is None:
+                place = self.queue(*key).max_offset, when_due_ms(self.levels, *key, stored_ms)
+            following[key] = place[0] + 1, place[1]
+            places.append(place)
+        return places
 
     def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
         for new, at in zip(records, written, strict=True):
-            code = new.tags_code
-            if new.topic == SCHEDULE_TOPIC:
-                code = self.levels.deliver_at_ms(new.queue_id + 1, at.store_timestamp_ms)
-            entry = ENTRY.pack(at.physical_offset, at.size, code)
+            entry = ENTRY.pack(at.physical_offset, at.size, at.due_ms or new.tags_code)
             key = (new.topic, new.queue_id)
             batch = batches.get(key)
             if batch is None:
@@ -143,8 +141,9 @@ class Dispatch:
             queue.advance(queue.max_offset + len(batch))
         add = self.index.add
         for new, at in zip(records, written, strict=True):
-            if new.topic == SCHEDULE_TOPIC:
-                self.progress.scheduled(new.queue_id + 1, topic_ahead(new.properties))
+            if at.due_ms:
+                wait_queue = wait_queue_of(new.topic, new.queue_id)
+                self.progress.scheduled(wait_queue, topic_ahead(new.properties))
             add(new.topic, new.properties, at.physical_offset, at.store_timestamp_ms)
 
 
@@ -172,9 +171,9 @@ class Redo:
             # RocketMQ gives prepared and rolled back records of its log no queue entry.
             if transaction not in (record.PREPARED, record.ROLLBACK):
                 self._enter(head)
-                if head.topic == SCHEDULE_TOPIC:
-                    level = head.queue_id + 1
-                    self._dispatch.progress.scheduled(level, topic_ahead(head.properties))
+                wait_queue = wait_queue_of(head.topic, head.queue_id)
+                if wait_queue:
+                    self._dispatch.progress.scheduled(wait_queue, topic_ahead(head.properties))
                 if head.completes:
                     self._complete(head)
             elif is_anonymous(head):
@@ -223,24 +222,26 @@ class Redo:
                 f"{head.queue_offset}",
             )
         assert place is not None
-        code = 0
-        if head.topic == SCHEDULE_TOPIC:
-            code = self._dispatch.levels.deliver_at_ms(head.queue_id + 1, place.store_timestamp_ms)
+        levels, stored_ms = self._dispatch.levels, place.store_timestamp_ms
+        code = when_due_ms(levels, head.topic, head.queue_id, stored_ms)
         queue.write(expected, ENTRY.pack(place.physical_offset, place.size, code) * missing)
         queue.advance(head.queue_offset)
         self._complete_lost(head.topic, head.queue_id, expected, missing)
 
     def _complete_lost(self, topic: str, queue_id: int, queue_offset: int, count: int) -> None:
         """What was scheduled there is not waited for."""
-        if topic == SCHEDULE_TOPIC:
-            completed = self._dispatch.progress.level(queue_id + 1)
+        wait_queue = wait_queue_of(topic, queue_id)
+        if wait_queue:
+            completed = self._dispatch.progress.level(wait_queue)
             completed.add(queue_offset, queue_offset + count)
 
     def _code(self, queue: ConsumeQueue, head: Head) -> int:
-        if head.topic != SCHEDULE_TOPIC:
+        stored_ms = head.store_timestamp_ms
+        if not wait_queue_of(head.topic, head.queue_id):
             return record.tags_code(head.properties)
-        if head.store_timestamp_ms >= self._kept_before_ms:
-            return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+        due_ms = when_due_ms(self._dispatch.levels, head.topic, head.queue_id, stored_ms)
+        if stored_ms >= self._kept_before_ms:
+            return due_ms
         # RocketMQ set this time by a table of levels that we may not have: keep it.  But its
         # abnormal recovery writes a hash (reference §4.4), and a torn time is no whole delay.
         there = queue.read_beyond(head.queue_offset)
@@ -248,11 +249,11 @@ class Redo:
             there is not None
             and there.physical_offset == head.physical_offset
             and there.size == head.size
-            and there.tags_code > head.store_timestamp_ms
-            and (there.tags_code - head.store_timestamp_ms) % _DELAY_MS == 0
+            and there.tags_code > stored_ms
+            and (there.tags_code - stored_ms) % _DELAY_MS == 0
         ):
             return there.tags_code
-        return self._dispatch.levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+        return due_ms
 
     def _write(self, key: QueueKey) -> None:
         buffer = self._buffers.pop(key, None)
@@ -267,7 +268,7 @@ class Redo:
         level = completed_level(head)
         if level < 1:
             return
-        key = (SCHEDULE_TOPIC, level - 1)
+        key = queue_of(level)
         self._write(key)
         queue = self._dispatch.queue(*key)
         progress = self._dispatch.progress

@@ -19,7 +19,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
-from rmqlite.store.commit_log import CommitLog, Walked, Written
+from rmqlite.store.commit_log import CommitLog, Walked
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
@@ -42,6 +42,7 @@ from rmqlite.store.recovery import (
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
 from rmqlite.store.tables.levels_table import change_levels, load_levels
+from rmqlite.store.written import Written
 
 logger = logging.getLogger(__name__)
 
@@ -113,9 +114,10 @@ class MessageStore:
         which every job fails.  The caller notes completed scheduled records in `progress`.
         """
         before = self._log.point
-        offsets = self._dispatch.next_offsets(records)
+        now_ms = self._clock.now_ms()
+        places = self._dispatch.next_places(records, self._log.timestamp_ms(now_ms))
         with self._final_when_flush_failed():
-            written = self._log.append(records, offsets, self._clock.now_ms())
+            written = self._log.append(records, places, now_ms)
             try:
                 self._dispatch.place(records, written)
             except Exception:

@@ -11,12 +11,12 @@ import logging
 from collections import Counter
 from typing import Final
 
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import topic_ahead
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.wait_queues import wait_queue_of
 
 _ENTRIES_AT_ONCE: Final = 8192
 
@@ -27,9 +27,9 @@ def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
     """Count levels anew whose counts do not add up to their pending records."""
     pending = dispatch.progress.pending
     for (topic, queue_id), queue in dispatch.queues.items():
-        if topic != SCHEDULE_TOPIC:
+        level = wait_queue_of(topic, queue_id)
+        if not level:
             continue
-        level = queue_id + 1
         completed = dispatch.progress.level(level)
         waiting = queue.max_offset - completed.below - completed.count_above
         if sum(pending.get(level, {}).values()) != waiting:

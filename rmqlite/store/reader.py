@@ -17,7 +17,6 @@ from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.file_sizes import sizes_of
 from rmqlite.store.files import Files
@@ -41,6 +40,7 @@ from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.time_offsets import offsets_at
 from rmqlite.store.recovery import PROGRESS_TABLE
+from rmqlite.store.wait_queues import wait_queue_of
 
 __all__ = [
     "DiskUse",
@@ -119,9 +119,7 @@ class StoreReader:
 
     def waiting(self, message: StoredMessage) -> Waiting | None:
         """The deliver time and state of a scheduled record; None for any other."""
-        if message.topic != SCHEDULE_TOPIC:
-            return None
-        level = self._snapshot.level(message.queue_id + 1)
+        level = self._snapshot.level(wait_queue_of(message.topic, message.queue_id))
         if level is None:
             return None
         offset = message.queue_offset

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreDamaged
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.files import Files
@@ -25,6 +24,7 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
 from rmqlite.store.verification import verify
+from rmqlite.store.wait_queues import queue_of, wait_queue_of
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 PROGRESS_TABLE: Final = "storeProgress.json"
@@ -233,11 +233,11 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
 
     RocketMQ's abnormal recovery leaves it in queues that it rebuilds (reference §4.4).
     """
-    topic, queue_id = key
-    if topic != SCHEDULE_TOPIC:
+    wait_queue = wait_queue_of(*key)
+    if not wait_queue:
         return False
     queue = dispatch.queue(*key)
-    begin = max(queue.min_offset, progress.level(queue_id + 1).below)
+    begin = max(queue.min_offset, progress.level(wait_queue).below)
     return any(
         min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
@@ -261,10 +261,10 @@ def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
     except StoreDamaged:
         return
     for level, offset in known.offset_table.items() if known else ():
-        queue = dispatch.queues.get((SCHEDULE_TOPIC, level - 1))
+        queue = dispatch.queues.get(queue_of(level))
         if queue is not None:
             dispatch.progress.level(level).add(0, min(offset, queue.max_offset))
-    for (topic, queue_id), queue in dispatch.queues.items():
-        if topic == SCHEDULE_TOPIC:
+    for key, queue in dispatch.queues.items():
+        if wait_queue := wait_queue_of(*key):
             # Records that retention removed can no longer be delivered.
-            dispatch.progress.level(queue_id + 1).add(0, queue.min_offset)
+            dispatch.progress.level(wait_queue).add(0, queue.min_offset)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from rmqlite.broker.schedule import schedule
-from rmqlite.broker.schedule.level_queue import READ_ENTRIES
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.broker.schedule.schedule import REST_MS, REST_MS_MAX
+from rmqlite.broker.waits.wait_queue import READ_ENTRIES
 from rmqlite.levels import parse_levels
+from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.files import SystemFiles
@@ -202,7 +204,7 @@ def test_the_rate_holds_for_what_is_in_the_log_however_slow_the_disk(
     clock.forward(1_000)
     files.write_ms = write_ms
     seen = []
-    while (due_ms := broker.broker.schedule.next_due_ms()) is not None:
+    while (due_ms := broker.broker.wait_queues.next_due_ms()) is not None:
         before = broker.broker.schedule.delivered
         due_ms = broker.broker.deliver()
         count = broker.broker.schedule.delivered - before
@@ -337,3 +339,21 @@ def test_an_error_behind_what_was_delivered_delivers_nothing_twice(
     broker.crash()
     broker.open()
     assert broker.deliver() == 0
+
+
+def test_a_slice_makes_few_new_queues(make: Make) -> None:
+    """The first message of a queue makes its files: 200 of them at once would be 40 ms."""
+    broker = make()
+    topics = [f"{TOPIC}-{number % 120}" for number in range(360)]
+    for begin in range(0, len(topics), NEW_QUEUES_MAX):
+        part = topics[begin : begin + NEW_QUEUES_MAX]
+        broker.send(*[delayed("x", 1, topic) for topic in part])
+    broker.clock.forward(1_000)
+    counts, due_ms = [0], broker.broker.wait_queues.next_due_ms()
+    while due_ms is not None:
+        due_ms = broker.broker.deliver()
+        counts.append(len([topic for topic, _ in broker.store.queue_keys() if topic in topics]))
+    broker.sync()
+    assert broker.broker.schedule.delivered == 360
+    assert [len(broker.messages(topic)) for topic in topics[:120]] == [3] * 120
+    assert max(after - before for before, after in pairwise(counts)) <= NEW_QUEUES_MAX

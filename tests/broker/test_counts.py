@@ -54,8 +54,8 @@ def test_appends_are_timed_for_calls_and_for_the_schedule(under_test: BrokerUnde
     assert under_test.deliver() == 1
     assert under_test.broker.counts.appends.histogram().total == 1
     assert under_test.broker.schedule.appends.histogram().total == 1
-    assert under_test.broker.schedule.lateness(1).count == 1
-    assert under_test.broker.schedule.lateness(9).count == 0
+    assert under_test.broker.wait_queues.lateness(1).count == 1
+    assert under_test.broker.wait_queues.lateness(9).count == 0
 
 
 def test_a_send_that_is_not_stored_is_not_counted(make: Make) -> None:

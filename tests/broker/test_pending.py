@@ -153,7 +153,7 @@ def test_every_filter_lists_what_fits_in_due_order(make: Make, restart: Restart)
     restart(broker)
     every = plain_list(broker)
     assert len(every) > 20
-    assert any(len(known.runs) > 2 for known in broker.broker.schedule.queues())
+    assert any(len(known.runs) > 2 for known in broker.broker.wait_queues)
     for wanted in some_filters(broker):
         assert waiting(broker, wanted) == [each for each in every if fits(each, wanted)], wanted
 

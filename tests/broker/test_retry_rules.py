@@ -87,7 +87,7 @@ def test_a_new_policy_counts_from_the_next_failure_on(under_test: BrokerUnderTes
     message = received(under_test)
     assert waits_s(under_test, message) == 10
     save_group(under_test, retry_policy="1h 2h")
-    assert under_test.broker.schedule.next_due_ms(3) == under_test.clock.now_ms() + 10_000
+    assert under_test.broker.wait_queues.next_due_ms(3) == under_test.clock.now_ms() + 10_000
     message = retried(under_test)
     assert waits_s(under_test, message) == 7_200
     save_group(under_test, retry_policy="")

@@ -57,8 +57,7 @@ def put(broker: BrokerUnderTest, topic: str, record_bytes: int, **properties: st
     new = new_record(body, topic, queue_id, properties=properties | {UNIQ_KEY: "large"})
     (at,) = broker.store.append([new._replace(properties=encoded)])
     if topic == SCHEDULE_TOPIC:
-        due_ms = broker.store.levels.deliver_at_ms(queue_id + 1, at.store_timestamp_ms)
-        broker.broker.schedule.notice(queue_id + 1, at.queue_offset, due_ms)
+        broker.broker.wait_queues.notice(queue_id + 1, at.queue_offset, at.due_ms)
     broker.sync()
     return at.physical_offset
 
@@ -259,8 +258,7 @@ def test_properties_that_are_too_long_cost_no_body(make: Make) -> None:
     properties += b"\x02note\x01" + b"n" * PROPERTIES_BYTES_MAX
     new = new_record(b"kept", SCHEDULE_TOPIC, 0)._replace(properties=properties)
     (at,) = broker.store.append([new])
-    due_ms = broker.store.levels.deliver_at_ms(1, at.store_timestamp_ms)
-    broker.broker.schedule.notice(1, at.queue_offset, due_ms)
+    broker.broker.wait_queues.notice(1, at.queue_offset, at.due_ms)
     broker.sync()
     broker.clock.forward(1_000)
     broker.deliver()

@@ -236,7 +236,7 @@ def test_a_failing_append_is_tried_again(make: Make, writes: int) -> None:
             broker.broker.deliver()
         assert (broker.store.end, broker.broker.schedule.delivered) == (end, 0)
         assert (bodies(broker), bodies(broker, queue_id=1)) == ([], [])
-        assert broker.broker.schedule.next_due_ms(1) == scheduled_entry(broker, 1).tags_code
+        assert broker.broker.wait_queues.next_due_ms(1) == scheduled_entry(broker, 1).tags_code
     disk.heal()
     broker.deliver()
     crash(broker)

@@ -290,7 +290,7 @@ def test_a_full_disk_keeps_all_or_none(make: Make, writes: int) -> None:
         broker.send(*batch)
     assert (broker.store.end, bodies(broker)) == (0, [])
     disk.heal()
-    assert broker.broker.schedule.next_due_ms(1) is None
+    assert broker.broker.wait_queues.next_due_ms(1) is None
     results = broker.send(*batch)
     assert [each.queue_offset for each in results] == [0, 0, 0]
     broker.crash()

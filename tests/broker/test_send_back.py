@@ -239,7 +239,7 @@ def test_row_9_a_dead_letter_of_a_delayed_message_is_not_delayed_again(
     (message,) = under_test.messages(TOPIC)
     send_back(under_test, message, delay_level=-1)
     assert bodies(under_test, DLQ) == ["a"]
-    assert under_test.broker.schedule.oldest_pending() is None
+    assert under_test.broker.wait_queues.oldest_pending() is None
 
 
 def test_row_10_the_broker_chooses_three_plus_the_attempts(under_test: BrokerUnderTest) -> None:

@@ -65,10 +65,9 @@ def put(broker: BrokerUnderTest, properties: bytes, body: bytes = b"x", level: i
         *(broker.clock.now_ms(), BORN_HOST, BORN_HOST, 0, 0, 0),
     )
     (at,) = broker.store.append([new])
-    due_ms = broker.store.levels.deliver_at_ms(level, at.store_timestamp_ms)
-    broker.broker.schedule.notice(level, at.queue_offset, due_ms)
+    broker.broker.wait_queues.notice(level, at.queue_offset, at.due_ms)
     broker.sync()
-    return due_ms
+    return at.due_ms
 
 
 def dead(broker: BrokerUnderTest) -> list[StoredMessage]:

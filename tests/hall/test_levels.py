@@ -148,8 +148,8 @@ def test_a_queued_message_keeps_its_deliver_time_after_an_edit() -> None:
     history = LevelHistory.starting_with(parse_levels("1s 10m")).changed_to(
         parse_levels("1s 5s"), 1_000_000
     )
-    assert history.deliver_at_ms(2, 999_999) == 999_999 + 10 * MINUTE
-    assert history.deliver_at_ms(2, 1_000_000) == 1_000_000 + 5 * SECOND
+    assert history.delay_ms(2, 999_999) == 10 * MINUTE
+    assert history.delay_ms(2, 1_000_000) == 5 * SECOND
 
 
 def test_a_message_of_a_level_that_was_removed_keeps_its_deliver_time() -> None:
@@ -157,7 +157,7 @@ def test_a_message_of_a_level_that_was_removed_keeps_its_deliver_time() -> None:
     history = LevelHistory.starting_with(parse_levels("1s 5s 2h")).changed_to(
         parse_levels("1s"), 5_000
     )
-    assert history.deliver_at_ms(3, 4_999) == 4_999 + 2 * HOUR
+    assert history.delay_ms(3, 4_999) == 2 * HOUR
     assert history.current.max_level == 1
 
 
@@ -165,7 +165,7 @@ def test_the_first_table_holds_for_everything_older() -> None:
     """A store that another broker began has records older than its first table."""
     first, second = parse_levels("1s"), parse_levels("2s")
     history = LevelHistory(((5_000, first), (9_000, second)), second)
-    assert history.deliver_at_ms(1, 100) == 100 + SECOND
+    assert history.delay_ms(1, 100) == SECOND
 
 
 def test_the_same_delays_are_no_edit() -> None:

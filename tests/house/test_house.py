@@ -213,3 +213,56 @@ def test_no_test_module_imports_from_another() -> None:
             ):
                 wrong.append(f"{name_of(path)}:{node.lineno} imports from {node.module}")
     assert wrong == []
+
+
+def calls_of(tree: ast.AST, *methods: str) -> Iterator[ast.Call]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        if node.func.attr in methods:
+            yield node
+
+
+def queue_arithmetic(tree: ast.AST) -> Iterator[int]:
+    """Lines where a level is made of a queue id, or the other way round."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            if ast.unparse(node.left).endswith("queue_id") and ast.unparse(node.right) == "1":
+                yield node.lineno
+        elif isinstance(node, ast.Tuple | ast.Call):
+            parts = node.elts if isinstance(node, ast.Tuple) else node.args
+            texts = [ast.unparse(part) for part in parts]
+            if "SCHEDULE_TOPIC" in texts and any(text.endswith(" - 1") for text in texts):
+                yield node.lineno
+
+
+def test_one_module_knows_what_waits_where_and_until_when() -> None:
+    """Another kind of wait queue becomes known to writer and readers there, and nowhere else."""
+    wrong = []
+    for path in written("rmqlite"):
+        # The second one counts the queues of a topic.
+        if name_of(path) in ("rmqlite/store/wait_queues.py", "rmqlite/store/repairing/files.py"):
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        lines = [*queue_arithmetic(tree)]
+        # A history's delay at a time; a table's delay has one argument.
+        lines += [node.lineno for node in calls_of(tree, "delay_ms") if len(node.args) > 1]
+        wrong += [f"{name_of(path)}:{line}" for line in lines]
+    assert not wrong, "\n".join(wrong)
+    bad = "a = head.queue_id + 1, f(SCHEDULE_TOPIC, level - 1), (SCHEDULE_TOPIC, int(x) - 1)"
+    assert len([*queue_arithmetic(ast.parse(bad))]) == 3
+
+
+def test_one_module_of_the_broker_appends_and_announces() -> None:
+    """Whoever appends past it leaves readers asleep, or delivers late."""
+    wrong = []
+    # The jobs correct what a crash has cut off while the broker starts: nobody waits yet.
+    allowed = {f"rmqlite/broker/{name}.py" for name in ("appending", "bulk/jobs", "redrive/jobs")}
+    for path in written("rmqlite/broker"):
+        if name_of(path) not in allowed:
+            for node in calls_of(ast.parse(path.read_text("utf-8")), "append", "appended"):
+                assert isinstance(node.func, ast.Attribute)
+                whose = ast.unparse(node.func.value)
+                if whose.endswith(("store", "listener")):
+                    wrong.append(f"{name_of(path)}:{node.lineno}")
+    assert not wrong, "\n".join(wrong)

@@ -32,8 +32,13 @@ MAY_IMPORT = {
     "spark": {"spark", "hall", "store", "client", "arrow"},
 }
 ONLY_THESE_OF = {
-    ("cli", "store"): {"rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"},
-    ("arrow", "store"): {"rmqlite.store.reader", "rmqlite.store.regular_file"},
+    ("cli", "store"): {
+        *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
+        "rmqlite.store.wait_queues",
+    },
+    ("arrow", "store"): {
+        *("rmqlite.store.reader", "rmqlite.store.regular_file", "rmqlite.store.wait_queues"),
+    },
     ("spark", "store"): {"rmqlite.store.reader"},
 }
 INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "arrow"), ("cli", "spark")}

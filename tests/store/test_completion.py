@@ -21,7 +21,6 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
-from rmqlite.store.commit_log import Written
 from rmqlite.store.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
@@ -31,6 +30,7 @@ from rmqlite.store.completion import (
     waited_for,
 )
 from rmqlite.store.record import NewRecord, encode, read_head
+from rmqlite.store.written import Written
 from tests.support.stores import StoreUnderTest, new_record
 
 PREPARED, COMMITTED, ROLLBACK = 0x4, 0x8, 0xC

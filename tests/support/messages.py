@@ -37,8 +37,7 @@ def arrival_times(broker: BrokerUnderTest, count: int) -> dict[str, int]:
     """When each body arrives, stepping from due time to due time; never a moment earlier."""
     arrived: dict[str, int] = {}
     while len(arrived) < count:
-        schedule = broker.broker.schedule
-        due = [due_ms for n in schedule.levels() if (due_ms := schedule.next_due_ms(n))]
+        due = [each.next_due_ms for each in broker.broker.wait_queues.status() if each.pending]
         assert due, f"nothing is left, only {arrived} arrived"
         broker.clock.forward(max(0, min(due) - 1 - broker.clock.now_ms()))
         assert broker.deliver() == 0

@@ -19,6 +19,7 @@ from rmqlite.store import record
 from rmqlite.store.completion import completed_level, completion_of
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.record import Head
+from rmqlite.store.wait_queues import when_due_ms
 
 Row = dict[str, Any]
 _INT_MAX = (1 << 31) - 1
@@ -91,7 +92,7 @@ def plain_rows(root: Path, levels: LevelHistory, queue_file_bytes: int) -> Itera
             position += head.size
             if head.sys_flag & record.TRANSACTION_TYPE in (record.PREPARED, record.ROLLBACK):
                 continue
-            due_ms = levels.deliver_at_ms(head.queue_id + 1, head.store_timestamp_ms)
+            due_ms = when_due_ms(levels, head.topic, head.queue_id, head.store_timestamp_ms)
             if head.topic == SCHEDULE_TOPIC:
                 due_ms = _promised_ms(root, head, queue_file_bytes) or due_ms
             yield plain_row(head, data, due_ms)

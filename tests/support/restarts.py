@@ -54,4 +54,4 @@ def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) 
         SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0, 0
     )
     (at,) = broker.store.append([new])
-    broker.broker.schedule.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)
+    broker.broker.wait_queues.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)

@@ -10,12 +10,12 @@ from typing import Any
 from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import Finding, check
-from rmqlite.store.commit_log import Written
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.files import Files
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import NewRecord, body_crc, tags_code
 from rmqlite.store.tables import tables
+from rmqlite.store.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

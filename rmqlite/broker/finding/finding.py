@@ -31,6 +31,7 @@ from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, 
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.waits import wait_of
 
 MESSAGES_MAX: Final = 64
 """RocketMQ's maxMsgsNumBatch."""
@@ -183,7 +184,8 @@ def _is_hop(topic: str) -> bool:
 
 
 def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
-    if message.topic != SCHEDULE_TOPIC:
+    wait = wait_of(store, message)
+    if wait is None:
         state = MessageState.STORED
         if message.topic == CANCELLED_TOPIC:
             state = MessageState.CANCELLED
@@ -192,16 +194,8 @@ def _found(store: MessageStore, message: StoredMessage) -> FoundMessage:
         elif is_dlq(message.topic):
             state = MessageState.DEAD
         return FoundMessage(message, state)
-    level, offset = message.queue_id + 1, message.queue_offset
-    queue = store.queue(message.topic, message.queue_id)
-    entry = queue.entry(offset) if queue else None
-    if entry is not None and entry.physical_offset == message.physical_offset:
-        deliver_at_ms = entry.tags_code
-    else:
-        deliver_at_ms = store.levels.deliver_at_ms(level, message.store_timestamp_ms)
-    is_pending = entry is not None and store.progress.level(level).next_open(offset) == offset
-    ended = "" if is_pending else _ended(store, message)
-    return FoundMessage(message, MessageState.SCHEDULED, deliver_at_ms, is_pending, ended)
+    ended = "" if wait.is_pending else _ended(store, message)
+    return FoundMessage(message, MessageState.SCHEDULED, wait.due_ms, wait.is_pending, ended)
 
 
 def _ended(store: MessageStore, message: StoredMessage) -> str:

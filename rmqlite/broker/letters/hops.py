@@ -35,6 +35,7 @@ from rmqlite.store.completion import (
 )
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, delay_level, destination
+from rmqlite.store.waits import wait_of
 
 _REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
@@ -45,18 +46,7 @@ _WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
 def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]], head: Head) -> Hop:
     """The hop of a record; committed(queue) returns the committed offset of each group."""
     kind = kind_of(head)
-    level = due_ms = 0
-    is_pending = False
-    if head.topic == SCHEDULE_TOPIC:
-        level = head.queue_id + 1
-        queue = store.queue(head.topic, head.queue_id)
-        entry = queue.entry(head.queue_offset) if queue else None
-        if entry is None:
-            due_ms = store.levels.deliver_at_ms(level, head.store_timestamp_ms)
-        else:
-            due_ms = entry.tags_code
-            completed = store.progress.level(level)
-            is_pending = completed.next_open(head.queue_offset) == head.queue_offset
+    wait = wait_of(store, head)
     host = unpack_host(head.store_host)
     own_id = offset_message_id(host, head.physical_offset)
     job = find_property(head.properties, _REDRIVEN_BY) if kind is HopKind.REDRIVEN else None
@@ -71,9 +61,9 @@ def hop_of(store: MessageStore, committed: Callable[[Queue], Mapping[str, int]],
         message_id=unique_key_of(head) or own_id,
         group=_group(head),
         attempt=_attempt(head),
-        level=level,
-        due_ms=due_ms,
-        is_pending=is_pending,
+        level=wait.wait_queue if wait else 0,
+        due_ms=wait.due_ms if wait else 0,
+        is_pending=wait is not None and wait.is_pending,
         reason=reason_of(head) if kind in _WITH_REASON else "",
         job_id=(job or b"").decode("utf-8", "replace"),
         readers=_readers(committed, head),

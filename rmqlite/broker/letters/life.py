@@ -31,12 +31,13 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC, is_dlq
+from rmqlite.names import is_dlq
 from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery
 from rmqlite.store.completion import completed_level
 from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head
+from rmqlite.store.wait_queues import queue_of
 
 IDS_MAX: Final = 100
 """The most message ids through which one life is followed."""
@@ -200,7 +201,7 @@ class _Search:
     def _completed_by(self, head: Head) -> Head | None:
         """The scheduled record that a record completes."""
         level = completed_level(head)
-        queue = self._store.queue(SCHEDULE_TOPIC, level - 1) if level else None
+        queue = self._store.queue(*queue_of(level)) if level else None
         entry = queue.entry(queue.first_with(head.completes) - 1) if queue else None
         if entry is None or entry.physical_offset + entry.size != head.completes:
             return None

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rmqlite.broker.finding.outcome import how_it_ended
-from rmqlite.broker.listener import Listener
 from rmqlite.broker.schedule.pending import Found, Pending
 from rmqlite.broker.schedule.schedule import Ready, Schedule, restored
 from rmqlite.broker.steps import Steps
@@ -30,7 +29,7 @@ from rmqlite.message import (
     edit_properties,
     exact_properties,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC
 from rmqlite.requests.schedule import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
@@ -45,6 +44,7 @@ from rmqlite.requests.schedule import (
 from rmqlite.store.completion import Completion, topic_ahead
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, NewRecord, body_crc
+from rmqlite.store.wait_queues import queue_of
 
 SLICE_MAX: Final = 100
 """How many messages are changed at once, before others get their turn."""
@@ -74,13 +74,11 @@ class Changes:
         schedule: Schedule,
         topics: TopicTable,
         pending: Pending,
-        listener: Listener,
     ) -> None:
         self._store = store
         self._schedule = schedule
         self._topics = topics
         self._pending = pending
-        self._listener = listener
         self.counts = dict.fromkeys(ScheduleAction, 0)
         """Messages changed since the start, by what was done."""
 
@@ -182,16 +180,9 @@ class Changes:
             Ready(each.place, each.topic, record, "")
             for each, record in zip(found, records, strict=True)
         ]
-        written = self._schedule.complete(ready, self._listener.appended)
+        written = self._schedule.complete(ready)
         self.counts[request.action] += len(ready)
-        if request.action is not ScheduleAction.RESCHEDULE:
-            return len(ready), 0
-        due_ms = 0
-        for at in written:
-            due_ms = self._store.levels.deliver_at_ms(request.delay_level, at.store_timestamp_ms)
-            if self._schedule.notice(request.delay_level, at.queue_offset, due_ms):
-                self._listener.due_sooner()
-        return len(ready), due_ms
+        return len(ready), written[-1].due_ms
 
     def _with_bodies(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
@@ -207,10 +198,10 @@ class Changes:
                 record = restored(walked, each.topic, each.queue_id)
                 added = {FIRED: str(each.place.due_ms)}
             else:
-                record = restored(walked, SCHEDULE_TOPIC, request.delay_level - 1)
+                record = restored(walked, *queue_of(request.delay_level))
                 added = {
                     DELAY: str(request.delay_level),
-                    RESCHEDULED_FROM: str(each.place.level),
+                    RESCHEDULED_FROM: str(each.place.wait_queue),
                 }
             size_max = self._schedule.room.for_properties(each.head, each.topic)
             records.append(record._replace(properties=_with(each.head, added, size_max)))
@@ -225,7 +216,7 @@ def _cancellation(found: Found) -> NewRecord:
     return NewRecord(
         CANCELLED_TOPIC,
         0,
-        edit_properties(b"", {**kept, DELAY: str(place.level)}),
+        edit_properties(b"", {**kept, DELAY: str(place.wait_queue)}),
         b"",
         body_crc(b""),
         head.flag,

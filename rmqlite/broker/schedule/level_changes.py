@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from rmqlite.broker.schedule.schedule import Schedule
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.levels import (
     DatedTable,
@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 class LevelChanges:
     """The table of levels of one broker, seen and changed."""
 
-    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+    def __init__(self, store: MessageStore, wait_queues: WaitQueues) -> None:
         self._store = store
-        self._schedule = schedule
+        self._wait_queues = wait_queues
 
     def in_force(self) -> LevelsInForce:
         """The table in force, broker.conf's, and every table so far."""
@@ -73,22 +73,18 @@ class LevelChanges:
         before = self._store.levels.current
         # 60s for 1m is no change: the table in force stays as it is spelled.
         after = before if table.delays_ms == before.delays_ms else table
-        waiting = {status.level: status for status in self._schedule.status()}
+        waiting = {status.level: status for status in self._wait_queues.status()}
         rows = []
         for level in sorted({*waiting, *range(1, max(before.max_level, after.max_level) + 1)}):
             status = waiting.get(level)
             pending = status.pending if status else 0
             row = LevelChange(
                 level,
-                _delay(before, level),
-                _delay(after, level),
+                before.own_name(level),
+                after.own_name(level),
                 pending,
                 status.next_due_ms if status else 0,
             )
             if row.delay_before or row.delay_after or pending:
                 rows.append(row)
         return LevelsChanged(before.text, after.text, tuple(rows))
-
-
-def _delay(table: LevelTable, level: int) -> str:
-    return table.name(level) if level <= table.max_level else ""

@@ -1,6 +1,6 @@
 """What waits: found by time, level, destination, key or id, counted, and drawn up by time.
 
-The runs of all levels are merged in due order, and a cursor names a place in that order: so
+The runs of all wait queues are merged in due order, and a cursor names a place in that order: so
 a page costs what it shows, not what waits, and nothing is kept between two pages.  Of a
 record only head and properties are read.  What has a key or an id is found by the index.
 """
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rmqlite.broker.finding.letter_reading import read_heads
 from rmqlite.broker.finding.matching import check_wanted, has_all, has_unique_key
 from rmqlite.broker.finding.outcome import outlines
-from rmqlite.broker.schedule.level_queue import LevelQueue, PendingPlace, Run
-from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.steps import Steps
+from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
+from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import check_length
 from rmqlite.message import (
@@ -42,6 +42,8 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Head, destination
+from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.waits import wait_of
 
 SMALL_AT_ONCE: Final = 100
 SCAN_MAX: Final = 500
@@ -67,7 +69,7 @@ class Cursor(NamedTuple):
     """Where a page ends: after a place, of messages whose records lie before log_end."""
 
     due_ms: int
-    level: int
+    wait_queue: int
     queue_offset: int
     log_end: int
 
@@ -88,11 +90,11 @@ class Cursor(NamedTuple):
 
 
 class Pending:
-    """Asks the schedule; changes nothing."""
+    """Asks the wait queues; changes nothing."""
 
-    def __init__(self, store: MessageStore, schedule: Schedule) -> None:
+    def __init__(self, store: MessageStore, wait_queues: WaitQueues) -> None:
         self._store = store
-        self._schedule = schedule
+        self._wait_queues = wait_queues
 
     def pages(self, query: PendingQuery) -> Steps[PendingPage]:
         """The next page, in steps: at every yield others may get their turn.
@@ -155,12 +157,9 @@ class Pending:
         if list(bounds) != sorted(set(bounds)):
             raise InvalidValue("bounds_ms", "not ascending", "instants, each after the one before")
         lines = []
-        for known in self._levels(request.levels):
-            sums = [0] * (len(bounds) + 1)
-            for run in tuple(known.runs):
-                _add_run(known, run, bounds, sums)
-                yield
-            lines.append(LevelTimeline(known.level, tuple(sums)))
+        for known in self._of_levels(request.levels):
+            sums = yield from known.timeline(bounds)
+            lines.append(LevelTimeline(known.id, sums))
         return tuple(lines)
 
     def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
@@ -187,27 +186,22 @@ class Pending:
 
     def is_open(self, place: PendingPlace) -> bool:
         """Does it still wait?"""
-        completed = self._store.progress.level(place.level)
-        return completed.next_open(place.queue_offset) == place.queue_offset
+        return self._wait_queues[place.wait_queue].is_open(place.queue_offset)
 
     # ---- inside
 
     def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
         """All places behind a cursor that a filter's times and levels take, in due order."""
         begin = max(at[:3], (wanted.due_from_ms, 0, -1))
-        places = [
-            known.places(run, known.first_after(run, *begin))
-            for known in self._levels(wanted.levels)
-            for run in known.runs
-        ]
+        places = chain(*[each.places_behind(*begin) for each in self._of_levels(wanted.levels)])
         until_ms = wanted.due_until_ms
         for place in merge(*places):
             if until_ms is not None and place.due_ms >= until_ms:
                 return
             yield place
 
-    def _levels(self, levels: Sequence[int]) -> list[LevelQueue]:
-        return [known for known in self._schedule.queues() if not levels or known.level in levels]
+    def _of_levels(self, levels: Sequence[int]) -> list[WaitQueue]:
+        return [known for known in self._wait_queues if not levels or known.id in levels]
 
     def _with_heads(
         self, places: Iterator[PendingPlace]
@@ -249,12 +243,10 @@ class Pending:
 
     def _place_of(self, head: Head) -> PendingPlace | None:
         """Where a scheduled record waits; None when it does not wait any more."""
-        queue = self._store.queue(SCHEDULE_TOPIC, head.queue_id)
-        entry = queue.entry(head.queue_offset) if queue else None
-        if entry is None or entry.physical_offset != head.physical_offset:
+        wait = wait_of(self._store, head)
+        if wait is None or wait.entry is None or not wait.is_pending:
             return None
-        place = PendingPlace(entry.tags_code, head.queue_id + 1, head.queue_offset, entry)
-        return place if self.is_open(place) else None
+        return PendingPlace(wait.due_ms, wait.wait_queue, head.queue_offset, wait.entry)
 
 
 def check_filter(wanted: PendingFilter) -> None:
@@ -285,7 +277,7 @@ def _fitting(
 
 def _fits(head: Head, wanted: PendingFilter) -> bool:
     """Has a scheduled record all that is asked for but the time?"""
-    if wanted.levels and head.queue_id + 1 not in wanted.levels:
+    if wanted.levels and wait_queue_of(head.topic, head.queue_id) not in wanted.levels:
         return False
     if wanted.topic and _target(head)[0] != wanted.topic:
         return False
@@ -305,17 +297,6 @@ def _target(head: Head) -> tuple[str, int]:
     return destination(head.properties) or ("", -1)
 
 
-def _add_run(known: LevelQueue, run: Run, bounds_ms: Sequence[int], sums: list[int]) -> None:
-    """Count what waits in a run: before the first bound, between each two, behind the last."""
-    before = 0
-    for at, bound_ms in enumerate(bounds_ms):
-        # The last place before the bound is of any level, at any queue offset.
-        upto = known.pending_before(run, known.first_after(run, bound_ms, 0, -1))
-        sums[at] += upto - before
-        before = upto
-    sums[-1] += known.pending_before(run, run.end) - before
-
-
 def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
     until_ms = wanted.due_until_ms
     return due_ms >= wanted.due_from_ms and (until_ms is None or due_ms < until_ms)
@@ -326,7 +307,7 @@ def _described(found: Found) -> PendingMessage:
     place, head, topic, queue_id = found
     properties = decode_properties(head.properties)
     return PendingMessage(
-        place.level,
+        place.wait_queue,
         place.queue_offset,
         place.due_ms,
         topic,

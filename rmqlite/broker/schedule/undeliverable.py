@@ -40,6 +40,7 @@ from rmqlite.store.record import (
     delay_level,
     tags_code,
 )
+from rmqlite.store.wait_queues import wait_queue_of
 
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
@@ -63,7 +64,7 @@ def why_undeliverable(
     """
     if target is None or target[0] == SCHEDULE_TOPIC:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
-    level = head.queue_id + 1
+    level = wait_queue_of(head.topic, head.queue_id)
     if delay_level(head.properties) != level:
         # After a crash nobody would know from its delivery what that has completed.
         return f"its properties do not say that it waits at level {level} (DELAY)"

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import completion_of, level_of, topic_ahead, waited_for
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.wait_queues import queue_of
 
 POINTER: Final = "wrong-delivery"
 EARLY: Final = "delivered-early"
@@ -54,7 +54,7 @@ class DeliveryCheck:
     ) -> Iterator[Finding]:
         """Check a record that completes a scheduled one."""
         level = level_of(topic, properties)
-        key = (SCHEDULE_TOPIC, level - 1)
+        key = queue_of(level)
         scheduled = self._queues.get(key)
         if completes <= self._log.min_offset or self._queues.is_unreadable(key):
             return

@@ -28,6 +28,7 @@ from rmqlite.store.completion import is_completing
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.wait_queues import when_due_ms
 
 READ_BYTES: Final = 1 << 20
 RECORD: Final = "damaged-record"
@@ -224,9 +225,9 @@ class LogCheck:
                 or b"\0" in (properties := data[names + 2 : end])
             ):
                 break
-            if queue.level:
-                code = queues.levels.deliver_at_ms(queue.level, stored_ms)
-                self._deliveries.scheduled(queue.level, properties)
+            if queue.wait_queue:
+                code = when_due_ms(queues.levels, *queue.key, stored_ms)
+                self._deliveries.scheduled(queue.wait_queue, properties)
             else:
                 code = record.tags_code(properties)
             if completes and is_completing(queue.key[0], 0, properties):
@@ -271,8 +272,8 @@ class LogCheck:
             self._found += self._deliveries.check(head.physical_offset, *said)
         if queue is not None:
             self._check_place(queue, head)
-            if queue.level and not is_repaired(head):
-                self._deliveries.scheduled(queue.level, head.properties)
+            if queue.wait_queue and not is_repaired(head):
+                self._deliveries.scheduled(queue.wait_queue, head.properties)
 
     def _queue(self, head: Head) -> QueueCheck | None:
         key = (head.topic, head.queue_id)
@@ -290,13 +291,13 @@ class LogCheck:
         if queue.first is None or head.queue_offset < queue.next:
             self.starts.append(head)
             queue.begin_at(head.queue_offset)
-            if queue.level:
-                self._deliveries.completed.level(queue.level).add(0, head.queue_offset)
+            if queue.wait_queue:
+                self._deliveries.completed.level(queue.wait_queue).add(0, head.queue_offset)
         elif head.queue_offset != queue.next:
             self._check_gap(queue, head)
         code = (
-            self._queues.levels.deliver_at_ms(queue.level, head.store_timestamp_ms)
-            if queue.level
+            when_due_ms(self._queues.levels, *queue.key, head.store_timestamp_ms)
+            if queue.wait_queue
             else record.tags_code(head.properties)
         )
         queue.want(Entry(head.physical_offset, head.size, code))
@@ -307,9 +308,7 @@ class LogCheck:
         place = self._place
         if explains_gap(place, last_offset=queue.last_offset, head=head, missing=missing):
             assert place is not None
-            code = 0
-            if queue.level:
-                code = self._queues.levels.deliver_at_ms(queue.level, place.store_timestamp_ms)
+            code = when_due_ms(self._queues.levels, *queue.key, place.store_timestamp_ms)
             for _ in range(missing):
                 queue.want(Entry(place.physical_offset, place.size, code))
             return

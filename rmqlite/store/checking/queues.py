@@ -14,7 +14,6 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelHistory
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.entry_runs import (
     NO_ENTRY,
     STRAY_ENTRY,
@@ -30,6 +29,7 @@ from rmqlite.store.checking.key_hashes import topic_prefix
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.segments import is_zeros
+from rmqlite.store.wait_queues import wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192
 BLOCKS_MAX: Final = 128
@@ -47,8 +47,8 @@ class QueueCheck:
 
     __slots__ = (
         *("_compared", "_corrected", "_is_live", "_log_begin", "_blocks"),
-        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "level", "name"),
-        *("next", "persisted_end", "prefix", "wanted"),
+        *("_wrong", "files", "first", "is_settled", "key", "last_offset", "name"),
+        *("next", "persisted_end", "prefix", "wait_queue", "wanted"),
     )
 
     def __init__(
@@ -68,7 +68,7 @@ class QueueCheck:
         self.prefix = topic_prefix(key[0])
         """The hash of the topic's prefix, for the keys of its messages."""
         self.files = files
-        self.level = key[1] + 1 if key[0] == SCHEDULE_TOPIC else 0
+        self.wait_queue = wait_queue_of(*key)
         self.first: int | None = None
         """The first queue offset in the log; None: the log has no record of this queue."""
         self.next = files.files_begin
@@ -260,10 +260,10 @@ class QueueCheck:
         if found.size != wanted.size:
             said.append(f"says {found.size} bytes, its record has {wanted.size}")
         if found.tags_code != wanted.tags_code:
-            what = "deliver time" if self.level else "tags code"
+            what = "deliver time" if self.wait_queue else "tags code"
             said.append(f"has {what} {found.tags_code}, its record {wanted.tags_code}")
         # A deliver time is a promise, so opening does not change it.
-        is_kept = bool(self.level) and found[:2] == wanted[:2]
+        is_kept = bool(self.wait_queue) and found[:2] == wanted[:2]
         whole = "; it ".join(said)
         self._add(queue_offset, at, WRONG_ENTRY, whole, str(wanted), str(found), is_kept=is_kept)
 

@@ -216,13 +216,12 @@ class Overview:
         table = self._snapshot.levels.current
         found = []
         for level in sorted({*self._snapshot.levels_used(), *range(1, table.max_level + 1)}):
-            delay = table.name(level) if level <= table.max_level else ""
             view = self._snapshot.level(level)
             oldest = view.oldest() if view else None
             found.append(
                 LevelInfo(
                     level,
-                    delay,
+                    table.own_name(level),
                     view.pending if view else 0,
                     view.next_due_ms() if view else None,
                     oldest.physical_offset if oldest else None,

@@ -20,6 +20,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
 from rmqlite.store.record import Head
+from rmqlite.store.wait_queues import wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192
 TIME_MIN: Final = 1 << 31
@@ -151,7 +152,7 @@ class LevelView:
 
     @property
     def level(self) -> int:
-        return self.queue.key[1] + 1
+        return wait_queue_of(*self.queue.key)
 
     def enter(self, head: Head, due_ms: int) -> None:
         """Take this level's next record from the walk."""

@@ -13,7 +13,6 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.completion import completed_level
@@ -32,6 +31,7 @@ from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import load_levels
+from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
 
 FOREIGN_BYTES: Final = 4 << 30
@@ -85,9 +85,9 @@ class Snapshot:
         self.end = self.known_end
         """One past the last sound record; a reader shows only records before."""
         self._walk()
-        for topic, queue_id in list(self.queues):
-            if topic == SCHEDULE_TOPIC:
-                self._level(queue_id + 1).settle(delivered.get(queue_id + 1, 0))
+        for key in list(self.queues):
+            if wait_queue := wait_queue_of(*key):
+                self._level(wait_queue).settle(delivered.get(wait_queue, 0))
 
     def last_timestamp_ms(self) -> int:
         """The store timestamp of the last record, even if no walk has read it; 0 for none."""
@@ -265,9 +265,9 @@ class Snapshot:
             damage = self.log.damage(head.physical_offset, expected)
             if not self._skips_damaged or not self._pass_over_any(queue, head):
                 return damage
-        if head.topic == SCHEDULE_TOPIC:
-            level = self._level(head.queue_id + 1)
-            level.enter(head, self.levels.deliver_at_ms(level.level, head.store_timestamp_ms))
+        if wait_queue := wait_queue_of(*key):
+            level = self._level(wait_queue)
+            level.enter(head, when_due_ms(self.levels, *key, head.store_timestamp_ms))
             if is_repaired(head):
                 level.completed.add(head.queue_offset, head.queue_offset + 1)
         else:
@@ -293,10 +293,9 @@ class Snapshot:
             place, last_offset=last_offset, head=head, missing=missing
         ):
             return False
-        if head.topic == SCHEDULE_TOPIC:
-            level = self._level(head.queue_id + 1)
-            due_ms = self.levels.deliver_at_ms(level.level, place.store_timestamp_ms)
-            level.pass_over(place, head.queue_offset, due_ms)
+        if wait_queue := wait_queue_of(*queue.key):
+            due_ms = when_due_ms(self.levels, *queue.key, place.store_timestamp_ms)
+            self._level(wait_queue).pass_over(place, head.queue_offset, due_ms)
         else:
             queue.pass_over(place, head.queue_offset)
         return True
@@ -306,14 +305,14 @@ class Snapshot:
         timestamp_ms = self.log.timestamp_at(physical_offset)
         if timestamp_ms is None:
             raise self.log.damage(physical_offset)
-        return self.levels.deliver_at_ms(level, timestamp_ms)
+        return when_due_ms(self.levels, *queue_of(level), timestamp_ms)
 
     # ---- parts
 
     def _level(self, level: int) -> LevelView:
         view = self._levels.get(level)
         if view is None:
-            key = (SCHEDULE_TOPIC, level - 1)
+            key = queue_of(level)
             queue = self.queues.get(key) or self._add_queue(key, 0, 0)
             view = LevelView(queue, self._progress.level(level), self._due_of)
             self._levels[level] = view

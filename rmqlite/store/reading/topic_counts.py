@@ -17,6 +17,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.record import Head
+from rmqlite.store.wait_queues import wait_queue_of
 
 _NO_ENTRY = (record.PREPARED, record.ROLLBACK)
 """Half messages of transactions, and repaired places."""
@@ -58,7 +59,7 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
         if head.topic != SCHEDULE_TOPIC:
             queues[key].add(head)
             continue
-        level = snapshot.level(head.queue_id + 1)
+        level = snapshot.level(wait_queue_of(*key))
         if level is not None and level.is_pending(offset):
             counts = pending[topic_ahead(head.properties)]
             counts[0] += 1

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqlite.levels import LevelHistory
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store import record
 from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
@@ -24,6 +23,7 @@ from rmqlite.store.repairing.changes import Overwrite
 from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.log import head_at
 from rmqlite.store.repairing.plan import HEADER, Action, message_id_of, record_name
+from rmqlite.store.wait_queues import when_stored_ms
 
 _QUEUE_ID_AT = 12
 _QUEUE_OFFSET_AT = 20
@@ -163,14 +163,9 @@ def _ascending(times: Sequence[int], lowest: int, highest: int | None) -> list[i
 
 def _promised(pointer: Pointer | None, levels: LevelHistory | None) -> int | None:
     """The store timestamp of a scheduled record, computed from its deliver time."""
-    if pointer is None or levels is None or pointer.key[0] != SCHEDULE_TOPIC:
+    if pointer is None or levels is None:
         return None
-    level = pointer.key[1] + 1
-    for _, table in reversed(levels.entries):
-        time = pointer.tags_code - table.delay_ms(level)
-        if levels.deliver_at_ms(level, time) == pointer.tags_code:
-            return time
-    return None
+    return when_stored_ms(levels, *pointer.key, pointer.tags_code)
 
 
 def mend_header(

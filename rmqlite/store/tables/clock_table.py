@@ -16,10 +16,10 @@ from typing import Final
 
 from rmqlite.clock import Basis, Clock
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.dispatch import Dispatch
 from rmqlite.store.files import Files
 from rmqlite.store.tables import tables
+from rmqlite.store.wait_queues import wait_queue_of
 from rmqlite.table_shapes import ClockTable
 
 CLOCK_TABLE: Final = "clock.json"
@@ -88,9 +88,9 @@ def open_clock(
 
 def _is_any_pending(dispatch: Dispatch) -> bool:
     return any(
-        topic == SCHEDULE_TOPIC and dispatch.progress.level(queue_id + 1).below < queue.max_offset
-        for (topic, queue_id), queue in dispatch.queues.items()
-        if queue.max_offset > queue.min_offset
+        dispatch.progress.level(wait_queue).below < queue.max_offset
+        for key, queue in dispatch.queues.items()
+        if queue.max_offset > queue.min_offset and (wait_queue := wait_queue_of(*key))
     )
 
 

@@ -192,7 +192,7 @@ LEVEL_HISTOGRAMS: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], Hi
     (
         "delivery_lateness_seconds",
         "How long after its deliver time a message of a delay level was in its topic.",
-        lambda now, level: now.broker.schedule.lateness(level.level).histogram(),
+        lambda now, level: now.broker.wait_queues.lateness(level.level).histogram(),
     ),
 )
 
@@ -305,7 +305,7 @@ def _add(family: HistogramMetricFamily, labels: Sequence[str], histogram: Histog
 
 def _oldest_pending_age_s(now: Now) -> float:
     try:
-        oldest = now.broker.schedule.oldest_pending()
+        oldest = now.broker.wait_queues.oldest_pending()
         if oldest is None:
             return 0
         stored_ms = now.broker.store.store_timestamp_ms(oldest[1].physical_offset)

@@ -1,17 +1,20 @@
-"""One level's queue as delivery sees it: a short list of runs, each in due order.
+"""One wait queue: the messages that wait in it in due order, listed, counted, completed.
 
-The queue is in due order except where the table of levels changed, or an older broker's
-clock stepped.  Whoever takes the earliest head of all runs waits behind nothing; and where
-in a run a time lies is found by bisection, so nothing here grows with what waits.
+A wait queue is a queue of the store (store/wait_queues.py says which), and a short list of
+runs: each run is a part of the queue that is in due order.  The queue of a delay level has a
+second run only after the table of levels changed, or after the clock of an older broker
+stepped.  Whoever takes the earliest head of all runs waits behind nothing.  Where in a run a
+time lies is found by bisection, so nothing here grows with what waits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from rmqlite.broker.schedule.lateness import Lateness
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.waits.lateness import Lateness
 from rmqlite.errors import StoreUnavailable
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.progress import CompletedOffsets
@@ -35,16 +38,16 @@ class PendingPlace(NamedTuple):
     """A pending message; places are ordered as they come due."""
 
     due_ms: int
-    level: int
+    wait_queue: int
     queue_offset: int
     entry: Entry
 
 
-class LevelQueue:
-    """One schedule queue: its runs, and up to where they were found."""
+class WaitQueue:
+    """One wait queue: its runs, and up to where they were found."""
 
-    def __init__(self, level: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
-        self.level = level
+    def __init__(self, number: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
+        self.id = number
         self.queue = queue
         self.completed = completed
         self.lateness = Lateness()
@@ -62,12 +65,16 @@ class LevelQueue:
     def pending(self) -> int:
         return self.queue.max_offset - self.completed.below - self.completed.count_above
 
-    def notice(self, queue_offset: int, due_ms: int, count: int = 1) -> None:
-        """The queue's next entries are due then: they extend the last run or begin another."""
+    def notice(self, queue_offset: int, due_ms: int) -> None:
+        """All entries from there to the queue's end are new, and due then."""
         if queue_offset < self._seen:
-            # Of the batch with which the level began: the scan has found them already.
+            # Of the batch with which the queue began: the scan has found them already.
             return
-        end = self._seen = queue_offset + count
+        self._notice(queue_offset, due_ms, self.queue.max_offset)
+
+    def _notice(self, queue_offset: int, due_ms: int, end: int) -> None:
+        """These entries are due then: they extend the last run or begin another."""
+        self._seen = end
         last = self.runs[-1] if self.runs else None
         if last is not None and last.end == queue_offset and due_ms >= last.last_due_ms:
             last.end = end
@@ -83,20 +90,47 @@ class LevelQueue:
 
     def places(self, run: Run, queue_offset: int) -> Iterator[PendingPlace]:
         """What waits in a run from a queue offset on, in due order."""
-        level, completed = self.level, self.completed
+        number, completed = self.id, self.completed
         for start in range(queue_offset, run.end, READ_ENTRIES):
             entries = self.queue.read(start, min(READ_ENTRIES, run.end - start))
             for offset in completed.open_between(start, start + len(entries)):
                 entry = entries[offset - start]
-                yield PendingPlace(entry.tags_code, level, offset, entry)
+                yield PendingPlace(entry.tags_code, number, offset, entry)
 
-    def first_after(self, run: Run, due_ms: int, level: int, queue_offset: int) -> int:
+    def places_behind(
+        self, due_ms: int, wait_queue: int, queue_offset: int
+    ) -> list[Iterator[PendingPlace]]:
+        """What waits behind such a place: of each run, in due order."""
+        return [
+            self.places(run, self.first_after(run, due_ms, wait_queue, queue_offset))
+            for run in self.runs
+        ]
+
+    def timeline(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
+        """How many are due before the first bound, between each two, behind the last; in steps."""
+        sums = [0] * (len(bounds_ms) + 1)
+        for run in tuple(self.runs):
+            before = 0
+            for at, bound_ms in enumerate(bounds_ms):
+                # The last place before the bound is in any wait queue, at any queue offset.
+                upto = self.pending_before(run, self.first_after(run, bound_ms, 0, -1))
+                sums[at] += upto - before
+                before = upto
+            sums[-1] += self.pending_before(run, run.end) - before
+            yield
+        return tuple(sums)
+
+    def is_open(self, queue_offset: int) -> bool:
+        """Does the message there still wait?"""
+        return self.completed.next_open(queue_offset) == queue_offset
+
+    def first_after(self, run: Run, due_ms: int, wait_queue: int, queue_offset: int) -> int:
         """The first queue offset of a run that comes after such a place; run.end if none."""
         low, high = run.cursor, run.end
         while low < high:
             middle = (low + high) // 2
             entry = self.queue.entry(middle)
-            if entry and (entry.tags_code, self.level, middle) <= (due_ms, level, queue_offset):
+            if entry and (entry.tags_code, self.id, middle) <= (due_ms, wait_queue, queue_offset):
                 low = middle + 1
             else:
                 high = middle
@@ -131,9 +165,9 @@ class LevelQueue:
                 run.head_due_ms = entry.tags_code
 
     def _notice_all(self, due_ms: list[int]) -> None:
-        """notice() for the entries from the last noticed one on; sorted ones at once."""
+        """_notice() for the entries from the last noticed one on; sorted ones at once."""
         first = self._seen
-        self.notice(first, due_ms[0])
+        self._notice(first, due_ms[0], first + 1)
         run = self.runs[-1]
         # A sixth of the cost for each; a million pending messages are 0.2 s of a start.
         if due_ms == sorted(due_ms):
@@ -141,4 +175,4 @@ class LevelQueue:
             run.last_due_ms = due_ms[-1]
         else:
             for at in range(1, len(due_ms)):
-                self.notice(first + at, due_ms[at])
+                self._notice(first + at, due_ms[at], first + at + 1)

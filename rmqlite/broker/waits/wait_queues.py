@@ -1,0 +1,99 @@
+"""All wait queues of a store: which there are, what is due next, and what was appended.
+
+There is one for each delay level that has or had messages, also for levels that only older
+tables had.  Only status() speaks of levels: that is what people are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rmqlite.broker.waits.lateness import Lateness
+from rmqlite.broker.waits.wait_queue import WaitQueue
+from rmqlite.requests.status import LevelStatus
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.wait_queues import queue_of, wait_queue_of
+
+
+class WaitQueues:
+    """The wait queues of one broker, by id."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._queues: dict[int, WaitQueue] = {}
+        for key in store.queue_keys():
+            if number := wait_queue_of(*key):
+                self._open(number)
+
+    def __iter__(self) -> Iterator[WaitQueue]:
+        """Every one that has or had messages, by id."""
+        return iter([self._queues[number] for number in sorted(self._queues)])
+
+    def __getitem__(self, number: int) -> WaitQueue:
+        return self._queues[number]
+
+    def next_due_ms(self, number: int | None = None) -> int | None:
+        """When the earliest message is due, of a wait queue or of all; None when none waits."""
+        if number is not None:
+            known = self._queues.get(number)
+            return known.next_due_ms() if known else None
+        times = []
+        for known in self._queues.values():
+            due_ms = known.next_due_ms()
+            if due_ms is not None:
+                times.append(max(due_ms, known.rests_until_ms))
+        return min(times, default=None)
+
+    def notice(self, number: int, queue_offset: int, due_ms: int) -> bool:
+        """Messages were appended from there on; True when they are the queue's earliest."""
+        known = self._queues.get(number)
+        if known is None:
+            self._open(number)
+            return True
+        earliest_ms = known.next_due_ms()
+        known.notice(queue_offset, due_ms)
+        return earliest_ms is None or due_ms < earliest_ms
+
+    def oldest_pending(self) -> tuple[int, Entry] | None:
+        """Id and entry of the scheduled record that lies first in the log, of those that are
+        still to be delivered."""
+        pending = []
+        for number, known in self._queues.items():
+            entry = known.queue.entry(known.completed.below)
+            if entry is not None:
+                pending.append((number, entry))
+        return min(pending, key=lambda each: each[1].physical_offset, default=None)
+
+    def lateness(self, number: int) -> Lateness:
+        """How late a wait queue delivered since the broker started."""
+        known = self._queues.get(number)
+        return known.lateness if known else Lateness()
+
+    def status(self) -> list[LevelStatus]:
+        """Of every level that has or had messages, and every one of the current table."""
+        table = self._store.levels.current
+        levels = sorted({*self._queues, *range(1, table.max_level + 1)})
+        return [self._status(level, table.own_name(level)) for level in levels]
+
+    def _status(self, level: int, delay: str) -> LevelStatus:
+        known = self._queues.get(level)
+        if known is None:
+            return LevelStatus(level, delay, 0, 0, 0, 0, 0, 0)
+        late = known.lateness
+        return LevelStatus(
+            level,
+            delay,
+            known.pending,
+            known.next_due_ms() or 0,
+            late.count,
+            late.quantile_ms(0.5),
+            late.quantile_ms(0.99),
+            late.max_ms,
+        )
+
+    def _open(self, number: int) -> None:
+        queue = self._store.queue(*queue_of(number))
+        assert queue is not None, "a wait queue is made when its queue has its first message"
+        completed = self._store.progress.level(number)
+        self._queues[number] = WaitQueue(number, queue, completed)

@@ -1,0 +1,39 @@
+"""What the store knows of the wait of one scheduled record.
+
+When it is due, its entry says, which was made when it was placed: that time holds, whatever
+became of the delay levels since.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rmqlite.message import StoredMessage
+from rmqlite.store.consume_queue import Entry
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Head
+from rmqlite.store.wait_queues import wait_queue_of, when_due_ms
+
+
+class Wait(NamedTuple):
+    """entry: None when its queue does not have the record (any more)."""
+
+    wait_queue: int
+    due_ms: int
+    is_pending: bool
+    entry: Entry | None
+
+
+def wait_of(store: MessageStore, stored: Head | StoredMessage) -> Wait | None:
+    """The wait of a record; None for a record that is not scheduled."""
+    topic, queue_id, offset = stored.topic, stored.queue_id, stored.queue_offset
+    wait_queue = wait_queue_of(topic, queue_id)
+    if not wait_queue:
+        return None
+    queue = store.queue(topic, queue_id)
+    entry = queue.entry(offset) if queue else None
+    if entry is None or entry.physical_offset != stored.physical_offset:
+        due_ms = when_due_ms(store.levels, topic, queue_id, stored.store_timestamp_ms)
+        return Wait(wait_queue, due_ms, False, None)
+    is_pending = store.progress.level(wait_queue).next_open(offset) == offset
+    return Wait(wait_queue, entry.tags_code, is_pending, entry)

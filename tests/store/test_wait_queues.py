@@ -1,0 +1,83 @@
+"""When a record is due: computed once, said by the append, and found again by everybody."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from rmqlite.levels import LevelHistory, parse_levels
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms, when_stored_ms
+from rmqlite.store.waits import wait_of
+from tests.support.stores import StoreUnderTest, new_record, scheduled
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+
+
+def test_a_wait_queue_and_its_queue_name_each_other() -> None:
+    """The id is what tables and cursors keep, so it must lead back."""
+    for number in (1, 18, 64, 1_000):
+        assert wait_queue_of(*queue_of(number)) == number
+    assert wait_queue_of("orders", 3) == 0
+
+
+def test_a_record_that_does_not_wait_is_due_never() -> None:
+    """0 is no time: an entry of an ordinary topic keeps its tags code."""
+    levels = LevelHistory.starting_with(parse_levels("1s 5s"))
+    assert when_due_ms(levels, "orders", 0, 7_000) == 0
+    assert when_stored_ms(levels, "orders", 0, 7_000) is None
+
+
+@pytest.mark.parametrize("stored_ms", [1, 999, 1_000, 1_001, 50_000])
+@pytest.mark.parametrize("queue_id", [0, 1, 5])
+def test_the_time_of_storing_is_found_again_from_the_due_time(
+    queue_id: int, stored_ms: int
+) -> None:
+    """Repair gives a record its time back by what its entry promised."""
+    levels = LevelHistory.starting_with(parse_levels("1s 10m"))
+    levels = levels.changed_to(parse_levels("1m 5s 2h"), 1_000)
+    due_ms = when_due_ms(levels, SCHEDULE_TOPIC, queue_id, stored_ms)
+    again = when_stored_ms(levels, SCHEDULE_TOPIC, queue_id, due_ms)
+    assert again is not None
+    assert when_due_ms(levels, SCHEDULE_TOPIC, queue_id, again) == due_ms
+
+
+def test_an_append_says_when_each_record_is_due(under_test: StoreUnderTest) -> None:
+    """Who has appended need not compute it, and cannot compute it otherwise than the entry."""
+    records = [scheduled("a", 1), new_record("b"), scheduled("c", 3), scheduled("d", 1)]
+    written = under_test.store.append(records)
+    now_ms = under_test.clock.now_ms()
+    assert [at.due_ms - now_ms for at in written] == [SECOND, -now_ms, 10 * SECOND, SECOND]
+    for new, at in zip(records, written, strict=True):
+        queue = under_test.store.queue(new.topic, new.queue_id)
+        entry = queue.entry(at.queue_offset) if queue else None
+        assert entry is not None
+        assert entry.tags_code == (at.due_ms or new.tags_code)
+
+
+@pytest.mark.parametrize("how", ["open", "restarted", "rebuilt"])
+def test_everybody_names_the_time_that_the_append_said(
+    under_test: StoreUnderTest, how: str
+) -> None:
+    """Also after another table is in force: broker, recovery and a reader of the files agree."""
+    (at,) = under_test.store.append([scheduled("a", 2)])
+    under_test.store.change_levels(parse_levels("1h 1h"))
+    (later,) = under_test.store.append([scheduled("b", 2)])
+    assert later.due_ms - at.due_ms > 50 * MINUTE
+    if how != "open":
+        under_test.close()
+        if how == "rebuilt":
+            shutil.rmtree(under_test.root / "consumequeue")
+        under_test.open()
+    for each in (at, later):
+        head = under_test.store.read_record(each.physical_offset).head
+        wait = wait_of(under_test.store, head)
+        assert wait is not None
+        assert (wait.wait_queue, wait.due_ms, wait.is_pending) == (2, each.due_ms, True)
+    with StoreReader(under_test.root) as reader:
+        found = list(reader.messages(MessageFilter(topic=SCHEDULE_TOPIC)))
+        waits = [reader.waiting(message) for message in found]
+    assert [wait and wait.deliver_at_ms for wait in waits] == [at.due_ms, later.due_ms]
