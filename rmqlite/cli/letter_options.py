@@ -31,39 +31,6 @@ Group = Annotated[
         autocompletion=completion.dead_letter_groups,
     ),
 ]
-Topic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        metavar="NAME",
-        help="Sent to this topic first.",
-        autocompletion=completion.users_topics,
-    ),
-]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With this tag.")]
-Key = Annotated[
-    str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
-]
-Reason = Annotated[
-    str | None,
-    typer.Option("--reason", "-r", metavar="TEXT", help="With this in the reason, in any case."),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        "--since",
-        metavar="TIME",
-        help="Failed last then or later: '2026-11-20 10:00', epoch ms, or 2h for two hours ago.",
-    ),
-]
-Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Failed last before then.")
-]
-MessageId = Annotated[
-    str | None,
-    typer.Option("--id", metavar="ID", help="Of this message id, or offset message id."),
-]
 ToTopic = Annotated[
     str | None,
     typer.Option(
@@ -80,15 +47,47 @@ _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class LetterOptions:
+class FailureOptions:
+    """What was sent and why it failed, as they were typed."""
+
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="NAME",
+            help="Sent to this topic first.",
+            autocompletion=completion.users_topics,
+        ),
+    ] = None
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="With this tag.")] = None
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+    ] = None
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason", "-r", metavar="TEXT", help="With this in the reason, in any case."
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterOptions(FailureOptions):
     """The options as they were typed."""
 
-    topic: str | None = None
-    tag: str | None = None
-    key: str | None = None
-    reason: str | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Failed last then or later: '2026-11-20 10:00', epoch ms, "
+            "or 2h for two hours ago.",
+        ),
+    ] = None
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Failed last before then.")
+    ] = None
     message_id: str | None = None
 
     def __post_init__(self) -> None:
@@ -120,6 +119,16 @@ class LetterOptions:
         names = ("--topic", "--tag", "--key", "--reason", "--since", "--until", "--id")
         given = zip(names, dataclasses.astuple(self), strict=True)
         return " ".join([f"{name} {shlex.quote(value)}" for name, value in given if value])
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterOptions(LetterOptions):
+    """A dead letter may also be named by its id."""
+
+    message_id: Annotated[
+        str | None,
+        typer.Option("--id", metavar="ID", help="Of this message id, or offset message id."),
+    ] = None
 
 
 def past_ms(option: str, text: str | None, broker: BrokerView) -> int | None:

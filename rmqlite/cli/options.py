@@ -1,8 +1,16 @@
-"""The options that several commands share, so that they are spelled and explained once."""
+"""The options that several commands share, so that they are spelled and explained once.
+
+Options that go together are the fields of a dataclass; a command under with_options() has one
+parameter for all of them.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Final, NoReturn
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from typing import Annotated, Any, Final, NoReturn, TypeVar, get_origin, get_type_hints
 
 import typer
 
@@ -10,6 +18,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.terminal import note
 from rmqlite.clock import local_ms
 
+C = TypeVar("C", bound=Callable[..., Any])
 DEFAULT_ENDPOINT: Final = "127.0.0.1:10911"
 
 Endpoint = Annotated[
@@ -45,11 +54,59 @@ Since = Annotated[
 ]
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
 
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """How a change is made and told, whatever is changed."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
+    endpoint: Endpoint = DEFAULT_ENDPOINT
+    as_json: AsJson = False
+
+
 NOT_ALL: Final = 1
 """The exit code when nothing was found, or not all was done."""
 WRONG_COMMAND_LINE: Final = 2
 MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
 _MS_DIGITS_MAX: Final = 15
+
+
+def with_options(command: C) -> C:
+    """Show typer the options of each parameter that is a dataclass, in place of the parameter.
+
+    Fields that are not annotated with a typer.Option keep their defaults.
+    """
+    parameters: list[inspect.Parameter] = []
+    packed: dict[str, tuple[type, list[str]]] = {}
+    for each in inspect.signature(command, eval_str=True).parameters.values():
+        options = list(_options_of(each.annotation)) if is_dataclass(each.annotation) else []
+        if options:
+            packed[each.name] = (each.annotation, [option.name for option in options])
+        parameters += options or [each.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+
+    @wraps(command)
+    def run(**given: Any) -> Any:
+        for name, (kind, names) in packed.items():
+            given[name] = kind(**{each: given.pop(each) for each in names})
+        return command(**given)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run  # type: ignore[return-value]
+
+
+def _options_of(kind: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    for each in fields(kind):
+        if get_origin(hints[each.name]) is Annotated:
+            default = inspect.Parameter.empty if each.default is MISSING else each.default
+            yield inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=hints[each.name],
+            )
 
 
 def refuse(option: str, value: object, rule: str) -> NoReturn:

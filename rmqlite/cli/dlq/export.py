@@ -17,20 +17,9 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
-from rmqlite.cli.letter_options import (
-    Group,
-    Key,
-    LetterOptions,
-    MessageId,
-    Reason,
-    Since,
-    Tag,
-    Topic,
-    Until,
-    checked_group,
-)
+from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group
 from rmqlite.cli.letter_text import letters_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse, with_options
 from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import size_text
 from rmqlite.cli.terminal import note
@@ -65,7 +54,9 @@ class ExportFormat(enum.StrEnum):
 _SUFFIXES: Final = {".csv": ExportFormat.CSV, ".parquet": ExportFormat.PARQUET}
 
 
+@with_options
 def export(
+    *,
     group: Group,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
@@ -80,13 +71,7 @@ def export(
             show_default=False,
         ),
     ] = None,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
-    message_id: MessageId = None,
+    options: DeadLetterOptions,
     only_open: Annotated[
         bool, typer.Option("--open/--all", help="Only what nobody has redriven, or all.")
     ] = False,
@@ -100,7 +85,6 @@ def export(
     from rmqlite.client.raw import RawReader
 
     group = checked_group(group)
-    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     chosen = _format_of(form, output)
     started_s = elapsed_s()
     with (

@@ -10,21 +10,9 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import (
-    Group,
-    Key,
-    LetterOptions,
-    MessageId,
-    Reason,
-    Since,
-    Tag,
-    Topic,
-    Until,
-    checked_group,
-    filter_text,
-)
+from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group, filter_text
 from rmqlite.cli.letter_text import letter_tree, place_text, reason_line, redriven_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, with_options
 from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import second_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable, shortened
@@ -38,15 +26,11 @@ _CELL_WIDTH_MAX: Final = 30
 """Of what a sender may make as long as it likes; peek shows all of it."""
 
 
+@with_options
 def show(
+    *,
     group: Group,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
-    message_id: MessageId = None,
+    options: DeadLetterOptions,
     newest: Annotated[
         bool, typer.Option("--newest/--oldest", help="Begin with those that died last.")
     ] = False,
@@ -69,7 +53,6 @@ def show(
     from rmqlite.client import AdminClient
 
     group = checked_group(group)
-    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)

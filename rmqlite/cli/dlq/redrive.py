@@ -14,20 +14,7 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.letter_options import (
-    Group,
-    Key,
-    LetterOptions,
-    MessageId,
-    Rate,
-    Reason,
-    Since,
-    Tag,
-    Topic,
-    ToTopic,
-    Until,
-    checked_group,
-)
+from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
 from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
@@ -37,6 +24,7 @@ from rmqlite.cli.options import (
     DryRun,
     Endpoint,
     Yes,
+    with_options,
 )
 from rmqlite.cli.progress import counting
 from rmqlite.cli.redrive_jobs import (
@@ -86,15 +74,11 @@ JobId = Annotated[
 ]
 
 
+@with_options
 def redrive(
+    *,
     group: Group,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
-    message_id: MessageId = None,
+    options: DeadLetterOptions,
     to_topic: ToTopic = None,
     delay: Delay = None,
     level: Level = None,
@@ -115,7 +99,6 @@ def redrive(
     """
     from rmqlite.client import AdminClient
 
-    options = LetterOptions(topic, tag, key, reason, since, until, message_id)
     if delay is not None and level is not None:
         raise typer.BadParameter("--delay and --level: give one of them")
     if "" in (to_topic, delay, level):

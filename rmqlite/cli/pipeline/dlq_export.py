@@ -6,9 +6,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, moment_ms, refuse
-from rmqlite.cli.pipeline.options import Archive, Conf, Endpoint, Master, StorePath
-from rmqlite.cli.pipeline.running import note_snapshot, settings, snapshot_tree, source
+from rmqlite.cli.options import AsJson, moment_ms, refuse, with_options
+from rmqlite.cli.pipeline.options import SourceOptions
+from rmqlite.cli.pipeline.running import asked, note_snapshot, snapshot_tree
 from rmqlite.cli.terminal import note, print_json, print_table
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
@@ -34,10 +34,10 @@ Since = Annotated[
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Died before then.")]
 
 
+@with_options
 def dlq_export(
-    path: StorePath = "",
-    endpoint: Endpoint = "",
-    archive: Archive = "",
+    *,
+    options: SourceOptions,
     output: Annotated[
         str,
         typer.Option(
@@ -53,23 +53,21 @@ def dlq_export(
     reason: Reason = "",
     since: Since = "",
     until: Until = "",
-    master: Master = "",
-    conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
     """Add dead letters to an export of Parquet files, by group and day (UTC).
 
     What the export has already is not added again, so the same command may run every hour.
     """
-    where, told = source(path, endpoint, archive), settings(conf)
+    job_options = asked(options)
     if not output:
         refuse("--output", "", "a folder for the export")
-    asked = _wanted(group, topic, reason, since, until)
+    wanted = _wanted(group, topic, reason, since, until)
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
-    letters = job_of.LetterFilter(**asked)
-    with running("dlq-export", **where, master=master, conf=told) as job:
+    letters = job_of.LetterFilter(**wanted)
+    with running("dlq-export", **job_options) as job:
         note_snapshot(job.snapshot)
         log = job.read(job_of.COLUMNS, **letters.read_options())
         found = job_of.export(job_of.dead_letters(log, letters), output)

@@ -8,23 +8,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.bars import print_bars
-from rmqlite.cli.options import AsJson, refuse
-from rmqlite.cli.pipeline.options import (
-    Archive,
-    Conf,
-    Endpoint,
-    Format,
-    Master,
-    Output,
-    Report,
-    StorePath,
-)
+from rmqlite.cli.options import AsJson, refuse, with_options
+from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
+    asked,
     check_report,
     note_snapshot,
-    settings,
     snapshot_tree,
-    source,
     write,
     write_report,
 )
@@ -44,34 +34,29 @@ _CLOCK: Final = slice(0, 16)
 Row = dict[str, Any]
 
 
+@with_options
 def forecast(
-    path: StorePath = "",
-    endpoint: Endpoint = "",
-    archive: Archive = "",
+    *,
+    options: ReportOptions,
     hours: Annotated[
         float, typer.Option("--hours", min=0.01, metavar="N", help="So far ahead.")
     ] = 6,
     bucket: Annotated[
         str, typer.Option("--bucket", metavar="SPAN", help="Count by so much time: 1m, 30s, 1h.")
     ] = "1m",
-    master: Master = "",
-    conf: Conf = None,
-    output: Output = "",
-    form: Format = None,
-    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """What comes due when in the next hours, by topic and level; from the snapshot's time on."""
-    where, told = source(path, endpoint, archive), settings(conf)
+    job_options = asked(options)
     span_ms = round(hours * _HOUR_MS)
     bucket_ms = _bucket_ms(bucket, span_ms)
-    check_report(report)
+    check_report(options.report)
     from rmqlite.spark.jobs import forecast as job_of
     from rmqlite.spark.jobs import reconcile
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("forecast", **where, master=master, conf=told) as job:
+    with running("forecast", **job_options) as job:
         note_snapshot(job.snapshot)
         sizes = {
             "now_ms": job.snapshot.newest_timestamp_ms or wall_ms(),
@@ -85,12 +70,12 @@ def forecast(
             ended = reconcile.ended(job.read(reconcile.MORE_COLUMNS))
             table = job_of.forecast(ended, **sizes).persist()
             rows = collected(table)
-        if report is not None:
+        if options.report is not None:
             from rmqlite.spark.report import forecast_report
 
             page = forecast_report(job.snapshot.text, rows, **sizes)
-            write_report(page, report)
-        write(table, output, form)
+            write_report(page, options.report)
+        write(table, options)
     if as_json:
         print_json({"snapshot": snapshot_tree(job.snapshot)} | sizes | {"rows": rows})
     else:

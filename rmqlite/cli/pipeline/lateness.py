@@ -7,23 +7,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson, moment_ms
-from rmqlite.cli.pipeline.options import (
-    Archive,
-    Conf,
-    Endpoint,
-    Format,
-    Master,
-    Output,
-    Report,
-    StorePath,
-)
+from rmqlite.cli.options import AsJson, moment_ms, with_options
+from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
+    asked,
     check_report,
     note_snapshot,
-    settings,
     snapshot_tree,
-    source,
     write,
     write_report,
 )
@@ -33,10 +23,10 @@ _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "E
 _HOURS_SHOWN: Final = 24
 
 
+@with_options
 def lateness(
-    path: StorePath = "",
-    endpoint: Endpoint = "",
-    archive: Archive = "",
+    *,
+    options: ReportOptions,
     late_ms: Annotated[
         int, typer.Option("--late-ms", min=0, metavar="MS", help="Later than this is late.")
     ] = 100,
@@ -46,22 +36,17 @@ def lateness(
     until: Annotated[
         str, typer.Option("--until", metavar="TIME", help="Delivered before then.")
     ] = "",
-    master: Master = "",
-    conf: Conf = None,
-    output: Output = "",
-    form: Format = None,
-    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """How late messages were delivered, per level and hour; --output has a row for each."""
-    where, told = source(path, endpoint, archive), settings(conf)
+    job_options = asked(options)
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
-    check_report(report)
+    check_report(options.report)
     from rmqlite.spark.jobs import lateness as job_of
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("lateness", **where, master=master, conf=told) as job:
+    with running("lateness", **job_options) as job:
         note_snapshot(job.snapshot)
         counts = job_of.lateness_counts(
             job.read(job_of.COLUMNS), since_ms=since_ms, until_ms=until_ms
@@ -75,12 +60,12 @@ def lateness(
                 ("levels_and_hours", job_of.BY_LEVEL_AND_HOUR),
             )
         }
-        if report is not None:
+        if options.report is not None:
             from rmqlite.spark.report import lateness_report
 
             page = lateness_report(job.snapshot.text, late_ms, tables, collected(counts))
-            write_report(page, report)
-        write(job_of.lateness(counts, late_ms=late_ms), output, form)
+            write_report(page, options.report)
+        write(job_of.lateness(counts, late_ms=late_ms), options)
         counts.unpersist()
     if as_json:
         print_json({"snapshot": snapshot_tree(job.snapshot), "late_ms": late_ms} | tables)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -80,12 +81,37 @@ Format = Annotated[
         show_default=False,
     ),
 ]
-Report = Annotated[
-    Path | None,
-    typer.Option(
-        "--report",
-        metavar="FILE.html",
-        help="Also write a page with plots, and the plots as FILE.png.",
-        show_default=False,
-    ),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a job reads, and where Spark runs, as it was typed."""
+
+    path: StorePath = ""
+    endpoint: Endpoint = ""
+    archive: Archive = ""
+    master: Master = ""
+    conf: Conf = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions(SourceOptions):
+    """Also where the job's table goes."""
+
+    output: Output = ""
+    form: Format = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions(TableOptions):
+    """Also a page for people."""
+
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE.html",
+            help="Also write a page with plots, and the plots as FILE.png.",
+            show_default=False,
+        ),
+    ] = None

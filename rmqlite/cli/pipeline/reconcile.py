@@ -7,16 +7,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson
-from rmqlite.cli.pipeline.options import Archive, Conf, Endpoint, Format, Master, Output, StorePath
-from rmqlite.cli.pipeline.running import (
-    PROMISE_BROKEN,
-    note_snapshot,
-    settings,
-    snapshot_tree,
-    source,
-    write,
-)
+from rmqlite.cli.options import AsJson, with_options
+from rmqlite.cli.pipeline.options import TableOptions
+from rmqlite.cli.pipeline.running import PROMISE_BROKEN, asked, note_snapshot, snapshot_tree, write
 from rmqlite.cli.terminal import (
     note,
     print_json,
@@ -43,10 +36,10 @@ _MEANINGS: Final = {
 }
 
 
+@with_options
 def reconcile(
-    path: StorePath = "",
-    endpoint: Endpoint = "",
-    archive: Archive = "",
+    *,
+    options: TableOptions,
     slack_ms: Annotated[
         int,
         typer.Option(
@@ -57,22 +50,18 @@ def reconcile(
             "message; what was due after that may be on its way.",
         ),
     ] = 60_000,
-    master: Master = "",
-    conf: Conf = None,
-    output: Output = "",
-    form: Format = None,
     as_json: AsJson = False,
 ) -> None:
     """Was every scheduled message delivered exactly once, and none early?
 
     Exit code 4 if not.  --output has all messages that broke a promise.
     """
-    where, told = source(path, endpoint, archive), settings(conf)
+    job_options = asked(options)
     from rmqlite.spark.jobs.reconcile import OFFENDERS_SCHEMA, audit
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("reconcile", **where, master=master, conf=told) as job:
+    with running("reconcile", **job_options) as job:
         snapshot = job.snapshot
         note_snapshot(snapshot)
         found = audit(
@@ -85,7 +74,7 @@ def reconcile(
         if found.offenders is not None:
             shown = collected(found.offenders.limit(_OFFENDERS_SHOWN))
         none = job.spark.createDataFrame([], OFFENDERS_SCHEMA)
-        write(none if found.offenders is None else found.offenders, output, form)
+        write(none if found.offenders is None else found.offenders, options)
     totals = {name: found.total(name) for name in _MEANINGS}
     if as_json:
         counts = [

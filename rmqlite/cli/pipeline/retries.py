@@ -7,23 +7,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.options import AsJson
-from rmqlite.cli.pipeline.options import (
-    Archive,
-    Conf,
-    Endpoint,
-    Format,
-    Master,
-    Output,
-    Report,
-    StorePath,
-)
+from rmqlite.cli.options import AsJson, with_options
+from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
+    asked,
     check_report,
     note_snapshot,
-    settings,
     snapshot_tree,
-    source,
     write,
     write_report,
 )
@@ -35,33 +25,30 @@ _REASON_CHARS_MAX: Final = 44
 _NAME_CHARS_MAX: Final = 16
 
 
+@with_options
 def retries(
-    path: StorePath = "",
-    endpoint: Endpoint = "",
-    archive: Archive = "",
+    *,
+    options: ReportOptions,
     reasons: Annotated[
         int, typer.Option("--reasons", min=1, metavar="N", help="So many reasons of each group.")
     ] = 5,
-    master: Master = "",
-    conf: Conf = None,
-    output: Output = "",
-    form: Format = None,
-    report: Report = None,
     as_json: AsJson = False,
 ) -> None:
     """The retry funnel per group and topic: which retry succeeds, how soon, and what fails.
 
     --output has a row for each group, topic and attempt.
     """
-    where, told = source(path, endpoint, archive), settings(conf)
-    check_report(report)
+    job_options = asked(options)
+    check_report(options.report)
     from rmqlite.spark.jobs import retries as job_of
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
-    with running("retries", **where, master=master, conf=told) as job:
+    with running("retries", **job_options) as job:
         note_snapshot(job.snapshot)
-        committed = job.spark.createDataFrame(_committed(path, endpoint), job_of.COMMITTED_SCHEMA)
+        committed = job.spark.createDataFrame(
+            _committed(options.path, options.endpoint), job_of.COMMITTED_SCHEMA
+        )
         failures = job_of.failures(job.read(job_of.COLUMNS), committed).persist()
         messages = job_of.messages(failures).persist()
         tables = {
@@ -70,11 +57,11 @@ def retries(
             "reasons": collected(job_of.reasons(failures, most=reasons)),
             "levels": collected(job_of.levels(failures)),
         }
-        if report is not None:
+        if options.report is not None:
             from rmqlite.spark.report import retries_report
 
-            write_report(retries_report(job.snapshot.text, tables), report)
-        write(job_of.funnel(messages), output, form)
+            write_report(retries_report(job.snapshot.text, tables), options.report)
+        write(job_of.funnel(messages), options)
         messages.unpersist()
         failures.unpersist()
     if as_json:

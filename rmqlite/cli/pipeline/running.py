@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rmqlite.cli.options import refuse
-from rmqlite.cli.pipeline.options import TableFormat
+from rmqlite.cli.pipeline.options import SourceOptions, TableOptions
 from rmqlite.cli.terminal import note
 from rmqlite.errors import StoreUnavailable
 
@@ -63,6 +63,12 @@ def settings(conf: Sequence[str] | None) -> dict[str, str]:
     return found
 
 
+def asked(options: SourceOptions) -> dict[str, Any]:
+    """The options of every job, as running() takes them."""
+    where = source(options.path, options.endpoint, options.archive)
+    return {**where, "master": options.master, "conf": settings(options.conf)}
+
+
 def note_snapshot(snapshot: SnapshotRead) -> None:
     """Say what is read, beside the output."""
     note(f"reading {snapshot.text}")
@@ -78,12 +84,13 @@ def snapshot_tree(snapshot: SnapshotRead) -> dict[str, Any]:
     }
 
 
-def write(table: Any, output: str, form: TableFormat | None) -> None:
+def write(table: Any, options: TableOptions) -> None:
     """Write a job's table where --output says; nothing if it says nothing."""
     from rmqlite.spark.tables import write as write_table
 
-    if output:
-        note(f"wrote {write_table(table, output, form.value if form else '')}")
+    if options.output:
+        form = options.form.value if options.form else ""
+        note(f"wrote {write_table(table, options.output, form)}")
 
 
 def check_report(report: Path | None) -> None:

@@ -7,13 +7,14 @@ what became of it; whatever takes retries by what they are is counted and asked 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import Key, Reason, Tag, Topic, checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, DryRun, Endpoint, GroupArgument, Yes
+from rmqlite.cli.letter_options import FailureOptions, checked_group
+from rmqlite.cli.options import ChangeOptions, GroupArgument, with_options
 from rmqlite.cli.schedule.change import Ids, carry_out, check_can_ask, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
 from rmqlite.cli.schedule.pending_options import PendingOptions
@@ -21,33 +22,45 @@ from rmqlite.names import RETRY_PREFIX
 from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
 
 All = Annotated[bool, typer.Option("--all", help="Everything that waits for this group.")]
-DueFrom = Annotated[
-    str | None,
-    typer.Option(
-        "--due-from",
-        metavar="TIME",
-        help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
-    ),
-]
-DueUntil = Annotated[
-    str | None, typer.Option("--due-until", metavar="TIME", help="Due before then.")
-]
 
 
+@dataclass(frozen=True, slots=True)
+class RetryOptions(FailureOptions):
+    """The options as they were typed."""
+
+    due_from: Annotated[
+        str | None,
+        typer.Option(
+            "--due-from",
+            metavar="TIME",
+            help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+        ),
+    ] = None
+    due_until: Annotated[
+        str | None, typer.Option("--due-until", metavar="TIME", help="Due before then.")
+    ] = None
+
+    def pending(self, group: str) -> PendingOptions:
+        """The same of the schedule, where the retries of the group wait."""
+        return PendingOptions(
+            group=group,
+            due_from=self.due_from,
+            due_until=self.due_until,
+            key=self.key,
+            tag=self.tag,
+            origin_topic=self.topic,
+            reason=self.reason,
+        )
+
+
+@with_options
 def now(
+    *,
     group: GroupArgument,
     ids: Ids = None,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
+    options: RetryOptions,
     everything: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Give waiting retries to GROUP now; their attempts go on as if they had been due.
 
@@ -55,25 +68,17 @@ def now(
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("retry", "retried", _outcomes(group))
-    change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
-    wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)
-    _run(endpoint, change, ids, wanted, everything)
+    _run(Change(ScheduleAction.FIRE, how, words=words), ids, options.pending(group), everything)
 
 
+@with_options
 def cancel(
+    *,
     group: GroupArgument,
     ids: Ids = None,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
+    options: RetryOptions,
     everything: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Cancel waiting retries of GROUP: it is not given them again, and they are no dead letters.
 
@@ -81,29 +86,7 @@ def cancel(
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("cancel", "cancelled", _outcomes(group))
-    change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json, words=words)
-    wanted = _wanted(group, topic, tag, key, reason, due_from, due_until)
-    _run(endpoint, change, ids, wanted, everything)
-
-
-def _wanted(
-    group: str,
-    topic: str | None,
-    tag: str | None,
-    key: str | None,
-    reason: str | None,
-    due_from: str | None,
-    due_until: str | None,
-) -> PendingOptions:
-    return PendingOptions(
-        group=group,
-        due_from=due_from,
-        due_until=due_until,
-        key=key,
-        tag=tag,
-        origin_topic=topic,
-        reason=reason,
-    )
+    _run(Change(ScheduleAction.CANCEL, how, words=words), ids, options.pending(group), everything)
 
 
 def _outcomes(group: str) -> dict[ChangeOutcome, str]:
@@ -116,7 +99,6 @@ def _outcomes(group: str) -> dict[ChangeOutcome, str]:
 
 
 def _run(
-    endpoint: str,
     change: Change,
     given: Sequence[str] | None,
     wanted: PendingOptions,
@@ -134,7 +116,7 @@ def _run(
     if not given:
         check_can_ask(change)
     ids = message_ids(given) if given else None
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with AdminClient(change.how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
         # A group that is not there has no retries, but it is a slip, and said to be one.
         admin.group(wanted.group or "")
         carry_out(BrokerView(admin), change, ids, wanted, ("--due-from", "--due-until"))

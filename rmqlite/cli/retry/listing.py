@@ -15,17 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.letter_options import (
-    Key,
-    LetterOptions,
-    Reason,
-    Since,
-    Tag,
-    Topic,
-    Until,
-    checked_group,
-)
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument
+from rmqlite.cli.letter_options import LetterOptions, checked_group
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, with_options
 from rmqlite.cli.progress import counting
 from rmqlite.cli.spans import instant_text, wait_text
 from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
@@ -60,14 +51,11 @@ class Outlook:
     can_consume: bool
 
 
+@with_options
 def list_retries(
+    *,
     group: GroupArgument,
-    topic: Topic = None,
-    tag: Tag = None,
-    key: Key = None,
-    reason: Reason = None,
-    since: Since = None,
-    until: Until = None,
+    options: LetterOptions,
     count: Annotated[
         int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most so many.")
     ] = ROWS_DEFAULT,
@@ -83,7 +71,6 @@ def list_retries(
     """
     from rmqlite.client import AdminClient
 
-    options = LetterOptions(topic, tag, key, reason, since, until)
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)

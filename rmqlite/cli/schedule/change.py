@@ -14,21 +14,9 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, DryRun, Endpoint, Yes
+from rmqlite.cli.options import WRONG_COMMAND_LINE, ChangeOptions, with_options
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
-from rmqlite.cli.schedule.pending_options import (
-    DUE_OPTIONS,
-    DueFrom,
-    DueUntil,
-    Group,
-    Key,
-    Levels,
-    OriginTopic,
-    PendingOptions,
-    Reason,
-    Tag,
-    Topic,
-)
+from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
 from rmqlite.cli.terminal import can_ask, note
 from rmqlite.requests.schedule import ScheduleAction
 
@@ -42,65 +30,39 @@ Ids = Annotated[
 All = Annotated[bool, typer.Option("--all", help="Everything that waits.")]
 
 
+@with_options
 def cancel(
+    *,
     ids: Ids = None,
-    topic: Topic = None,
-    group: Group = None,
-    level: Levels = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    key: Key = None,
-    tag: Tag = None,
-    origin_topic: OriginTopic = None,
-    reason: Reason = None,
+    wanted: PendingOptions,
     everything: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Cancel pending messages: they are not delivered.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = PendingOptions(
-        *(level or (), topic, group, due_from, due_until, key, None),
-        *(tag, origin_topic, reason),
-    )
-    change = Change(ScheduleAction.CANCEL, dry_run=dry_run, yes=yes, as_json=as_json)
-    _run(endpoint, change, ids, wanted, everything)
+    _run(Change(ScheduleAction.CANCEL, how), ids, wanted, everything)
 
 
+@with_options
 def fire(
+    *,
     ids: Ids = None,
-    topic: Topic = None,
-    group: Group = None,
-    level: Levels = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    key: Key = None,
-    tag: Tag = None,
-    origin_topic: OriginTopic = None,
-    reason: Reason = None,
+    wanted: PendingOptions,
     everything: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Fire pending messages: they are delivered now.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = PendingOptions(
-        *(level or (), topic, group, due_from, due_until, key, None),
-        *(tag, origin_topic, reason),
-    )
-    change = Change(ScheduleAction.FIRE, dry_run=dry_run, yes=yes, as_json=as_json)
-    _run(endpoint, change, ids, wanted, everything)
+    _run(Change(ScheduleAction.FIRE, how), ids, wanted, everything)
 
 
+@with_options
 def reschedule(
+    *,
     to: Annotated[
         str,
         typer.Option(
@@ -111,35 +73,18 @@ def reschedule(
         ),
     ],
     ids: Ids = None,
-    topic: Topic = None,
-    group: Group = None,
-    level: Levels = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    key: Key = None,
-    tag: Tag = None,
-    origin_topic: OriginTopic = None,
-    reason: Reason = None,
+    wanted: PendingOptions,
     everything: All = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Reschedule pending messages: they wait anew, from now on, at another level.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
-    wanted = PendingOptions(
-        *(level or (), topic, group, due_from, due_until, key, None),
-        *(tag, origin_topic, reason),
-    )
-    change = Change(ScheduleAction.RESCHEDULE, to=to, dry_run=dry_run, yes=yes, as_json=as_json)
-    _run(endpoint, change, ids, wanted, everything)
+    _run(Change(ScheduleAction.RESCHEDULE, how, to=to), ids, wanted, everything)
 
 
 def _run(
-    endpoint: str,
     change: Change,
     given: Sequence[str] | None,
     wanted: PendingOptions,
@@ -149,7 +94,7 @@ def _run(
 
     _check(change, given, wanted, everything)
     ids = message_ids(given or ()) if given else None
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    with AdminClient(change.how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
         carry_out(BrokerView(admin), change, ids, wanted)
 
 
@@ -197,7 +142,7 @@ def _check(
 
 def check_can_ask(change: Change) -> None:
     """Ends the command where a question would have to be asked and nobody sees it."""
-    if not (change.dry_run or change.yes or can_ask()):
+    if not (change.how.dry_run or change.how.yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from rmqlite.cli.broker_view import BrokerView
+from rmqlite.cli.options import ChangeOptions
 from rmqlite.cli.progress import counting
 from rmqlite.cli.schedule.pending_options import filter_text
 from rmqlite.cli.terminal import is_confirmed, note, print_json, printable, time_text
@@ -53,9 +54,7 @@ class Change:
     """What to do; delay_level and delay are known once the broker has named its levels."""
 
     action: ScheduleAction
-    dry_run: bool
-    yes: bool
-    as_json: bool
+    how: ChangeOptions
     to: str = ""
     delay_level: int = 0
     delay: str = ""
@@ -74,7 +73,7 @@ class Change:
     def done(self) -> str:
         """As it is said of what was done, or would be."""
         done = self.said.done
-        return f"would be {done}" if self.dry_run else done
+        return f"would be {done}" if self.how.dry_run else done
 
     @property
     def where_to(self) -> str:
@@ -109,12 +108,12 @@ def _answers(
     """The answers, call by call."""
     for start in range(0, len(ids), IDS_MAX):
         part = tuple(ids[start : start + IDS_MAX])
-        asked = ChangeByIds(change.action, part, topic, change.delay_level, change.dry_run)
+        asked = ChangeByIds(change.action, part, topic, change.delay_level, change.how.dry_run)
         yield broker.schedule.change_by_ids(asked)
 
 
 def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> None:
-    if change.as_json:
+    if change.how.as_json:
         print_json(_tree(change) | {"messages": [_changed_tree(each) for each in changed]})
     else:
         for each in changed:
@@ -127,7 +126,7 @@ def _print_changed(change: Change, changed: Sequence[ChangedId], asked: int) -> 
 def _outcome_text(change: Change, changed: ChangedId) -> str:
     if changed.outcome is not ChangeOutcome.DONE:
         return change.said.outcomes.get(changed.outcome) or _word(changed.outcome)
-    text = change.done if change.dry_run else "done"
+    text = change.done if change.how.dry_run else "done"
     if changed.count > 1:
         text += f", {changed.count:,} messages"
     if change.action is ScheduleAction.RESCHEDULE and changed.deliver_at_ms:
@@ -140,7 +139,7 @@ def _word(outcome: ChangeOutcome) -> str:
 
 
 def _tree(change: Change) -> dict[str, Any]:
-    tree: dict[str, Any] = {"action": change.verb, "dry_run": change.dry_run}
+    tree: dict[str, Any] = {"action": change.verb, "dry_run": change.how.dry_run}
     return tree | ({"delay_level": change.delay_level} if change.delay_level else {})
 
 
@@ -196,13 +195,13 @@ def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
 def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
     """Change all that fits, and print how many.  Was there any?"""
     # A dry run only counts; so does who may still say no.
-    total = _count(broker, change, wanted) if change.dry_run or not change.yes else None
+    total = _count(broker, change, wanted) if change.how.dry_run or not change.how.yes else None
     if total and not _confirmed(change, total, wanted):
         return False
-    changed = total if change.dry_run or total == 0 else _change(broker, change, wanted, total)
+    changed = total if change.how.dry_run or total == 0 else _change(broker, change, wanted, total)
     if not changed:
         return _nothing(change, wanted, changed=0)
-    if change.as_json:
+    if change.how.as_json:
         print_json(_tree(change) | {"changed": changed})
     else:
         sys.stdout.write(f"{messages_text(changed)} {change.done}{change.where_to}\n")
@@ -241,14 +240,14 @@ def _told_how_far(change: Change) -> Iterator[list[int]]:
 
 
 def _nothing(change: Change, wanted: PendingFilter, **tree: Any) -> bool:
-    if change.as_json:
+    if change.how.as_json:
         print_json(_tree(change) | tree)
     note(f"nothing that waits fits: {filter_text(wanted)}")
     return False
 
 
 def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
-    if change.dry_run or change.yes:
+    if change.how.dry_run or change.how.yes:
         return True
     what = f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
     if is_confirmed(what):

@@ -10,20 +10,9 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.message_text import times_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, with_options
 from rmqlite.cli.progress import counting
-from rmqlite.cli.schedule.pending_options import (
-    DueFrom,
-    DueUntil,
-    Group,
-    Key,
-    Levels,
-    OriginTopic,
-    PendingOptions,
-    Reason,
-    Tag,
-    Topic,
-)
+from rmqlite.cli.schedule.pending_options import PendingListOptions
 from rmqlite.cli.spans import delay_text, size_text, wait_text
 from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.requests.paging import pages
@@ -42,19 +31,10 @@ first: so all of them are looked at, up to so many."""
 _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 
 
+@with_options
 def list_pending(
-    level: Levels = None,
-    topic: Topic = None,
-    group: Group = None,
-    due_from: DueFrom = None,
-    due_until: DueUntil = None,
-    key: Key = None,
-    tag: Tag = None,
-    origin_topic: OriginTopic = None,
-    reason: Reason = None,
-    message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="This message id.")
-    ] = None,
+    *,
+    options: PendingListOptions,
     count: Annotated[
         int, typer.Option("--max", "-n", min=1, max=INDEXED_MAX, help="At most so many.")
     ] = ROWS_DEFAULT,
@@ -67,10 +47,6 @@ def list_pending(
     """List pending messages in due order; below each its message id."""
     from rmqlite.client import AdminClient
 
-    options = PendingOptions(
-        *(level or (), topic, group, due_from, due_until, key, message_id),
-        *(tag, origin_topic, reason),
-    )
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)
@@ -92,7 +68,7 @@ def list_pending(
     else:
         note(
             "nothing waits"
-            if options == PendingOptions() and not cursor
+            if options == PendingListOptions() and not cursor
             else "nothing that waits fits"
         )
     if left:

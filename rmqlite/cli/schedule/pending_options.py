@@ -7,7 +7,7 @@ broker has to be asked for that is asked once, and only after the command line m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -35,74 +35,72 @@ Levels = Annotated[
         autocompletion=completion.delays,
     ),
 ]
-Topic = Annotated[
-    str | None,
-    typer.Option(
-        "--topic",
-        "-t",
-        metavar="NAME",
-        help="To be delivered to this topic.",
-        autocompletion=completion.topics,
-    ),
-]
-Group = Annotated[
-    str | None,
-    typer.Option(
-        "--group",
-        "-g",
-        metavar="NAME",
-        help="The retries of this consumer group.",
-        autocompletion=completion.groups,
-    ),
-]
-DueFrom = Annotated[
-    str | None,
-    typer.Option(
-        "--from",
-        metavar="TIME",
-        help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
-    ),
-]
-DueUntil = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Due before then.")]
-Key = Annotated[
-    str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
-]
-Tag = Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tag.")]
-OriginTopic = Annotated[
-    str | None,
-    typer.Option(
-        "--origin-topic",
-        metavar="NAME",
-        help="Of retries: sent to this topic first.",
-        autocompletion=completion.users_topics,
-    ),
-]
-Reason = Annotated[
-    str | None,
-    typer.Option(
-        "--reason", metavar="TEXT", help="Of retries: why it failed last has this in it, any case."
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingOptions:
     """The options as they were typed."""
 
-    levels: Sequence[str] = ()
-    topic: str | None = None
-    group: str | None = None
-    due_from: str | None = None
-    due_until: str | None = None
-    key: str | None = None
+    levels: Levels = None
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic",
+            "-t",
+            metavar="NAME",
+            help="To be delivered to this topic.",
+            autocompletion=completion.topics,
+        ),
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="The retries of this consumer group.",
+            autocompletion=completion.groups,
+        ),
+    ] = None
+    due_from: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+        ),
+    ] = None
+    due_until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Due before then.")
+    ] = None
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
+    ] = None
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tag.")] = (
+        None
+    )
+    origin_topic: Annotated[
+        str | None,
+        typer.Option(
+            "--origin-topic",
+            metavar="NAME",
+            help="Of retries: sent to this topic first.",
+            autocompletion=completion.users_topics,
+        ),
+    ] = None
+    reason: Annotated[
+        str | None,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            help="Of retries: why it failed last has this in it, any case.",
+        ),
+    ] = None
     message_id: str | None = None
-    tag: str | None = None
-    origin_topic: str | None = None
-    reason: str | None = None
 
     def __post_init__(self) -> None:
         # --topic "$TOPIC" of a script that does not know its topic is not every topic.
-        if "" in dataclasses.astuple(self)[1:]:
+        if "" in dataclasses.astuple(self):
             raise typer.BadParameter("an option of a filter is empty")
         if self.topic and self.group:
             raise typer.BadParameter("--topic and --group: give one of them")
@@ -115,12 +113,12 @@ class PendingOptions:
     @property
     def is_only_a_place(self) -> bool:
         """Is there nothing but a topic or a group?"""
-        return self == PendingOptions(topic=self.topic, group=self.group)
+        return self == type(self)(topic=self.topic, group=self.group)
 
     @property
     def is_only_a_key(self) -> bool:
         """Is there nothing but a key, and perhaps a topic or a group?"""
-        return bool(self.key) and self == PendingOptions(
+        return bool(self.key) and self == type(self)(
             topic=self.topic, group=self.group, key=self.key
         )
 
@@ -129,7 +127,7 @@ class PendingOptions:
     ) -> PendingFilter:
         """What the options mean; one that cannot be ends the command."""
         # Every option is looked at before any makes a call.
-        levels = [level_or_delay("--level", each) for each in self.levels]
+        levels = [level_or_delay("--level", each) for each in self.levels or ()]
         due_from = _due(due_options[0], self.due_from)
         due_until = _due(due_options[1], self.due_until)
         from_ms = _instant_ms(due_from, broker) or 0
@@ -148,6 +146,15 @@ class PendingOptions:
             tag=self.tag or "",
             reason=self.reason or "",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingListOptions(PendingOptions):
+    """One message of many may be listed by its id; a change takes ids as arguments."""
+
+    message_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="This message id.")
+    ] = None
 
 
 def filter_text(wanted: PendingFilter) -> str:

@@ -69,7 +69,7 @@ def timeline(
     if buckets and not over:
         raise typer.BadParameter("--buckets divides a span: --over is missing")
     offsets_ms = _even_ms(over, buckets) if over else (0, *_GROWING.delays_ms)
-    wanted = PendingOptions(level or ())
+    wanted = PendingOptions(level)
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         levels = wanted.filter(broker).levels

@@ -18,7 +18,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
-from rmqlite.cli.options import Since, Until, refuse
+from rmqlite.cli.options import refuse, with_options
 from rmqlite.cli.spans import size_text
 from rmqlite.cli.store.export_arrow import (
     Columns,
@@ -29,20 +29,7 @@ from rmqlite.cli.store.export_arrow import (
     format_of,
 )
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, store_location
-from rmqlite.cli.store.wanted import (
-    FromOffset,
-    Group,
-    Key,
-    Limit,
-    MessageId,
-    QueueId,
-    Scheduled,
-    SkipDamaged,
-    ToOffset,
-    Topic,
-    check_limit,
-    message_filter,
-)
+from rmqlite.cli.store.wanted import WantedOptions
 from rmqlite.cli.terminal import note, progress_console, text_column
 from rmqlite.cli.writing import (
     STANDARD_OUTPUT,
@@ -61,39 +48,18 @@ if TYPE_CHECKING:
     Shape = Callable[[StoredMessage, Waiting | None], str]
 
 
+@with_options
 def cat(
+    *,
     path: StorePath = None,
     config: ConfigFile = None,
-    topic: Topic = "",
-    group: Group = "",
-    queue_id: QueueId = None,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    since: Since = "",
-    until: Until = "",
-    key: Key = "",
-    message_id: MessageId = "",
-    scheduled: Scheduled = False,
-    limit: Limit = None,
-    skip_damaged: SkipDamaged = False,
+    options: WantedOptions,
     full: Annotated[bool, typer.Option("--full", help="Every field, and all of a body.")] = False,
 ) -> None:
     """Print the messages of a store, a line each; a live store is fine."""
-    wanted = message_filter(
-        topic=topic,
-        group=group,
-        queue_id=queue_id,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        since=since,
-        until=until,
-        key=key,
-        message_id=message_id,
-        is_scheduled=scheduled,
-    )
-    check_limit(limit)
+    wanted = options.filter()
     with open_store(path, config) as reader, quiet_when_nobody_reads():
-        copying = _Copying(reader, wanted, _page if full else line_of, limit, skip_damaged)
+        copying = _Copying(reader, wanted, options, _page if full else line_of)
         copying.run(to_standard_output)
     if not copying.count:
         note("no messages")
@@ -104,56 +70,35 @@ def _page(message: StoredMessage, waiting: Waiting | None) -> str:
     return page_of(message, waiting) + "\n"
 
 
+@with_options
 def export(
+    *,
     path: StorePath = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
     ] = STANDARD_OUTPUT,
     config: ConfigFile = None,
-    topic: Topic = "",
-    group: Group = "",
-    queue_id: QueueId = None,
-    from_offset: FromOffset = None,
-    to_offset: ToOffset = None,
-    since: Since = "",
-    until: Until = "",
-    key: Key = "",
-    message_id: MessageId = "",
-    scheduled: Scheduled = False,
+    options: WantedOptions,
     inflate: Annotated[
         bool, typer.Option("--inflate", help="Inflate bodies that a producer compressed (zlib).")
     ] = False,
-    limit: Limit = None,
-    skip_damaged: SkipDamaged = False,
     form: Format = None,
     columns: Columns = "",
 ) -> None:
     """Write the messages of a store as JSON lines, Parquet or Arrow; a live store is fine."""
-    wanted = message_filter(
-        topic=topic,
-        group=group,
-        queue_id=queue_id,
-        from_offset=from_offset,
-        to_offset=to_offset,
-        since=since,
-        until=until,
-        key=key,
-        message_id=message_id,
-        is_scheduled=scheduled,
-    )
-    check_limit(limit)
+    wanted = options.filter()
     chosen = format_of(form, output, columns)
     started_s = elapsed_s()
     if chosen is not ExportFormat.JSONL:
-        check_plain(inflate=inflate, skip_damaged=skip_damaged, form=chosen)
+        check_plain(inflate=inflate, skip_damaged=options.skip_damaged, form=chosen)
         location = store_location(path, config)
         _check_outside(output, location[0])
-        done = export_table(location, wanted, output, chosen, columns=columns, limit=limit)
+        done = export_table(location, wanted, output, chosen, columns=columns, limit=options.limit)
         _note_exported(*done, output, elapsed_s() - started_s)
         return
     shape: Shape = _json_of_inflated if inflate else json_of
     with open_store(path, config) as reader, quiet_when_nobody_reads():
-        copying = _Copying(reader, wanted, shape, limit, skip_damaged)
+        copying = _Copying(reader, wanted, options, shape)
         if output == STANDARD_OUTPUT:
             copying.run(to_standard_output)
         else:
@@ -182,16 +127,15 @@ class _Copying:
         self,
         reader: StoreReader,
         wanted: MessageFilter,
+        options: WantedOptions,
         shape: Shape,
-        limit: int | None,
-        skip_damaged: bool,
     ) -> None:
         self.count = 0
         self.record_bytes = 0
         self._reader = reader
-        self._search = reader.search(wanted, skip_damaged=skip_damaged)
+        self._search = reader.search(wanted, skip_damaged=options.skip_damaged)
         self._shape = shape
-        self._limit = limit
+        self._limit = options.limit
         self._failure: StoreDamaged | None = None
 
     def run(self, write: Write) -> None:
