@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Final
 
-from rmqlite.client.channel import Connection
+from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.letters import LetterAdmin
 from rmqlite.client.redrive import RedriveAdmin
 from rmqlite.client.schedule import ScheduleAdmin
@@ -18,7 +17,7 @@ from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.wire import rpcs
 
 
-class AdminClient:
+class AdminClient(Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
     schedule: lists and changes waiting messages.  letters: retries, dead letters, the life of a
@@ -118,17 +117,6 @@ class AdminClient:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> AdminClient:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from types import TracebackType
 from typing import Any, Final
 
-from rmqlite.client.channel import Connection, retry_pause_s
+from rmqlite.client.channel import Closing, Connection, retry_pause_s
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
@@ -117,7 +116,7 @@ class _Call:
     failing_since_s: float = 0.0
 
 
-class BulkScheduler:
+class BulkScheduler(Closing):
     """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
 
     job_id: the broker counts outcomes under it, for AdminClient.job() and `rmqlite job show`; a
@@ -200,17 +199,6 @@ class BulkScheduler:
     def close(self) -> None:
         self._pause.set()
         self._connection.close()
-
-    def __enter__(self) -> BulkScheduler:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # ---- inside
 

@@ -8,9 +8,10 @@ blocks its thread (call) or costs no thread at all (start).
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 import grpc
 
@@ -41,6 +42,24 @@ _OPTIONS: Final = (
 )
 
 
+class Closing(ABC):
+    """Whatever has a close() is closed at the end of its `with`."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
 class Started(Protocol):
     """A call under way."""
 
@@ -49,7 +68,7 @@ class Started(Protocol):
         ...
 
 
-class Connection:
+class Connection(Closing):
     """Calls to the broker at endpoint ("host:port").  Usable from any thread.
 
     channel: a gRPC channel to use instead; the caller closes it.
@@ -129,17 +148,6 @@ class Connection:
             self._closed.set()
             if self._owned:
                 self._channel.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _prepared(
         self, rpc: Rpc[Q, A], value: Q

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from types import TracebackType
 
 from rmqlite.client.batcher import Batcher, BatchLimits, Outcome, size_bytes
-from rmqlite.client.channel import Connection, Started
+from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.level_lookup import LevelLookup
 from rmqlite.client.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
@@ -24,7 +23,7 @@ from rmqlite.requests.schedule import ChangeByIds, ChangedId, ScheduleAction
 from rmqlite.wire import rpcs
 
 
-class Producer:
+class Producer(Closing):
     """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
 
     send_timeout_ms: for all attempts of one call together.  retries: attempts after the
@@ -131,17 +130,6 @@ class Producer:
         """flush(), then disconnect; later sends are Refused."""
         self._batcher.close()
         self._connection.close()
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _named(self, message: Message) -> Message:
         resolved = self._levels.resolve(message)

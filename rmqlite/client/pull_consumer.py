@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from types import TracebackType
 from typing import Final
 
 from rmqlite.client.body import inflated
-from rmqlite.client.channel import Connection
+from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.tag_expression import EVERYTHING, parse_tags
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
@@ -27,7 +26,7 @@ RETRIES: Final = 2
 """Every call here may run twice."""
 
 
-class PullConsumer:
+class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
     timeout_ms: limit of one method, without the wait_ms of a pull.  Every method raises
@@ -172,17 +171,6 @@ class PullConsumer:
     def close(self) -> None:
         """Disconnect, without a commit."""
         self._connection.close()
-
-    def __enter__(self) -> PullConsumer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _range(self, queue: Queue) -> QueueRange:
         ranges = self._ranges(queue.topic)

@@ -13,12 +13,11 @@ import logging
 import threading
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import Final
 
 from rmqlite.client.backlog import Backlog
 from rmqlite.client.broker_link import BrokerLink
-from rmqlite.client.channel import Connection
+from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.listener import Listener, consume
 from rmqlite.client.loop import Loop
 from rmqlite.client.membership import Membership
@@ -50,7 +49,7 @@ class _Running:
     send_backs: SendBacks
 
 
-class PushConsumer:
+class PushConsumer(Closing):
     """Consumes messages as a member of a group.  Usable from any thread.
 
     Call subscribe(), then listen() unless the listener is given here, then start(); `with` only
@@ -192,18 +191,6 @@ class PushConsumer:
             if self._running is not None:
                 self._stop(self._running)
             self._connection.close()
-
-    def __enter__(self) -> PushConsumer:
-        """Does not start the consumer: the caller does, after subscribe()."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _assembled(self) -> _Running:
         loop = Loop(f"rmqlite-{self.group}")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import SimpleQueue
-from types import TracebackType
 from typing import Final, Generic, TypeVar
 
-from rmqlite.client.channel import Connection, Started
+from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.log import (
@@ -33,7 +32,7 @@ _Q = TypeVar("_Q", LogReadRequest, QueueReadRequest)
 _A = TypeVar("_A", LogRead, QueueRead)
 
 
-class RawReader:
+class RawReader(Closing):
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 
     patience_ms: how long to wait for a broker that does not answer; but the first snapshot fails
@@ -113,17 +112,6 @@ class RawReader:
 
     def close(self) -> None:
         self._connection.close()
-
-    def __enter__(self) -> RawReader:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _chunks(
         self,
