@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rmqlite.cli import completion
+from rmqlite.cli.main import app
 from rmqlite.errors import BrokerClosing
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.groups import GroupInfo
@@ -59,11 +62,20 @@ def asked(shell: str, endpoint: str, **env: str) -> subprocess.CompletedProcess[
 
 
 def in_bash(endpoint: str, *words: str) -> list[str]:
-    """The words that bash is given; the last one is the one under the cursor."""
+    """The words that bash is given; the last one is the one under the cursor.
+
+    In this process: that a process of its own says the same is seen by asked().
+    """
     line = ["rmqlite", *words]
-    env = {"COMP_WORDS": "\n".join(line), "COMP_CWORD": str(len(line) - 1)}
-    done = asked("bash", endpoint, **env)
-    assert (done.returncode, done.stderr) == (0, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(completion, "ANSWER_MS_MAX", WAIT_S * 1000)
+        patch.setenv("RMQLITE_ENDPOINT", endpoint)
+        patch.setenv("_RMQLITE_COMPLETE", "complete_bash")
+        patch.setenv("COMP_WORDS", "\n".join(line))
+        patch.setenv("COMP_CWORD", str(len(line) - 1))
+        completion.mend_words()
+        done = CliRunner().invoke(app, prog_name="rmqlite")
+    assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 

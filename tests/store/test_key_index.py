@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
@@ -163,6 +164,7 @@ def filled(folder: Path, records: Sequence[Record]) -> KeyIndex:
     return index
 
 
+@cache
 def tokens(each: Record) -> list[str]:
     pairs = dict(pair.split("\1") for pair in each.properties.decode().split("\2") if "\1" in pair)
     return [pairs.get(UNIQ_KEY, ""), *pairs.get(KEYS, "").split(" ")]
