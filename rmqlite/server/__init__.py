@@ -1,1 +1,1 @@
-"""Joins broker and wire; the only room that waits."""
+"""The broker process: joins broker and wire.  Only this room waits."""

@@ -1,8 +1,8 @@
-"""What the machine's clocks have done: the wall clock stepped, the machine slept.
+"""Notices that the wall clock stepped or the machine slept, logs it and counts it.
 
-Neither hastens or delays anything, as the broker's clock follows neither; but who compares
-its times with others must know, and who wonders about a late message, too.  Two clocks are
-compared once a second, so a step is seen as a difference that has changed.
+The broker's clock follows neither, so no message is early or late because of a step.  But an
+operator must know when comparing the broker's times with others, or looking for the cause of a
+late message.  Two clocks are compared once a second: if their difference changes, one stepped.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from rmqlite.clock import Clock, Machine
 from rmqlite.store.tables.clock_table import AHEAD_MS_MIN, Origin
 
 STEP_MS_MIN: Final = 500
-"""How far the wall clock must move against the broker's to be told; drift adds up to it."""
+"""Smaller moves of the wall clock against the broker's are not reported; drift adds up to it."""
 SUSPEND_MS_MIN: Final = 1_000
 READ_MS_MAX: Final = 50
-"""Clocks that took longer to be read, one after the other, cannot be compared."""
+"""If reading the clocks one after the other took longer, they cannot be compared."""
 FORWARD: Final = "forward"
 BACK: Final = "back"
 
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 
 class ClockWatch:
-    """Looks at the clocks whenever it is told to; says and counts what it sees."""
+    """Compares the clocks at each look(); logs and counts what it notices."""
 
     def __init__(self, clock: Clock, machine: Machine, origin: Origin) -> None:
-        """Says, too, if the broker's clock is not the wall clock to begin with."""
+        """Warn if the broker's clock differs from the wall clock already."""
         self._clock = clock
         self._machine = machine
         self.steps = {FORWARD: 0, BACK: 0}
@@ -45,11 +45,11 @@ class ClockWatch:
         return self._clock.now_ms() - self._machine.wall_ns() // 1_000_000
 
     def look(self) -> None:
-        """To be called every second or so."""
+        """Compare the clocks; to be called about once a second."""
         before_ms = self._clock.now_ms()
         ahead_ms, asleep_ms = self.ahead_of_wall_ms(), self._asleep_ms()
         if self._clock.now_ms() - before_ms > READ_MS_MAX:
-            # The process was stopped, or the machine slept, in between: seen by the next look.
+            # The process was stopped, or the machine slept, in between: the next look notices it.
             return
         slept_ms = asleep_ms - self._told_asleep_ms
         if slept_ms >= SUSPEND_MS_MIN:
@@ -57,7 +57,7 @@ class ClockWatch:
             self.suspends += 1
             self.suspended_ms += slept_ms
             log.warning(
-                "the machine was suspended, what came due meanwhile is delivered now seconds=%.3f",
+                "the machine was suspended, messages that fell due are delivered now seconds=%.3f",
                 slept_ms / 1000,
             )
         step_ms = self._told_ahead_ms - ahead_ms
@@ -74,7 +74,7 @@ class ClockWatch:
             )
 
     def _asleep_ms(self) -> int:
-        """It means something only compared with another one."""
+        """How long the machine slept; only the difference of two values means something."""
         return (self._machine.boot_ns() - self._machine.awake_ns()) // 1_000_000
 
     def _tell_start(self, origin: Origin) -> None:
@@ -82,7 +82,7 @@ class ClockWatch:
         if abs(ahead_ms) <= AHEAD_MS_MIN:
             return
         if origin is Origin.STORE and ahead_ms > 0:
-            reason = "the newest time its store has seen lies in the wall clock's future"
+            reason = "the newest time in its store is later than the wall clock"
         else:
             reason = "the wall clock stepped since its last run, and messages are pending"
         log.warning(

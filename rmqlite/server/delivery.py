@@ -1,9 +1,9 @@
-"""Deliver, sleep until the next message is due, wake when told.
+"""Deliver due messages, then sleep until the next one is due or due_sooner() is called.
 
-One task sleeps to the exact deliver time of the earliest message of all levels.  What is due
-leaves in slices, and between two of them every other call gets its turn; so a burst delays
-no send for long.  What cannot be stored, as when the disk is full, is tried again after a
-pause, from where it failed.
+One task sleeps until the deliver time of the earliest message of all levels.  Due messages are
+delivered in slices, and other calls get their turns between two slices; so a burst delays no
+send for long.  If a slice cannot be stored, because the disk is full for example, delivery
+continues after a pause where it failed.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rmqlite.server.outage import Outage
 from rmqlite.server.turns import let_others, set_or_late
 
 RETRY_S: Final = 1.0
-"""How long delivery rests after messages could not be appended; twice as long each time."""
+"""How long delivery rests after an append failed; doubled after each further failure."""
 RETRY_S_MAX: Final = 8.0
-"""The longest rest, and so how late delivery goes on when there is space again."""
+"""The longest rest: so long after there is space again, delivery continues at the latest."""
 
 
 class Delivery:
@@ -30,11 +30,11 @@ class Delivery:
         self._broker = broker
         self._clock = clock
         self._wake = asyncio.Event()
-        self._outage = Outage("delivery failed, will be tried again", "delivery goes on")
+        self._outage = Outage("delivery failed, it is tried again", "delivery continues")
         self._task = tasks.create_task(self._run(), name="delivery")
 
     def due_sooner(self) -> None:
-        """A level's earliest message is due earlier than the task may believe."""
+        """Look again: a level's earliest message may now be due before the task would wake."""
         self._wake.set()
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Delivery:
                 await let_others()
 
     async def _deliver(self) -> int | None:
-        """One slice; when the next message is due.  Raises FlushFailed."""
+        """Deliver one slice.  Return when the next message is due.  Raises FlushFailed."""
         try:
             due_ms = self._broker.deliver()
         except StoreUnavailable as error:

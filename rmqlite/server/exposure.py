@@ -1,4 +1,4 @@
-"""Which ports other machines can reach: said at each start, for no port asks who calls."""
+"""Warns at each start of ports that other machines can reach: no port authenticates its callers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def warn_of_open_ports(config: BrokerConfig) -> None:
     for address_key, address, port_key, port, can in _ports(config):
         if port and not is_loopback(address):
             log.warning(
-                "whoever reaches %s=%s %s=%d can %s: there is no authentication and no TLS",
+                "anyone who reaches %s=%s %s=%d can %s: there is no authentication and no TLS",
                 address_key,
                 address,
                 port_key,
@@ -33,7 +33,7 @@ def warn_of_open_ports(config: BrokerConfig) -> None:
 
 
 def is_loopback(address: str) -> bool:
-    """Can only this machine reach what listens there?  A name must stand for nothing else."""
+    """Can only this machine reach this address?  A name must resolve to loopback addresses only."""
     try:
         found = {str(each[4][0]) for each in socket.getaddrinfo(address, None)}
     except OSError:

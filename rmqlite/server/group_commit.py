@@ -1,8 +1,8 @@
-"""One fdatasync for all who wait; then it wakes them.
+"""One fdatasync for all calls that wait; then it wakes them.
 
-SYNC_FLUSH: an answer leaves when its bytes are on disk, and readers are told then.  While
-one sync runs, the next ones gather behind it, so its cost is shared by all of them.
-ASYNC_FLUSH: nobody waits, readers are told at once, and the disk follows at an interval.
+SYNC_FLUSH: a call is answered, and readers are woken, when its bytes are on disk.  While one
+sync runs, new calls gather; they share the next sync and its cost.
+ASYNC_FLUSH: no call waits, readers are woken at once, and a sync follows at an interval.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Readable = Callable[[Iterable[QueueKey]], None]
 
 
 class GroupCommit:
-    """readable is told which queues have messages that may be read now.
+    """Calls readable with the queues that have messages that may be read now.
 
-    It needs no task of its own to make progress: who appends starts a sync, and the end of
-    a sync starts the next one.  run() only waits for a failure.
+    It needs no task of its own: an append starts a sync, and the end of a sync starts the next
+    one.  run() only waits for a failure.
     """
 
     def __init__(
@@ -54,26 +54,29 @@ class GroupCommit:
     def appended(self, topic: str, queue_id: int) -> None:
         """A queue has a new message."""
         if not self._is_sync and not self._fresh:
-            # One turn of the loop gathers what is being appended right now.
+            # Gathers everything that is appended in this turn of the loop.
             self._loop.call_soon(self._tell_readers)
         self._fresh.add((topic, queue_id))
         self.wanted()
 
     def wanted(self) -> None:
-        """Something was appended that should be on disk; a sync that runs is followed by one."""
+        """Start a sync, because something was appended; if one is running, another follows it."""
         if self._is_busy:
             return
         self._is_busy = True
         if self._is_sync:
-            # What else this turn of the loop appends goes along.
+            # Covers everything else that is appended in this turn of the loop.
             self._loop.call_soon(self._start)
         else:
             self._loop.call_later(self._interval_s, self._start)
 
     async def durable(self, log_end: int) -> None:
-        """Return when the log is safe up to there.  Raises FlushFailed."""
+        """Return when the log is on disk up to log_end.  Raises FlushFailed.
+
+        With ASYNC_FLUSH it returns at once.
+        """
         if self._error is not None:
-            # Without the frames of those who were told before.
+            # Without the frames of the calls that raised it before.
             raise self._error.with_traceback(None)
         self.wanted()
         if not self._is_sync or self._store.durable_end >= log_end:
@@ -83,19 +86,19 @@ class GroupCommit:
         try:
             await waiter
         finally:
-            # A future keeps its exception, that its frames, and this one the future: a cycle
-            # with the whole request in it.
+            # The future keeps its exception, the exception its frames, and this frame the
+            # future: a cycle that would hold the whole request.
             del waiter
 
     def fail(self, error: BaseException) -> None:
-        """A sync failed, here or elsewhere: nobody is told any more that something is safe."""
+        """A sync failed, here or elsewhere: from now on durable() raises this error."""
         self._error = error
         self._refuse_waiters(error)
         if not self._failure.done():
             self._failure.set_exception(error)
 
     async def run(self) -> None:
-        """Wait for a sync that fails.  Raises FlushFailed: nothing is believed any more."""
+        """Wait for a sync that fails, then raise its FlushFailed, which ends the broker."""
         await self._failure
 
     def _start(self) -> None:

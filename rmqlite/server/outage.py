@@ -1,4 +1,4 @@
-"""Something that the disk refuses for a while: said when it begins and when it is over."""
+"""Work that the disk refuses for a while: logged when that begins and when it is over."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ log = logging.getLogger(__name__)
 
 
 class Outage:
-    """Told of every attempt; logs the first failure of a row and the success that ends it."""
+    """Counts failed attempts; logs the first failure of a row and the success that ends it."""
 
     def __init__(self, begins: str, ends: str) -> None:
         self._begins = begins
         self._ends = ends
         self.failures = 0
-        """How many attempts have failed since the last that did not."""
+        """How many attempts have failed since the last success."""
 
     def failed(self, error: StoreUnavailable) -> None:
         if not self.failures:

@@ -1,6 +1,6 @@
-"""Large consumer groups get their assignments, and their members are told, a few at a time.
+"""Works out assignments of large consumer groups in steps, and wakes their members a few at a time.
 
-A small group's members are told at once, all of them.
+The members of a small group are all woken at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rmqlite.server.waiting import Waiting
 
 
 class Rebalancing:
-    """Run by the server until it is cancelled; heartbeats: the parked ones, by group."""
+    """Run by the server until it is cancelled.  heartbeats: the parked heartbeats, by group."""
 
     def __init__(self, membership: Membership, heartbeats: Waiting, clock: Clock) -> None:
         self._membership = membership
@@ -40,7 +40,7 @@ class Rebalancing:
                 await done_in_turns(self._membership.rebalance())
 
     def _tell(self, group: str) -> None:
-        """A group has another assignment in force."""
+        """Wake the members of a group that has a new assignment."""
         if self._heartbeats.count_of(group) <= SMALL_MEMBERS_MAX:
             self._heartbeats.wake((group,))
         else:

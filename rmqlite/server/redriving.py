@@ -1,9 +1,9 @@
-"""The task that runs redrive jobs: each in turn a step, on disk before its next one.
+"""The task that runs redrive jobs: one step of each job in turn, on disk before its next step.
 
-Between two steps every other call gets its turn, and so does every other job: one that is
-paused, rests or keeps to its rate holds up none.  Jobs that were running when the broker
-stopped go on when it starts.  What cannot be stored, as when the disk is full, is tried again
-after a pause, and the job says why it stands still.
+Between two steps all other calls and jobs get their turns: a job that is paused, rests or waits
+for its rate holds up no other.  Jobs that were running when the broker stopped continue when it
+starts.  A step that cannot be stored, because the disk is full for example, is tried again after
+a pause, and the job's note says why it stands still.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.turns import let_others, set_or_late
 
 REST_MS: Final = 1_000
-"""How long a job rests that could not go on."""
+"""How long a job rests after a step that failed."""
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Redriving:
                 await set_or_late(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
 
     async def _round(self) -> int | None:
-        """A step of each job that may go on; when the next one may, None if none is running."""
+        """Step each job that may continue.  Return when the next may; None if none is running."""
         running = self._broker.redrive.running()
         ids = {job.job_id for job in running}
         for known in (self._paces, self._rests_until_ms):
@@ -61,7 +61,7 @@ class Redriving:
         return min([await self._turn(job) for job in running], default=None)
 
     async def _turn(self, job: RedriveJob) -> int:
-        """One job's step, if it may; when it may go on."""
+        """Step one job if it may.  Return when its next step may come."""
         now_ms = self._clock.now_ms()
         rests_until_ms = self._rests_until_ms.get(job.job_id, 0)
         if rests_until_ms > now_ms:
@@ -74,12 +74,12 @@ class Redriving:
         try:
             stepped = redrive.step(job.job_id, free)
         except FlushFailed:
-            # With this task the broker ends.
+            # Ends this task, and so the broker.
             raise
         except RmqliteError as error:
             self._rest(job, error)
             return self._clock.now_ms() + REST_MS
-        # As of the append's end: the time it took must bring no two shares together.
+        # At the end of the append: with its start, a slow one would bring two shares closer.
         pace.take(self._clock.now_ms(), stepped.sent)
         try:
             await self._commit.durable(self._broker.store.end)
@@ -89,7 +89,7 @@ class Redriving:
             self._rest(job, error)
             return self._clock.now_ms() + REST_MS
         if self._rests_until_ms.pop(job.job_id, 0):
-            log.warning("a redrive goes on job=%s", job.job_id)
+            log.warning("a redrive continues job=%s", job.job_id)
             redrive.note(job.job_id, "")
         await let_others()
         return now_ms
@@ -102,6 +102,6 @@ class Redriving:
 
     def _rest(self, job: RedriveJob, error: RmqliteError) -> None:
         if job.job_id not in self._rests_until_ms:
-            log.warning("a redrive rests, will be tried again job=%s error=%s", job.job_id, error)
+            log.warning("a redrive failed, it is tried again job=%s error=%s", job.job_id, error)
         self._rests_until_ms[job.job_id] = self._clock.now_ms() + REST_MS
         self._broker.redrive.note(job.job_id, str(error))

@@ -1,7 +1,7 @@
-"""SIGHUP: read the configuration file again, and let hold at once what can.
+"""SIGHUP: read the configuration file again.
 
-That is messageDelayLevel.  Every other key needs a start, which is said in one warning; a
-file that cannot be used changes nothing, and the broker goes on.
+Only messageDelayLevel takes effect at once.  One warning names the other changed keys, which
+take effect at the next start.  A file with an error changes nothing; the log says why.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ log = logging.getLogger(__name__)
 
 
 class Reload:
-    """What one broker does when it is told that its configuration file has changed."""
+    """Reads one broker's configuration file again after a SIGHUP."""
 
     def __init__(
         self, config: BrokerConfig, load: Callable[[], BrokerConfig] | None, levels: LevelChanges
     ) -> None:
-        """config: what the broker was started with.  load: as now; None where there is no file."""
+        """config: the one at the start.  load: reads the current one; None if there is no file."""
         self._config = config
         self._load = load
         self._levels = levels
 
     async def run(self, asked: asyncio.Event) -> None:
-        """Read it whenever somebody asks.  Raises FlushFailed."""
+        """Read the file each time asked is set.  Raises FlushFailed."""
         while True:
             await asked.wait()
             asked.clear()
             self.read()
 
     def read(self) -> None:
-        """Read it now.  Raises FlushFailed."""
+        """Read the file now.  Raises FlushFailed."""
         if self._load is None:
-            log.warning("told to read the configuration again, but started without a file")
+            log.warning("the broker was started without a configuration file, SIGHUP reads none")
             return
         try:
             config = self._load()
@@ -50,10 +50,10 @@ class Reload:
             log.error("the configuration cannot be used, nothing has changed error=%s", error)
             return
         except StoreUnavailable as error:
-            log.error("the delay levels cannot be written down, they stay error=%s", error)
+            log.error("the new delay levels cannot be stored, the old ones stay error=%s", error)
             return
         if changed.before == changed.after:
-            log.info("configuration read again, delay levels stay levels=%r", changed.after)
+            log.info("configuration read again, the delay levels stay levels=%r", changed.after)
         self._tell_others(config)
 
     def _tell_others(self, config: BrokerConfig) -> None:

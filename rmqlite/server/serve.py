@@ -1,8 +1,8 @@
 """Open the store, run everything in one TaskGroup, drain, close.
 
-If any loop dies the broker stops loudly and leaves the store as after a crash: the next
-start recovers it.  A stop by signal drains: parked calls are answered, running ones finish,
-then store and tables are closed so that RocketMQ, too, would find a clean shutdown.
+If any loop fails, the broker logs the error, exits with 1 and leaves the store as after a crash:
+the next start recovers it.  A signal drains it: parked calls are answered, running calls finish,
+then store and tables are closed so that RocketMQ, too, finds a clean shutdown.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def serve(
     on_ready: Callable[[str], None] | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit code.
+    """Run a broker until SIGTERM or SIGINT; return the exit code.
 
-    on_ready is told "address:port" when calls are accepted.  reload gives the configuration
-    as it is at a SIGHUP; None where there is no file to read.  Raises StoreLocked,
+    on_ready is called with "address:port" when calls are accepted.  reload is called at a SIGHUP
+    and reads the configuration again; None if there is no file.  Raises StoreLocked,
     StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
-    # The thread that syncs must get its turn soon after the disk has answered.
+    # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoint: None)))
 
 
 class _Server:
-    """One broker process; as the broker's listener it carries news to those who wait."""
+    """One broker process; as the broker's listener it passes appends to the commit and delivery."""
 
     def __init__(self, config: BrokerConfig, reload: Callable[[], BrokerConfig] | None) -> None:
         self._config = config
@@ -89,11 +89,11 @@ class _Server:
         self._delivery.due_sooner()
 
     async def run(self, on_ready: Callable[[str], None]) -> int:
-        # Before anything that takes long: until then this signal ends the process.
+        # First of all: without this handler SIGHUP ends the process.
         reload_asked = _event_of(signal.SIGHUP)
         store = drained = None
         try:
-            # A broker that cannot have a port does not even open its store.
+            # If a port is taken, the store is not even opened.
             for face in self._faces:
                 await face.bind()
             config = self._config.model_copy(update={"listen_port": self._native.port})
@@ -114,14 +114,14 @@ class _Server:
         reload_asked: asyncio.Event,
         on_ready: Callable[[str], None],
     ) -> Broker:
-        """Serve until a signal, then drain; the broker, which nobody uses any more."""
+        """Serve until a signal, then drain; return the broker, which no task uses any more."""
         stop = _event_of(signal.SIGTERM, signal.SIGINT)
         broker = Broker(config, store, self._clock, self)
         rebalancing = Rebalancing(broker.membership, self._heartbeats, self._clock)
         self._commit = GroupCommit(config, store, self._syncer, self._pulls.wake)
         watch = ClockWatch(self._clock, self._clock.machine, store.clock_origin)
         upkeep = Upkeep(config, broker, self._persister, watch)
-        # Before the first call: a broker that starts on a full disk takes no send.
+        # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
         front = Front(config, broker, self._commit, self._pulls, self._heartbeats, self._clock)
         async with asyncio.TaskGroup() as tasks:
@@ -138,8 +138,8 @@ class _Server:
             warn_of_open_ports(config)
             for face in self._faces:
                 await face.open(Running(front, tasks, broker, self._commit, watch))
-            # What is alive now lives as long as the broker, and what a call makes dies
-            # with it by reference count: looking for cycles is nearly always in vain.
+            # Objects that exist now live as long as the broker; reference counts free those of
+            # a call at its end: a search for cycles would nearly always find none.
             gc.freeze()
             gc.set_threshold(GC_OBJECTS, 20, 100)
             on_ready(f"{config.bind_address}:{config.listen_port}")
@@ -153,9 +153,9 @@ class _Server:
         return broker
 
     async def _end(self) -> None:
-        """Answer nobody any more; then wait for what the threads are writing.
+        """Close all ports, then wait until the threads have written.
 
-        Nothing older may follow the last tables.
+        A late write must not replace the tables that are written last with older ones.
         """
         for face in self._faces:
             await face.close()
@@ -164,7 +164,7 @@ class _Server:
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:
-    """Set by each of these."""
+    """An event that each of these signals sets."""
     event = asyncio.Event()
     for signal_number in signals:
         asyncio.get_running_loop().add_signal_handler(signal_number, event.set)
@@ -172,12 +172,12 @@ def _event_of(*signals: signal.Signals) -> asyncio.Event:
 
 
 def _closed(broker: Broker) -> int:
-    """Close the store; the exit code."""
+    """Close the store; return the exit code."""
     try:
         broker.store.close(broker.tables())
     except Unavailable as error:
         broker.store.release()
-        log.critical("cannot close, the next start will recover the store error=%s", error)
+        log.critical("the store cannot be closed, the next start will recover it error=%s", error)
         return EXIT_FAILED
     return 0
 

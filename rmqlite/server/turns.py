@@ -1,8 +1,8 @@
-"""Between two slices of long work every other call gets its turn.
+"""Long work is done in slices, and all other calls get their turns between two slices.
 
-A call is not one turn of the loop: gRPC's thread reports each step of it, from the connection
-to the answer, and each is some turns more.  With one turn between two slices a call waits for
-some twenty-five of them, and a second passes; with many, for one or two.
+A call needs many turns of the loop: gRPC's thread reports each of its steps, from the connection
+to the answer, and each step takes some turns.  With one turn between two slices, a call waits
+for about twenty-five slices, which take a second; with many turns, for one or two slices.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from rmqlite.broker.steps import Steps
 T = TypeVar("T")
 
 TURNS: Final = 50
-"""Where nobody has anything to do, that many take 0.15 ms: a twentieth of a slice."""
+"""If no call has anything to do, so many turns take 0.15 ms: a twentieth of a slice."""
 
 
 async def let_others() -> None:
-    """Go on when the others had their turns."""
+    """Return when all other calls have had their turns."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
 
 
 async def set_or_late(event: asyncio.Event, seconds: float) -> None:
-    """Go on when an event is set; after so long it is."""
+    """Wait for an event; set it after this time if nobody else does."""
     timer = asyncio.get_running_loop().call_later(seconds, event.set)
     try:
         await event.wait()
@@ -34,7 +34,7 @@ async def set_or_late(event: asyncio.Event, seconds: float) -> None:
 
 
 async def done_in_turns(steps: Steps[T]) -> T:
-    """Take all steps, the others' turns between them; the answer."""
+    """Do all steps, let other calls have their turns between them, and return the answer."""
     while True:
         try:
             next(steps)

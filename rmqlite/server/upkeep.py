@@ -1,8 +1,8 @@
-"""What the broker does by the clock: persist, expire silent members, watch disk and clocks.
+"""Work at intervals: persist tables, expire silent members, watch disk and clocks.
 
-A disk that is full, or takes no writes, ends nothing: what should have been written is
-written at a later round.  A sync that failed is another matter, it ends the broker: what
-it covered may be gone, and no later sync would tell.
+A write that fails, because the disk is full for example, is tried again in a later round.  A
+sync that fails ends the broker: the data that it covered may be gone, and no later sync would
+report that.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rmqlite.server.outage import Outage
 
 PERSIST_BYTES_MAX: Final = 64 << 20
 PERSIST_RECORDS_MAX: Final = 100_000
-"""This much new log is persisted without waiting for the interval; both bound recovery."""
+"""New log above either limit is persisted before the interval ends; so both bound a recovery."""
 PERSIST_LOOK_S: Final = 0.5
 LOOK_S: Final = 1.0
-"""How often clocks, members and disk are looked at."""
+"""How often look() checks clocks, members and disk."""
 PIN_WARNING_S: Final = 3600.0
-"""How often it is said that an undelivered message keeps old log files."""
+"""How often the log warns that an undelivered message keeps old log files."""
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Upkeep:
         self._next_pin_warning = self._loop.time()
 
     async def persist(self) -> None:
-        """Write offsets and progress at their interval, or when much was appended.
+        """Write offsets and progress at their interval, or earlier after many appends.
 
         Raises FlushFailed.
         """
@@ -85,7 +85,7 @@ class Upkeep:
             try:
                 await loop.run_in_executor(self._persister, job.run)
             except StoreUnavailable as error:
-                # Not told to be persisted, so the next job covers this one's work, too.
+                # store.persisted() is not called, so the next job does this one's work, too.
                 self._persist_outage.failed(error)
             else:
                 store.persisted(job)
@@ -94,14 +94,14 @@ class Upkeep:
                 self._is_persisting = False
 
     async def look(self) -> None:
-        """Look at the clocks; expire silent members; measure the disk, remove what may go."""
+        """Check the clocks; expire silent members; measure the disk; remove expired files."""
         clean_s = self._config.clean_interval_ms / 1000
         next_clean = self._loop.time() + clean_s
         while True:
             await asyncio.sleep(LOOK_S)
             self._watch.look()
             self._broker.membership.expire()
-            # Not while a job syncs files that could go: it would find them missing.
+            # Remove nothing while a persist job runs: it would miss the files that it syncs.
             is_due = self._loop.time() >= next_clean and not self._is_persisting
             if is_due:
                 next_clean = self._loop.time() + clean_s
@@ -110,7 +110,7 @@ class Upkeep:
                 self._trim()
 
     def look_at_disk(self, *, clean: bool) -> None:
-        """Measure how full it is, and remove what may go; say what an operator should know."""
+        """Measure the disk, remove expired files if clean, and log warnings for the operator."""
         retention = self._broker.retention
         try:
             retention.measure()
@@ -148,7 +148,7 @@ class Upkeep:
                 self._config.disk_warning_ratio,
             )
         elif self._told_full and not retention.is_disk_full:
-            log.warning("sends are taken again used_ratio=%.3f", retention.used_ratio)
+            log.warning("sends are accepted again used_ratio=%.3f", retention.used_ratio)
         self._told_full = retention.is_disk_full
 
     def _warn_of_pin(self) -> None:

@@ -1,7 +1,7 @@
 """Calls that found nothing and wait: pulls for a message, heartbeats for an assignment.
 
-A parked call costs one coroutine and one timer.  It is woken by its key, looks again, and
-parks again if there is still nothing; so a wake-up too many costs time, never a message.
+A parked call costs one coroutine and one timer.  wake() with its key lets it look again; if it
+finds nothing, it parks again.  So a needless wake-up costs time, but never a message.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from rmqlite.errors import Overloaded
 
 WOKEN_AT_ONCE: Final = 8
 WOKEN_PAUSE_S: Final = 0.01
-"""A heartbeat that is woken takes up to a millisecond with the next one that follows its answer:
-more than half of the time is left for others."""
+"""A woken heartbeat, and the next one that follows its answer, take up to a millisecond together.
+So eight of them and this pause leave more than half of the time to other calls."""
 
 
 class Waiting:
-    """Parked calls by key; limit_name and limit bound how many there are."""
+    """Parked calls by key, at most limit of them; limit_name is the limit's key in broker.conf."""
 
     def __init__(self, limit_name: str, limit: int) -> None:
         self._limit_name = limit_name
@@ -29,7 +29,7 @@ class Waiting:
         self.count = 0
 
     async def wait(self, key: Hashable, seconds: float) -> None:
-        """Return when the key is woken, after this long, or at once when closed.
+        """Return when the key is woken, when the time is over, or at once when closed.
 
         Raises Overloaded at the limit.
         """
@@ -53,7 +53,7 @@ class Waiting:
                 del self._parked[key]
 
     def wake(self, keys: Iterable[Hashable]) -> None:
-        """Let everyone who waits for one of these keys look again."""
+        """Let every call that waits for one of these keys look again."""
         if not self._parked:
             return
         for key in keys:
@@ -61,18 +61,18 @@ class Waiting:
                 _wake(woken)
 
     def count_of(self, key: Hashable) -> int:
-        """How many wait for this key."""
+        """How many calls wait for this key."""
         return len(self._parked.get(key, ()))
 
     async def wake_in_turns(self, key: Hashable) -> None:
-        """As wake(), a few at a time: what each does then keeps others waiting."""
+        """Like wake(), but a few calls at a time, so that their work holds up no other call."""
         for number, woken in enumerate(tuple(self._parked.get(key, ())), 1):
             _wake(woken)
             if number % WOKEN_AT_ONCE == 0:
                 await asyncio.sleep(WOKEN_PAUSE_S)
 
     def close(self) -> None:
-        """Wake everyone; from now on nobody waits."""
+        """Wake every call; from now on none waits."""
         self._closed = True
         self.wake(list(self._parked))
 

@@ -28,7 +28,7 @@ STEPS_MS = [sign * size for size in (SECOND_MS, HOUR_MS, YEAR_MS) for sign in (1
 TEN_SECONDS, TWO_HOURS = 3, 18
 """Delay levels."""
 CLOCK = "clock.json"
-FUTURE = "the newest time its store has seen lies in the wall clock's future"
+FUTURE = "the newest time in its store is later than the wall clock"
 STEPPED = "the wall clock stepped since its last run"
 
 

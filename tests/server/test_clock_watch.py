@@ -91,7 +91,7 @@ def test_a_suspend_is_no_step(
         machine.suspend(sleep_ms)
         look(watch, machine, 5)
     assert caplog.messages == [
-        f"the machine was suspended, what came due meanwhile is delivered now seconds={seconds}"
+        f"the machine was suspended, messages that fell due are delivered now seconds={seconds}"
         for seconds in ("3600.000", "1.000")
     ]
     assert (watch.suspends, watch.suspended_ms) == (2, HOUR_MS + 1_000)
@@ -144,7 +144,7 @@ def test_a_process_that_was_stopped_sees_no_step(caplog: pytest.LogCaptureFixtur
         (
             YEAR_MS,
             Origin.STORE,
-            "the newest time its store has seen lies in the wall clock's future",
+            "the newest time in its store is later than the wall clock",
         ),
         (1_001, Origin.WALL_CLOCK, "the wall clock stepped since its last run"),
         (-HOUR_MS, Origin.WALL_CLOCK, "the wall clock stepped since its last run"),

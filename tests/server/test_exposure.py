@@ -37,12 +37,12 @@ def test_a_broker_that_others_can_reach_says_what_they_can_do(
     assert warnings(tmp_path, caplog, bind_address=address, metrics_port=9870) == [
         (
             "WARNING",
-            f"whoever reaches bindAddress={address} listenPort=10911 can send, read, purge and"
+            f"anyone who reaches bindAddress={address} listenPort=10911 can send, read, purge and"
             f" reconfigure everything: {NOBODY_ASKS}",
         ),
         (
             "WARNING",
-            f"whoever reaches bindAddress={address} metricsPort=9870 can read the metrics:"
+            f"anyone who reaches bindAddress={address} metricsPort=9870 can read the metrics:"
             f" {NOBODY_ASKS}",
         ),
     ]
@@ -63,7 +63,7 @@ def test_a_web_page_that_others_can_reach_says_what_they_can_do(
         web_port=8080,
         web_access=access,
     )
-    sentence = f"whoever reaches webAddress=0.0.0.0 webPort=8080 can {can}: {NOBODY_ASKS}"
+    sentence = f"anyone who reaches webAddress=0.0.0.0 webPort=8080 can {can}: {NOBODY_ASKS}"
     assert told == ("WARNING", sentence)
 
 

@@ -213,7 +213,7 @@ def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
         assert (job.state, job.sent, job.note) == (JobState.DONE, 10, "")
 
     run(under_test, scenario)
-    assert caplog.text.count("a redrive rests") == caplog.text.count("a redrive goes on") == 1
+    assert caplog.text.count("a redrive failed") == caplog.text.count("a redrive continues") == 1
 
 
 def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -> None:

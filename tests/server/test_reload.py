@@ -70,11 +70,11 @@ def test_an_edited_table_is_in_force_at_once(started: Started) -> None:
 def test_a_file_that_says_nothing_new_changes_nothing(started: Started) -> None:
     """Nor does it undo what an administrator has set since."""
     assert started.read() == [
-        ("INFO", "configuration read again, delay levels stay levels='1s 5s'")
+        ("INFO", "configuration read again, the delay levels stay levels='1s 5s'")
     ]
     started.broker.broker.levels.change(LevelsChange("1s 7s"))
     assert started.read() == [
-        ("INFO", "configuration read again, delay levels stay levels='1s 7s'")
+        ("INFO", "configuration read again, the delay levels stay levels='1s 7s'")
     ]
     assert started.table == "1s 7s"
 
@@ -109,7 +109,7 @@ def test_a_table_that_cannot_be_written_down_is_told(started: Started) -> None:
     started.files.fail("replace")
     ((level, said),) = started.read()
     assert level == "ERROR"
-    assert "they stay" in said
+    assert "the old ones stay" in said
     assert started.table == "1s 5s"
     started.read()
     assert started.table == "9s"
@@ -122,7 +122,7 @@ def test_without_a_file_there_is_nothing_to_read(
     caplog.clear()
     Reload(BrokerConfig(), None, started.broker.broker.levels).read()
     assert [each.getMessage() for each in caplog.records] == [
-        "told to read the configuration again, but started without a file"
+        "the broker was started without a configuration file, SIGHUP reads none"
     ]
 
 

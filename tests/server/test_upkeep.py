@@ -223,7 +223,7 @@ def test_a_full_disk_is_noticed_within_a_second_and_so_is_room(
     assert lines(caplog, "disk full") == [
         "disk full, sends are refused used_ratio=0.930 diskSpaceWarningLevelRatio=90"
     ]
-    assert lines(caplog, "taken again") == ["sends are taken again used_ratio=0.500"]
+    assert lines(caplog, "accepted again") == ["sends are accepted again used_ratio=0.500"]
 
 
 def test_old_files_go_at_the_cleaning_interval(

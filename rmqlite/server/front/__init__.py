@@ -1,1 +1,1 @@
-"""What can be asked of a running broker, by noun: plain async methods, for every face."""
+"""Everything a caller can ask a running broker, by noun: plain async methods for every face."""

@@ -1,8 +1,8 @@
-"""The one door to a running broker: whatever a caller asks, over whichever protocol, comes here.
+"""The one door to a running broker: every call of every protocol comes through here.
 
-A face turns bytes, or a form, into a value of rmqlite.requests, calls a method of the part that
-has the noun, and turns the answer back.  The front knows no protocol and no connection: what a
-method needs from its caller is an argument.  It waits (for the disk, for a message, for an
+A face turns bytes or a form into a value of rmqlite.requests, calls a method of the part with that
+noun, and turns the answer back.  The front knows no protocol and no connection: everything that a
+method needs from its caller is an argument.  The front waits (for the disk, for a message, for an
 assignment) and gives other calls their turns; broker/ decides.
 """
 
@@ -25,7 +25,7 @@ from rmqlite.server.waiting import Waiting
 
 
 class Front(Part):
-    """Everything that can be asked of one broker."""
+    """Everything that a caller can ask one broker."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Front(Part):
         self.log = LogCalls(behind)
 
     async def status(self) -> BrokerStatus:
-        """Counts since the start, what waits in every level, and the disk as last measured."""
+        """Counts since the start, the pending messages of every level, and the last disk use."""
         return self._broker.status(self._pulls.count)
 
     @property
@@ -61,6 +61,6 @@ class Front(Part):
         return self._pulls.is_closed
 
     def close(self) -> None:
-        """Answer every call that waits; from now on none waits, and nothing new is stored."""
+        """Answer every call that waits; from now on no call waits or stores a message."""
         self._pulls.close()
         self._heartbeats.close()

@@ -22,7 +22,7 @@ from rmqlite.server.turns import done_in_turns
 
 
 class GroupCalls(Part):
-    """What consumers ask about their group, and administrators about any."""
+    """Calls of consumers about their own group, and of administrators about any group."""
 
     async def all(self) -> tuple[GroupInfo, ...]:
         return self._broker.all_groups()
@@ -32,19 +32,19 @@ class GroupCalls(Part):
         return await done_in_turns(self._broker.group_status(group))
 
     async def change(self, change: GroupChange) -> GroupInfo:
-        """Change a group's settings, or make the group."""
+        """Change a group's settings, or create the group."""
         return self._broker.groups.change(change)
 
     async def offsets(self, query: OffsetsQuery) -> dict[Queue, int]:
-        """What a group has committed; queues without a commit are left out."""
+        """The offsets that a group has committed; queues without one are left out."""
         return self._broker.query_offsets(query)
 
     async def commit(self, commit: OffsetsCommit) -> None:
-        """Remember all of these offsets, or none."""
+        """Store all of these offsets, or none."""
         self._broker.commit_offsets(commit)
 
     async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """The member's assignment; waits while it is the one that the member knows.
+        """The member's assignment; waits up to wait_ms while its epoch is request.known_epoch.
 
         Cancel the call when the caller's connection ends: then the member leaves at once.
         """
@@ -56,21 +56,21 @@ class GroupCalls(Part):
         try:
             await self._heartbeats.wait(request.group, request.wait_ms / 1000)
         except asyncio.CancelledError:
-            # The connection is gone: its queues go to the others now, not at the expiry.
+            # The connection is gone: other members get its queues now, not at the expiry.
             self._broker.membership.leave(request.group, request.client_id)
             raise
         return self._broker.heartbeat(request)
 
     async def leave(self, request: LeaveRequest) -> None:
-        """The member is gone; the others take over its queues."""
+        """Remove the member; the others get its queues."""
         self._broker.membership.leave(request.group, request.client_id)
 
     async def members(self, group: str) -> tuple[MemberInfo, ...]:
-        """Who is in a group now; nobody in one that the broker does not know."""
+        """The members of a group now; none if no such group exists."""
         return self._broker.membership.members(group)
 
     def listen(self, changed: Callable[[str], None]) -> None:
-        """Call changed(group) whenever the members of a group or their queues are others.
+        """Call changed(group) after each change of a group's members or of their queues.
 
         It is called inside the request that made the change, so it must return at once.
         """

@@ -1,7 +1,7 @@
 """Failed messages: dead letters, retries, whole lives.
 
-Long looks are done in steps, and other calls get their turns between them.  Looking never
-consumes.
+Long reads are done in steps, and other calls get their turns between them.  Reading never
+consumes a message.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from rmqlite.server.turns import done_in_turns
 
 
 class LetterCalls(Part):
-    """What administrators ask about failed messages."""
+    """Calls of administrators about failed messages."""
 
     async def dead_groups(self) -> tuple[DeadLetterGroup, ...]:
-        """Each group with dead letters: how many, and why."""
+        """Each group with dead letters: how many letters, and their reasons."""
         return await done_in_turns(self._broker.letters.dead.groups())
 
     async def dead(self, query: LettersQuery) -> LetterPage:
@@ -35,7 +35,7 @@ class LetterCalls(Part):
         return self._broker.letters.dead.purge(request)
 
     async def retries(self, query: LettersQuery) -> LetterPage:
-        """One page of a group's messages that will come again."""
+        """One page of the messages that a group will get again."""
         return await done_in_turns(self._broker.letters.retries.pages(query))
 
     async def life(self, query: LifeQuery) -> Life:

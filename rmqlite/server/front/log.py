@@ -18,7 +18,7 @@ from rmqlite.server.turns import done_in_turns
 
 
 class LogCalls(Part):
-    """What readers in bulk ask."""
+    """Calls of jobs that read the log."""
 
     async def snapshot(self, request: LogSnapshotRequest) -> LogSnapshot:
         """Where log and queues begin and end now."""

@@ -23,7 +23,7 @@ from rmqlite.server.turns import done_in_turns
 
 
 class MessageCalls(Part):
-    """What producers and consumers ask about messages."""
+    """Calls of producers and consumers."""
 
     async def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
         self._check_open()
@@ -34,7 +34,7 @@ class MessageCalls(Part):
     async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
         self._check_open()
         answer = await done_in_turns(self._broker.schedule_bulk(request, born_host))
-        # Also for duplicates: what they repeat may not be on disk yet.
+        # Also for duplicates: the message that they repeat may not be on disk yet.
         await self._durable()
         return answer
 
@@ -45,7 +45,7 @@ class MessageCalls(Part):
         return result
 
     async def pull(self, request: PullRequest) -> PullResult:
-        """Messages; while there are none, wait for the queue's next message and look again."""
+        """Messages of a queue; if there are none, wait for the next one and look again."""
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
         while True:
@@ -59,7 +59,7 @@ class MessageCalls(Part):
                 await self._pulls.wait((request.topic, request.queue_id), left_s)
                 continue
             if result.next_offset - request.queue_offset >= self._config.filter_scan_max:
-                # The consumer learns how far its filter has looked, and can commit that.
+                # Tells the consumer how far its filter has looked, so that it can commit that.
                 return result
             await self._pulls.wait((request.topic, request.queue_id), left_s)
 
@@ -68,7 +68,7 @@ class MessageCalls(Part):
         return await done_in_turns(self._broker.find_messages(query))
 
     async def at(self, offset_message_id: str) -> FoundMessage:
-        """The message whose record an offset message id names."""
+        """The message of the record that an offset message id names."""
         return self._broker.message_at(offset_message_id)
 
     async def bulk_job(self, job_id: str) -> BulkJob:

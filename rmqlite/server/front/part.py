@@ -1,7 +1,7 @@
-"""What the parts of the front have in common, and the rule for every method of theirs.
+"""The base of the front's parts, with the rule for each of their methods.
 
-A sync that fails inside a method ends the broker.  The rule stands here once: a part's public
-coroutine methods get it when the class is made, so a new method cannot forget it.
+A sync that fails inside a method ends the broker.  Only this module has the rule: it wraps a
+part's public coroutine methods when the class is made, so a new method cannot forget it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ A = TypeVar("A")
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """What stands behind the front.  pulls, heartbeats: the calls that wait."""
+    """The objects that the front uses.  pulls, heartbeats: the calls that wait."""
 
     config: BrokerConfig
     broker: Broker
@@ -63,7 +63,7 @@ class Part:
 
 
 def _ending_the_broker(method: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
-    """The method; a failed sync in it ends the broker."""
+    """The same method, but a failed sync in it ends the broker."""
 
     @wraps(method)
     async def asked(part: Part, *args: Any, **more: Any) -> A:
@@ -71,7 +71,7 @@ def _ending_the_broker(method: Callable[..., Awaitable[A]]) -> Callable[..., Awa
             return await method(part, *args, **more)
         except FlushFailed as error:
             if error.is_final:
-                # The disk may not hold what the broker believes: only a recovery can tell.
+                # The disk may lack records that the broker has counted: only a recovery finds out.
                 part._commit.fail(error)
             raise
 

@@ -1,6 +1,6 @@
-"""Redrive jobs: dead letters sent again.
+"""Redrive jobs, which send dead letters again.
 
-A change of a job is answered when it is on disk.  Long looks are done in steps, and other calls
+A change of a job is answered when it is on disk.  Long reads are done in steps, and other calls
 get their turns between them.
 """
 
@@ -20,10 +20,10 @@ from rmqlite.server.turns import done_in_turns
 
 
 class RedriveCalls(Part):
-    """What administrators ask about redrive jobs."""
+    """Calls of administrators about redrive jobs."""
 
     async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
-        """What a job would do with some of its letters."""
+        """What a job would do with one page of its letters."""
         return await done_in_turns(self._broker.redrive.preview(request))
 
     async def start(self, request: RedriveRequest) -> RedriveJob:
@@ -44,5 +44,5 @@ class RedriveCalls(Part):
         return job
 
     async def outcomes(self, query: OutcomesQuery) -> OutcomesPage:
-        """What became of a job's letters, one page of them."""
+        """One page of the outcomes of a job's letters."""
         return await done_in_turns(self._broker.redrive.outcomes(query))

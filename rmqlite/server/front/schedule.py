@@ -1,4 +1,4 @@
-"""The schedule: what waits, how it is changed, and the delay levels.
+"""The schedule: pending messages, changes of them, and the delay levels.
 
 Long work is done in steps, and other calls get their turns between them.  A change is answered
 when it is on disk.
@@ -28,18 +28,18 @@ T = TypeVar("T")
 
 
 class ScheduleCalls(Part):
-    """Messages that wait."""
+    """Calls about the schedule."""
 
     async def pending(self, query: PendingQuery) -> PendingPage:
-        """One page of the messages that wait."""
+        """One page of the pending messages."""
         return await done_in_turns(self._broker.pending.pages(query))
 
     async def counts(self) -> tuple[PendingCount, ...]:
-        """How many wait, by topic and level."""
+        """How many messages are pending, by topic and level."""
         return await done_in_turns(self._broker.pending.counts())
 
     async def timeline(self, request: TimelineRequest) -> tuple[LevelTimeline, ...]:
-        """How many come due between each two moments."""
+        """How many messages of each level fall due between each two instants."""
         return await done_in_turns(self._broker.pending.timeline(request))
 
     async def change_by_ids(self, request: ChangeByIds) -> tuple[ChangedId, ...]:
