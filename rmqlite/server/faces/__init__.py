@@ -1,1 +1,1 @@
-"""The ports of a broker: each converts its own protocol and asks at the front."""
+"""The ports of a broker: each converts its own protocol and calls the front."""

@@ -1,6 +1,6 @@
-"""What the server does with every face, from the first moment of a broker to its last.
+"""The Protocol of a face, by which the server starts and ends every port.
 
-bind, open, drain, close, in this order; a broker that fails goes from any of them to close.
+The server calls bind, open, drain and close, in this order; after a failure it calls close.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from rmqlite.server.group_commit import GroupCommit
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A broker that runs, as its faces are given it.
+    """The parts of a running broker that its faces use.
 
-    front: everything that a caller can ask.  tasks: those of the broker; a face's loop is one of
-    them, so that its end is the broker's.  The rest counts something, and is for the metrics.
+    front: everything that a caller can ask.  tasks: those of the broker; a face runs its loop as
+    one of them, so that a loop that fails ends the broker.  The rest holds counts, for the metrics.
     """
 
     front: Front
@@ -34,23 +34,23 @@ class Face(Protocol):
     """One port and its protocol."""
 
     async def bind(self) -> None:
-        """Have the port; nobody is answered yet.  Raises InvalidValue if it cannot be had.
+        """Take the port, but answer no call yet.  Raises InvalidValue if that fails.
 
-        This comes before the store is opened.
+        The server calls it before it opens the store.
         """
         ...
 
     async def open(self, running: Running) -> None:
-        """Answer from now on."""
+        """Answer calls from now on."""
         ...
 
     async def drain(self) -> None:
-        """Take no more calls; return when those that run are answered, or late.
+        """Accept no more calls; return when the running ones are answered, or out of time.
 
-        The front is closed: no call waits.  A face that only shows may go on until close().
+        The front is closed: no call waits.  A face that only shows may answer until close().
         """
         ...
 
     async def close(self) -> None:
-        """Answer nobody from now on.  Also for a face that was never bound or opened."""
+        """End all calls and give the port back.  Works also before bind() and open()."""
         ...

@@ -1,1 +1,1 @@
-"""What Prometheus and probes read over HTTP."""
+"""The HTTP port that Prometheus and probes read."""

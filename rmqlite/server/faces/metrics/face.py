@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class MetricsFace:
-    """The port of who watches the broker; it answers until close()."""
+    """The port for Prometheus and probes; it answers until close()."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -41,7 +41,7 @@ class MetricsFace:
         log.info("metrics are served address=%s port=%d", address, self._http.port)
 
     async def drain(self) -> None:
-        """Go on: a drain is worth watching."""
+        """Do nothing: the port shows the drain, too."""
 
     async def close(self) -> None:
         self._http.close()

@@ -1,8 +1,8 @@
 """The HTTP port for Prometheus and probes: a few pages, one request per connection.
 
-A page begins in the loop's thread, because no other may look at the broker: that rules out
-the standard library's servers, and a web framework would be larger than all that it serves.
-Whoever connects gets a bounded time and a bounded request, then the connection is closed.
+A page begins in the loop's thread, because no other thread may read the broker: so the standard
+library's servers cannot be used, and a web framework would be larger than its few pages.
+A connection gets a bounded time and a bounded request; then it is closed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from rmqlite.errors import InvalidValue
 
 REQUEST_BYTES_MAX: Final = 16 << 10
-"""Of a request's first line and headers."""
+"""The longest first line and headers of a request, together."""
 EXCHANGE_S_MAX: Final = 10.0
 """How long one connection may take, from its start to the last byte of the answer."""
 CONNECTIONS_MAX: Final = 64
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class Page(NamedTuple):
-    """What is answered."""
+    """An answer."""
 
     body: bytes
     content_type: str = PLAIN_TEXT
@@ -34,11 +34,11 @@ class Page(NamedTuple):
 
 
 Pages = Mapping[str, Callable[[], Awaitable[Page]]]
-"""By path, such as /metrics."""
+"""Pages by their path, such as /metrics."""
 
 
 class HttpPort:
-    """GET of a path that has a page gives the page, all else an error."""
+    """Answers a GET of a path in pages with its page, any other request with an error."""
 
     def __init__(self) -> None:
         self._pages: Pages = {}
@@ -47,7 +47,7 @@ class HttpPort:
         self.port = 0
 
     async def bind(self, address: str, port: int) -> None:
-        """Have the port; nobody can connect yet.  Raises InvalidValue."""
+        """Take the port; nobody can connect yet.  Raises InvalidValue."""
         try:
             self._server = await asyncio.start_server(
                 self.exchange, address, port, limit=REQUEST_BYTES_MAX, start_serving=False
@@ -58,20 +58,20 @@ class HttpPort:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def open(self, pages: Pages) -> None:
-        """From now on requests are answered."""
+        """Answer requests from now on."""
         self._pages = pages
         if self._server is not None:
             await self._server.start_serving()
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Close the port and end all connections."""
         if self._server is not None:
             self._server.close()
         for exchange in self._exchanges:
             exchange.cancel()
 
     async def exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, to its end."""
+        """Serve one connection until its end."""
         task = asyncio.current_task()
         assert task is not None
         self._exchanges.add(task)

@@ -1,8 +1,8 @@
-"""What the broker knows about itself, as Prometheus reads it.
+"""The broker's metrics, for Prometheus.
 
-Nothing is kept here: at every scrape the tables below are read from the objects that count
-anyway, so a metric costs nothing until somebody looks.  A new one is an entry in a table.
-Only that is done by the loop's thread; the text, three quarters of the work, is another's.
+Nothing is stored here: each scrape reads the objects that count anyway, by the tables below; so a
+metric costs nothing until somebody reads it.  A new metric is an entry in a table.
+The loop's thread only reads the numbers; another thread makes the text, three quarters of the work.
 Times are seconds, sizes are bytes; all counts are since the broker started.
 """
 
@@ -35,7 +35,7 @@ _LEVEL: Final = ("level", "delay")
 
 
 class Now(NamedTuple):
-    """Everything that a scrape looks at."""
+    """The objects that a scrape reads."""
 
     broker: Broker
     status: BrokerStatus
@@ -109,7 +109,7 @@ LABELLED_COUNTERS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[s
 GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
     (
         "messages_pulled",
-        "Messages given to a consumer group, again ones included.",
+        "Messages given to a consumer group, repeated ones included.",
         lambda now: now.broker.counts.pulled,
     ),
     (
@@ -127,7 +127,7 @@ GROUP_COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]
 GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     (
         "oldest_pending_age_seconds",
-        "Time since the oldest message was stored that is still to be delivered; 0: none is.",
+        "Time since the oldest pending message was stored; 0 if none is pending.",
         lambda now: _oldest_pending_age_s(now),
     ),
     (
@@ -137,12 +137,12 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
     (
         "log_bytes",
-        "Size of the commit log, from its oldest kept record to its end.",
+        "Size of the commit log, from its oldest record to its end.",
         lambda now: now.status.log_max_offset - now.status.log_min_offset,
     ),
     (
         "disk_used_ratio",
-        "Used share of the disk that the store is on, 0 to 1.",
+        "Used share of the store's disk, 0 to 1.",
         lambda now: now.status.disk_used_ratio,
     ),
     (
@@ -152,7 +152,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
     (
         "clock_ahead_of_wall_seconds",
-        "The broker's clock less the wall clock; negative when it is behind.",
+        "The broker's clock minus the wall clock; negative when it is behind.",
         lambda now: now.watch.ahead_of_wall_ms() / 1000,
     ),
 )
@@ -173,7 +173,7 @@ LEVEL_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now, LevelStatus], float]
     ),
     (
         "oldest_overdue_seconds",
-        "How late a delay level's earliest message is by now; 0: none is due.",
+        "How late a delay level's earliest message is by now; 0 if none is due.",
         lambda now, level: (
             max(0, now.status.now_ms - level.next_due_ms) / 1000 if level.pending else 0
         ),
@@ -217,22 +217,22 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
 
 
 class Collected(Collector):
-    """What a scrape found; may be turned into text by any thread."""
+    """The metrics of one scrape; any thread may turn them into text."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
         self._metrics = tuple(metrics)
 
     def collect(self) -> Iterable[Metric]:
-        """What the client library asks of a collector."""
+        """Called by the client library."""
         return self._metrics
 
     def text(self) -> bytes:
-        """In Prometheus' text format 0.0.4."""
+        """The metrics in Prometheus' text format 0.0.4."""
         return generate_latest(self)
 
 
 class Metrics:
-    """The metrics of one broker; used by the thread that owns the broker."""
+    """The metrics of one broker; only the broker's own thread may use it."""
 
     def __init__(self, broker: Broker, commit: GroupCommit, watch: ClockWatch) -> None:
         self._broker = broker
@@ -241,7 +241,7 @@ class Metrics:
         self._process = ProcessCollector(registry=None)
 
     def collected(self, status: BrokerStatus) -> Collected:
-        """All metrics as they are now, those of the process too.  status: the broker's, now."""
+        """All metrics now, those of the process included.  status: the broker's status now."""
         return Collected([*self._own(status), *self._process.collect()])
 
     def _own(self, status: BrokerStatus) -> Iterator[Metric]:
@@ -267,7 +267,7 @@ class Metrics:
             yield family
 
     def _by_group(self, now: Now) -> Iterator[Metric]:
-        # Also groups that have nothing yet: from no series to 1 is no increase that rate() sees.
+        # Also groups that count 0: rate() does not notice a series that begins with 1.
         groups = [info.group for info in self._broker.all_groups()]
         for name, help_text, counts_of in GROUP_COUNTERS:
             counts = counts_of(now)
@@ -278,7 +278,7 @@ class Metrics:
         for name, help_text, counts_of in GROUP_GAUGES:
             counts = counts_of(now)
             gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
-            # Also of groups that nobody has made, as that of the schedule.
+            # Also groups that nobody has created, such as SCHEDULE_CONSUMER.
             for group in sorted({*groups, *counts}):
                 gauge.add_metric((group,), counts.get(group, 0))
             yield gauge
@@ -310,6 +310,6 @@ def _oldest_pending_age_s(now: Now) -> float:
             return 0
         stored_ms = now.broker.store.store_timestamp_ms(oldest[1].physical_offset)
     except (StoreDamaged, StoreUnavailable):
-        # A scrape tells what is still known, most of all when the disk is in trouble.
+        # The other metrics must still be shown, above all when the disk has a fault.
         return math.nan
     return math.nan if stored_ms is None else max(0, now.status.now_ms - stored_ms) / 1000

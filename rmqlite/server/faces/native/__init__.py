@@ -1,1 +1,1 @@
-"""rmqlite.v1 over gRPC: bytes to values, a call of the front, values to bytes."""
+"""rmqlite.v1 over gRPC: turns bytes into values, calls the front, turns values into bytes."""

@@ -1,8 +1,8 @@
 """gRPC's side of every call: bytes in, bytes out, errors as status.
 
-A request is read by its handler, and not by the library before it, so that it can wait for
-room first.  A refusal is set on the context, not raised: an exception keeps its frames alive,
-its frames keep the request, and the library would keep the exception.
+A handler reads its request itself, so that it can wait for room first; the library would read
+the request before it calls the handler.  A refusal is set on the context, not raised: the library
+would keep the exception, which keeps its frames, which keep the request.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.status import ERROR_METADATA, error_to_status
 
 Answer = Callable[[bytes, Context], Awaitable[bytes]]
-"""What a call does: the request's bytes to the answer's.  Raises RmqliteError."""
+"""Turns a request's bytes into the answer's bytes.  Raises RmqliteError."""
 Read = Callable[[], Awaitable[bytes | None]]
-"""Gives the next request of a call with many; None after the last one."""
+"""Returns the next request of a call with many requests; None after the last one."""
 Talk = Callable[[Read, Context], Awaitable[None]]
-"""What a call with many requests or answers does.  Raises RmqliteError."""
+"""Answers a call with many requests or answers.  Raises RmqliteError."""
 Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 CANCEL_S_MAX: Final = 1.0
-"""How soon gRPC cancels a call that it has refused itself."""
+"""gRPC cancels a call that it has refused itself within this time."""
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Handlers(grpc.GenericRpcHandler):
 
 
 def handlers_of(methods: Methods, in_flight: InFlight, conversion: Conversion) -> Handlers:
-    """These methods, for gRPC."""
+    """gRPC handlers that call these methods."""
     return Handlers(
         {
             rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight)
@@ -65,7 +65,7 @@ def one_answer(path: str, answer: Answer, in_flight: InFlight) -> Handler:
             try:
                 data = await room.receive(_read(context))
                 if data is None:
-                    # What gRPC refused itself reads as nothing, too; then it ends this task.
+                    # A request that gRPC refuses reads as None, too; gRPC then cancels this task.
                     await asyncio.sleep(CANCEL_S_MAX)
                     raise InvalidValue("request", "nothing", "one message")
                 coming, data = answer(data, context), None
@@ -74,8 +74,8 @@ def one_answer(path: str, answer: Answer, in_flight: InFlight) -> Handler:
                 room.give_back()
         return b""
 
-    # To gRPC a stream of requests, of which it reads none by itself; the caller sees no
-    # difference.
+    # Registered as a call with a stream of requests, because gRPC reads none of those by
+    # itself; the caller notices no difference.
     return grpc.stream_unary_rpc_method_handler(call)
 
 
@@ -97,7 +97,7 @@ def many_answers(path: str, talk: Talk, in_flight: InFlight) -> Handler:
 
 
 class _Refusing:
-    """Turns an error into the status of a call.  A bug is logged, the caller is told so."""
+    """Turns an error into the status of a call; logs a bug and answers only that there was one."""
 
     __slots__ = ("_context", "_path")
 

@@ -1,7 +1,8 @@
-"""A request's bytes become a value, and an answer its bytes, without holding up others for long.
+"""Turns a request's bytes into a value, and an answer into bytes, without delaying other calls.
 
-What a request may hold is looked at before it is read, see wire/limits.py.  Looking, reading, the
-work of the method, and writing are turns of their own where they are not short.
+The limits of a request are checked before it is decoded, see wire/limits.py.  For a long request
+other calls get their turns after the check and after the decoding; a long answer is encoded in
+parts.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ Q = TypeVar("Q")
 A = TypeVar("A")
 
 SHORT_BYTES_MAX: Final = 16 << 10
-"""What is no longer is looked at and read, or written, in a millisecond."""
+"""Up to this length, a request is checked and decoded, or an answer encoded, in 1 ms."""
 
 
 class Conversion:
-    """Of the calls of one broker."""
+    """Decodes the requests and encodes the answers of one broker."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._limits = RequestLimits(config)
 
     async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
-        """A request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
+        """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
         self._limits.check(rpc, data)
         if len(data) <= SHORT_BYTES_MAX:
             return rpc.decode_request(data)
@@ -38,7 +39,7 @@ class Conversion:
 
     @staticmethod
     async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
-        """An answer; a long one is written in parts, between which others get their turn."""
+        """Encode an answer; between the parts of a long one other calls get their turns."""
         parts: list[bytes] = []
         size = 0
         for part in rpc.response_parts(answer):

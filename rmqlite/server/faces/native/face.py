@@ -22,13 +22,13 @@ from rmqlite.store.files import OPEN_FILES_MAX
 from rmqlite.wire import rpcs
 
 OTHER_FILES: Final = OPEN_FILES_MAX + 288
-"""File descriptors that connections must leave: for the store, for the pages."""
+"""File descriptors that connections must leave free, for the store and the pages."""
 
 log = logging.getLogger(__name__)
 
 
 class NativeFace:
-    """The port of our own clients."""
+    """The port for rmqlite's own clients."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -37,7 +37,7 @@ class NativeFace:
         self._server: grpc.aio.Server | None = None
         self._loop: asyncio.Task[None] | None = None
         self.port = 0
-        """The port, which the system has chosen if listenPort is 0."""
+        """The port that bind() took; the system chooses it if listenPort is 0."""
 
     async def bind(self) -> None:
         config = self._config
@@ -75,9 +75,9 @@ class NativeFace:
 
 
 def connections_max(config: BrokerConfig) -> int:
-    """How many connections the port may take, so that the store can always open a file.
+    """The most connections that the port may accept, so that the store can always open a file.
 
-    Raises the process's limit of open files as far as it must and may.
+    Raises the process's limit of open files if it is too low, at most to the hard limit.
     """
     wanted = config.connections_max + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -86,7 +86,7 @@ def connections_max(config: BrokerConfig) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
     if files < wanted:
         log.warning(
-            "fewer connections than maxConnections: the limit of open files is low"
+            "the limit of open files is too low for maxConnections, the port accepts fewer"
             " connections=%d open_files=%d wanted=%d",
             max(1, files - OTHER_FILES),
             files,
@@ -102,7 +102,7 @@ def _request_bytes_max(config: BrokerConfig) -> int:
 
 def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
     return (
-        # A second broker on the same port must fail, not share its calls.
+        # A second broker on the same port must fail; else the two would share the calls.
         ("grpc.so_reuseport", 0),
         ("grpc.max_allowed_incoming_connections", connections_max(config)),
         ("grpc.max_receive_message_length", _request_bytes_max(config)),
@@ -110,7 +110,7 @@ def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
         # gRPC cancels calls at random when a thousand of them arrive at once.
         ("grpc.server.max_pending_requests", config.parked_polls_max),
         ("grpc.server.max_pending_requests_hard_limit", config.parked_polls_max),
-        # Of a request that waits to be read gRPC holds 64 KiB, and not some megabytes.
+        # gRPC then holds only 64 KiB of a request that waits to be read, not megabytes.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),

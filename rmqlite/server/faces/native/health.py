@@ -1,9 +1,9 @@
 """gRPC's own services: health (is it up?) and reflection (what can be called?).
 
-Health is that of the whole broker, under its own name "" and under each service's: SERVING
-from the first call on, NOT_SERVING once the broker drains.  Both are answered here and not by
-the library's servers: there a watcher would hold up the end of the drain, and bytes that are
-no request would be a bug of the server's, with a stack in its log.
+There is one health for the whole broker, under the name "" and under each service's name:
+SERVING from the first call on, NOT_SERVING once the broker drains.  The library's own servicers
+are not used: with them a watcher would hold up the drain, and malformed bytes would be logged
+with a stack, like a bug.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rmqlite.wire.codec import parsed
 WATCHES_MAX: Final = 1_000
 REFLECTIONS_MAX: Final = 4
 REFLECTION_S_MAX: Final = 10.0
-"""How long one caller may ask what can be called; a tool asks again."""
+"""How long one reflection call may last; a tool that needs longer calls again."""
 REQUEST_BYTES_MAX: Final = 4_096
 Status = health_pb2.HealthCheckResponse
 
@@ -49,11 +49,11 @@ class Health:
         return not self._draining.is_set()
 
     def drain(self) -> None:
-        """NOT_SERVING from now on; whoever watches is told, and its call ends."""
+        """Answer NOT_SERVING from now on; each watcher gets that answer, and its call ends."""
         self._draining.set()
 
     def handlers(self, in_flight: InFlight) -> Handlers:
-        """Both services, for gRPC."""
+        """gRPC handlers of both services."""
         check, watch = f"/{HEALTH}/Check", f"/{HEALTH}/Watch"
         reflect = f"/{reflection.SERVICE_NAME}/ServerReflectionInfo"
         return Handlers(
@@ -65,11 +65,11 @@ class Health:
         )
 
     def running(self, what: str) -> int:
-        """How many watches, or reflections, there are now."""
+        """How many "watches" or "reflections" are running."""
         return self._running.get(what, 0)
 
     async def check(self, data: bytes, context: Context) -> bytes:
-        """The health of one service, or of all under ""; NOT_FOUND for any other."""
+        """The health of one service, or of the broker for ""; NOT_FOUND for any other name."""
         service = _service_of(data)
         if not self._knows(service):
             context.set_code(grpc.StatusCode.NOT_FOUND)
@@ -77,7 +77,7 @@ class Health:
         return self._response()
 
     async def watch(self, read: Read, context: Context) -> None:
-        """The same, and again when it changes; SERVICE_UNKNOWN for any other."""
+        """Answer the health now and when it changes; SERVICE_UNKNOWN for any other name."""
         is_known = self._knows(_service_of(await read() or b""))
         with self._one_of("watches", WATCHES_MAX):
             was_serving = self.is_serving
@@ -88,7 +88,7 @@ class Health:
                 await context.write(self._response())
 
     async def reflect(self, read: Read, context: Context) -> None:
-        """What can be called, and with what: as many answers as questions."""
+        """Answer each question about the services and their messages."""
         with self._one_of("reflections", REFLECTIONS_MAX), suppress(TimeoutError):
             async with asyncio.timeout(REFLECTION_S_MAX):
                 while (data := await read()) is not None:
@@ -98,7 +98,7 @@ class Health:
 
     @contextmanager
     def _one_of(self, what: str, most: int) -> Iterator[None]:
-        """One more of the calls that stay.  Raises Overloaded."""
+        """Count one running call of this kind.  Raises Overloaded at the limit."""
         if self.running(what) >= most:
             raise Overloaded(what, most)
         self._running[what] = self.running(what) + 1

@@ -1,9 +1,9 @@
-"""How many bytes of requests the broker holds at once: at most maxBytesInFlight.
+"""Limits the bytes of requests that the broker holds at once to maxBytesInFlight.
 
-gRPC says how long a request is only when it has all of it in memory.  So a request first takes
-room for the longest one that gRPC accepts, then it is read, and then it gives back what it did
-not need; the rest of its room it keeps until it is answered.  A request without room waits in
-line: until it is read, gRPC holds only the beginning of it.
+gRPC says how long a request is only when all of it is in memory.  So a request first takes room
+for the longest one that gRPC accepts, then it is read, and then it gives back the room that it
+does not need; it keeps its own length until it is answered.  A request without room waits in
+line: until it is read, gRPC holds only its beginning.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LINE_MAX: Final = 1_000
 ARRIVAL_S_MAX: Final = 5.0
 """How long a request may take to arrive while others wait for room."""
 WAIT_S_MAX: Final = 15.0
-"""How long a request waits for room; long enough for requests that do not arrive to be ended."""
+"""How long a request waits for room: until then, requests that do not arrive have ended."""
 LOOK_S: Final = 1.0
 
 
 class Room:
-    """What one request takes; give_back() when it is answered."""
+    """The bytes that one request has taken; call give_back() when it is answered."""
 
     __slots__ = ("_in_flight", "bytes")
 
@@ -34,7 +34,7 @@ class Room:
         self.bytes = size
 
     async def receive(self, read: Awaitable[bytes | None]) -> bytes | None:
-        """The request, read, or None if none comes; the room is then as large as it.
+        """Read the request and shrink the room to its length; None if no request comes.
 
         Raises Overloaded if the request is too slow and others wait.
         """
@@ -51,7 +51,7 @@ class Room:
         return data
 
     def give_back(self) -> None:
-        """The request is answered, or was given up."""
+        """Free the room: the request is answered or has failed."""
         self._shrink(0)
 
     def _shrink(self, size: int) -> None:
@@ -69,9 +69,9 @@ class InFlight:
         self._limit = limit
         self._request_bytes_max = request_bytes_max
         self._line: dict[asyncio.Future[bool], float] = {}
-        """Who waits for room, in order, and since when."""
+        """The requests that wait for room, in order, and since when."""
         self.arriving: dict[asyncio.Timeout, float] = {}
-        """Requests that are being read, and since when."""
+        """The requests that are being read, and since when."""
         self.bytes = 0
 
     async def room(self) -> Room:
@@ -83,7 +83,7 @@ class InFlight:
         return Room(self, self._request_bytes_max)
 
     def give_back(self, size: int) -> None:
-        """So much is free again."""
+        """Free this many bytes and let the next request in line take them."""
         self.bytes -= size
         self._next()
 
@@ -123,14 +123,14 @@ class InFlight:
             if has_turn:
                 self.bytes += self._request_bytes_max
         finally:
-            # Also if the caller has gone: then the next one gets its chance.
+            # Also if the caller is gone: then the next in line may go.
             del self._line[turn]
             self._next()
         if not has_turn:
             raise self.overloaded()
 
     def _next(self) -> None:
-        """The first in line may go if there is room; when it has, it calls the next one."""
+        """Let the first in line go if there is room; it then calls this for the next one."""
         first = next(iter(self._line), None)
         if first is not None and not first.done() and self._has_room():
             first.set_result(True)

@@ -1,4 +1,4 @@
-"""Which method of the front answers which call of rmqlite.v1."""
+"""The table that says which method of the front answers which call of rmqlite.v1."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rmqlite.wire.rpcs import Rpc
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 Method = Callable[[Any, Context], Awaitable[Any]]
-"""A request and its gRPC call to the answer.  Raises RmqliteError."""
+"""Turns a request and its gRPC context into the answer.  Raises RmqliteError."""
 Methods = Mapping[Rpc[Any, Any], Method]
 
 
 def methods_of(front: Front) -> Methods:
-    """Every call."""
+    """The method for every call."""
     messages, topics, groups = front.messages, front.topics, front.groups
     schedule, letters, redrives, log = front.schedule, front.letters, front.redrives, front.log
     return {
@@ -72,7 +72,7 @@ def methods_of(front: Front) -> Methods:
 
 @lru_cache(maxsize=4096)
 def peer_host(peer: str) -> bytes:
-    """The packed address of gRPC's "ipv4:127.0.0.1:5000"; of another kind of peer 0.0.0.0:0."""
+    """The packed address of a gRPC peer, "ipv4:127.0.0.1:5000"; 0.0.0.0:0 for other kinds."""
     _, _, address = peer.partition(":")
     try:
         return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
