@@ -268,7 +268,7 @@ class StoreCheck:
         for level, known in moment.pending.items():
             counts = told.pending.get(level, Counter())
             _, end = moment.queues.get(queue_of(level), (0, 0))
-            waiting = end - told.level(level).count_between(0, end)
+            waiting = end - told.of(level).count_between(0, end)
             if waiting != counts.total():
                 said = f"says that {counts.total()} messages of level {level} wait, but"
                 said += f" {waiting} do"
@@ -328,7 +328,7 @@ def _persisted_ends(tree: tables.Tree | None) -> dict[QueueKey, int] | None:
 def _check_completed(path: Path, told: ScheduleProgress, moment: Moment) -> Iterator[Finding]:
     """Report deliveries in the log that the table lacks."""
     for level, ranges in moment.completed.items():
-        known = told.level(level)
+        known = told.of(level)
         first, _ = moment.queues.get(queue_of(level), (0, 0))
         for begin, end in ranges:
             begin = max(begin, first)

@@ -232,7 +232,7 @@ class Redo:
         """What was scheduled there is not waited for."""
         wait_queue = wait_queue_of(topic, queue_id)
         if wait_queue:
-            completed = self._dispatch.progress.level(wait_queue)
+            completed = self._dispatch.progress.of(wait_queue)
             completed.add(queue_offset, queue_offset + count)
 
     def _code(self, queue: ConsumeQueue, head: Head) -> int:
@@ -272,7 +272,7 @@ class Redo:
         self._write(key)
         queue = self._dispatch.queue(*key)
         progress = self._dispatch.progress
-        completed = progress.level(level)
+        completed = progress.of(level)
         for queue_offset in (completed.below, queue.first_with(head.completes) - 1):
             entry = queue.entry(queue_offset)
             if entry is not None and entry.physical_offset + entry.size == head.completes:

@@ -30,7 +30,7 @@ def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
         level = wait_queue_of(topic, queue_id)
         if not level:
             continue
-        completed = dispatch.progress.level(level)
+        completed = dispatch.progress.of(level)
         waiting = queue.max_offset - completed.below - completed.count_above
         if sum(pending.get(level, {}).values()) != waiting:
             logger.info("pending messages are counted anew level=%d pending=%d", level, waiting)

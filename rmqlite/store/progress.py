@@ -178,31 +178,31 @@ def _chunks_of(start: int, end: int) -> Iterator[tuple[int, int, int]]:
 
 
 class ScheduleProgress:
-    """The completed offsets of every level, and the pending counts by topic; levels from 1."""
+    """The completed offsets of every wait queue, by id, and the pending counts by topic."""
 
     def __init__(self) -> None:
-        self._levels: dict[int, CompletedOffsets] = {}
+        self._queues: dict[int, CompletedOffsets] = {}
         self.pending: dict[int, Counter[str]] = {}
-        """Level -> topic -> number of messages that wait for the topic; "" stands for messages
+        """Wait queue -> topic -> number of messages that wait for the topic; "" stands for messages
         without a destination."""
 
-    def level(self, level: int) -> CompletedOffsets:
-        completed = self._levels.get(level)
+    def of(self, wait_queue: int) -> CompletedOffsets:
+        completed = self._queues.get(wait_queue)
         if completed is None:
-            completed = self._levels[level] = CompletedOffsets()
+            completed = self._queues[wait_queue] = CompletedOffsets()
         return completed
 
-    def scheduled(self, level: int, topic: str) -> None:
-        """Count one more waiting message of a level."""
-        counts = self.pending.get(level)
+    def scheduled(self, wait_queue: int, topic: str) -> None:
+        """Count one more waiting message of a wait queue."""
+        counts = self.pending.get(wait_queue)
         if counts is None:
-            counts = self.pending[level] = Counter()
+            counts = self.pending[wait_queue] = Counter()
         counts[topic] += 1
 
-    def complete(self, level: int, start: int, end: int, topics: Mapping[str, int]) -> None:
+    def complete(self, wait_queue: int, start: int, end: int, topics: Mapping[str, int]) -> None:
         """Complete start <= n < end; topics: the number of newly completed ones by destination."""
-        self.level(level).add(start, end)
-        counts = self.pending.setdefault(level, Counter())
+        self.of(wait_queue).add(start, end)
+        counts = self.pending.setdefault(wait_queue, Counter())
         for topic, count in topics.items():
             left = counts[topic] - count
             if left > 0:
@@ -212,19 +212,19 @@ class ScheduleProgress:
 
     def delay_offsets(self) -> dict[int, int]:
         """The content of RocketMQ's delayOffset.json: level -> next queue offset to deliver."""
-        return {level: each.below for level, each in sorted(self._levels.items()) if each.below}
+        return {number: each.below for number, each in sorted(self._queues.items()) if each.below}
 
     def ranges(self) -> dict[int, list[tuple[int, int]]]:
-        """The completed ranges of queue offsets of every level."""
-        return {level: each.ranges() for level, each in sorted(self._levels.items())}
+        """The completed ranges of queue offsets of every wait queue."""
+        return {number: each.ranges() for number, each in sorted(self._queues.items())}
 
     def to_json(self) -> dict[int, Any]:
-        """The completed offsets of every level; pending_now() is beside it in the table."""
-        return {level: each.to_json() for level, each in sorted(self._levels.items())}
+        """The completed offsets of every wait queue; pending_now() is beside it in the table."""
+        return {number: each.to_json() for number, each in sorted(self._queues.items())}
 
     def pending_now(self) -> dict[int, dict[str, int]]:
         """A sorted copy of pending, for the table."""
-        return {level: dict(sorted(each.items())) for level, each in sorted(self.pending.items())}
+        return {number: dict(sorted(each.items())) for number, each in sorted(self.pending.items())}
 
     @classmethod
     def from_json(
@@ -232,8 +232,8 @@ class ScheduleProgress:
     ) -> ScheduleProgress:
         """The inverse of to_json and pending_now, for validated trees."""
         progress = cls()
-        for level, completed in tree.items():
-            progress._levels[int(level)] = CompletedOffsets.from_json(completed)
-        for level, counts in (pending or {}).items():
-            progress.pending[int(level)] = Counter(counts)
+        for number, completed in tree.items():
+            progress._queues[int(number)] = CompletedOffsets.from_json(completed)
+        for number, counts in (pending or {}).items():
+            progress.pending[int(number)] = Counter(counts)
         return progress

@@ -119,11 +119,11 @@ class StoreReader:
 
     def waiting(self, message: StoredMessage) -> Waiting | None:
         """The deliver time and state of a scheduled record; None for any other."""
-        level = self._snapshot.level(wait_queue_of(message.topic, message.queue_id))
-        if level is None:
+        view = self._snapshot.wait_view(wait_queue_of(message.topic, message.queue_id))
+        if view is None:
             return None
         offset = message.queue_offset
-        return Waiting(level.level, level.due_ms(offset), level.is_pending(offset))
+        return Waiting(view.wait_queue, view.due_ms(offset), view.is_pending(offset))
 
     # ---- queues
 

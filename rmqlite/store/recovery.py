@@ -237,7 +237,7 @@ def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgr
     if not wait_queue:
         return False
     queue = dispatch.queue(*key)
-    begin = max(queue.min_offset, progress.level(wait_queue).below)
+    begin = max(queue.min_offset, progress.of(wait_queue).below)
     return any(
         min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
         for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
@@ -263,8 +263,8 @@ def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
     for level, offset in known.offset_table.items() if known else ():
         queue = dispatch.queues.get(queue_of(level))
         if queue is not None:
-            dispatch.progress.level(level).add(0, min(offset, queue.max_offset))
+            dispatch.progress.of(level).add(0, min(offset, queue.max_offset))
     for key, queue in dispatch.queues.items():
         if wait_queue := wait_queue_of(*key):
             # Records that retention removed can no longer be delivered.
-            dispatch.progress.level(wait_queue).add(0, queue.min_offset)
+            dispatch.progress.of(wait_queue).add(0, queue.min_offset)

@@ -35,5 +35,5 @@ def wait_of(store: MessageStore, stored: Head | StoredMessage) -> Wait | None:
     if entry is None or entry.physical_offset != stored.physical_offset:
         due_ms = when_due_ms(store.levels, topic, queue_id, stored.store_timestamp_ms)
         return Wait(wait_queue, due_ms, False, None)
-    is_pending = store.progress.level(wait_queue).next_open(offset) == offset
+    is_pending = store.progress.of(wait_queue).next_open(offset) == offset
     return Wait(wait_queue, entry.tags_code, is_pending, entry)

@@ -84,7 +84,7 @@ def plain_list(broker: BrokerUnderTest) -> list[PendingMessage]:
         queue = broker.store.queue(topic, queue_id)
         if topic != SCHEDULE_TOPIC or queue is None:
             continue
-        completed = broker.store.progress.level(queue_id + 1)
+        completed = broker.store.progress.of(queue_id + 1)
         for at, entry in enumerate(queue.read(0, 1 << 30)):
             if completed.next_open(at) != at:
                 continue

@@ -125,7 +125,7 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
 
 
 def _is_open(store: MessageStore, level: int, queue_offset: int) -> bool:
-    return store.progress.level(level).next_open(queue_offset) == queue_offset
+    return store.progress.of(level).next_open(queue_offset) == queue_offset
 
 
 def _sort_out(view: View, store: MessageStore, level: int, first: int, found: list[Seen]) -> None:

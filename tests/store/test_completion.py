@@ -188,7 +188,7 @@ def truth(under_test: StoreUnderTest) -> dict[int, Counter[str]]:
         queue = store.queue(topic, queue_id)
         if topic != SCHEDULE_TOPIC or queue is None:
             continue
-        completed = store.progress.level(queue_id + 1)
+        completed = store.progress.of(queue_id + 1)
         for at, entry in enumerate(queue.read(queue.min_offset, 1 << 30), queue.min_offset):
             if completed.next_open(at) == at:
                 record = store.read(entry.physical_offset, entry.size)
@@ -204,7 +204,7 @@ def assert_counts(under_test: StoreUnderTest) -> None:
     assert {level: counts for level, counts in pending.items() if counts} == truth(under_test)
     for level, counts in pending.items():
         queue = under_test.store.queue(SCHEDULE_TOPIC, level - 1)
-        completed = under_test.store.progress.level(level)
+        completed = under_test.store.progress.of(level)
         assert queue is not None
         waits = queue.max_offset - completed.below - completed.count_above
         assert sum(counts.values()) == waits
@@ -266,7 +266,7 @@ def without_queues(under_test: StoreUnderTest) -> None:
 
 def after_rocketmq(under_test: StoreUnderTest) -> None:
     """It has delivered some, and said so only in its own table."""
-    offsets = {level: under_test.store.progress.level(level).below + 3 for level in (1, 2)}
+    offsets = {level: under_test.store.progress.of(level).below + 3 for level in (1, 2)}
     under_test.write_table("delayOffset.json", {"offsetTable": offsets})
 
 

@@ -143,7 +143,7 @@ def test_what_rocketmq_delivered_is_not_delivered_again(golden: Path) -> None:
     with opened(golden / "clean") as store:
         assert store.progress.delay_offsets() == {1: 6, 2: 6, 3: 12, 4: 10, 5: 8}
         pending = {
-            queue_id + 1: queue.max_offset - store.progress.level(queue_id + 1).below
+            queue_id + 1: queue.max_offset - store.progress.of(queue_id + 1).below
             for topic, queue_id in store.queue_keys()
             if topic == SCHEDULE_TOPIC and (queue := store.queue(topic, queue_id))
         }

@@ -92,9 +92,9 @@ def test_ranges_are_apart_and_make_the_same_set_again(added: list[tuple[int, int
 def test_progress_survives_the_way_to_disk_and_back() -> None:
     """Every level with its ranges."""
     progress = ScheduleProgress()
-    progress.level(1).add(0, 7)
-    progress.level(18).add(3, 5)
-    progress.level(18).add(9, 10)
+    progress.of(1).add(0, 7)
+    progress.of(18).add(3, 5)
+    progress.of(18).add(9, 10)
     tree = tables.decode(tables.encode({"completed": progress.to_json()}))
     assert ScheduleProgress.from_json(tree["completed"]).to_json() == progress.to_json()
 
@@ -102,9 +102,9 @@ def test_progress_survives_the_way_to_disk_and_back() -> None:
 def test_rocketmq_is_told_the_lowest_open_offset() -> None:
     """It knows one number per level, and would rather repeat than lose."""
     progress = ScheduleProgress()
-    progress.level(2).add(0, 7)
-    progress.level(2).add(9, 10)
-    progress.level(3).add(1, 2)
+    progress.of(2).add(0, 7)
+    progress.of(2).add(9, 10)
+    progress.of(3).add(1, 2)
     assert progress.delay_offsets() == {2: 7}
 
 
@@ -224,7 +224,7 @@ def test_pending_counts_follow_what_is_scheduled_and_completed() -> None:
     progress.scheduled(3, "orders")
     progress.complete(2, 1, 3, {"orders": 1, "bills": 1})
     assert progress.pending == {2: Counter({"orders": 1, "": 1}), 3: Counter({"orders": 1})}
-    assert progress.level(2).ranges() == [(1, 3)]
+    assert progress.of(2).ranges() == [(1, 3)]
     tree = tables.decode(
         tables.encode({"completed": progress.to_json(), "pending": progress.pending_now()})
     )

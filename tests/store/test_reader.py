@@ -116,7 +116,7 @@ def assert_seen_as_opened(config: BrokerConfig) -> None:
             assert queue is not None
             entry = queue.entry(message.queue_offset)
             assert entry is not None
-            completed = store.progress.level(state.level)
+            completed = store.progress.of(state.level)
             is_open = completed.next_open(message.queue_offset) == message.queue_offset
             assert (state.deliver_at_ms, state.is_pending) == (entry.tags_code, is_open)
             if is_open:

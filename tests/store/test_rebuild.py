@@ -240,7 +240,7 @@ def test_rocketmqs_delay_offsets_are_adopted(under_test: StoreUnderTest) -> None
     under_test.close()
     under_test.write_table("delayOffset.json", {"offsetTable": {"2": 3}})
     under_test.open()
-    assert under_test.store.progress.level(2).ranges() == [(0, 3)]
+    assert under_test.store.progress.of(2).ranges() == [(0, 3)]
 
 
 def test_a_delay_offset_beyond_its_queue_is_clamped(under_test: StoreUnderTest) -> None:
@@ -251,7 +251,7 @@ def test_a_delay_offset_beyond_its_queue_is_clamped(under_test: StoreUnderTest) 
     under_test.open()
     assert under_test.store.progress.delay_offsets() == {2: 5}
     under_test.append(scheduled("next", 2))
-    assert under_test.store.progress.level(2).below == 5
+    assert under_test.store.progress.of(2).below == 5
     under_test.persist()
 
 
@@ -370,7 +370,7 @@ def test_scheduled_records_that_expired_are_over(under_test: StoreUnderTest) -> 
     under_test.open()
     queue = under_test.store.queue(SCHEDULE_TOPIC, 1)
     assert queue is not None
-    assert under_test.store.progress.level(2).below == queue.min_offset > 0
+    assert under_test.store.progress.of(2).below == queue.min_offset > 0
 
 
 def test_prepared_transactions_have_no_queue_entry(under_test: StoreUnderTest) -> None:

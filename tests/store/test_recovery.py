@@ -156,7 +156,7 @@ def test_a_torn_delivery_is_delivered_again_and_a_whole_one_is_not(tmp_path: Pat
         torn = StoreUnderTest(root)
         torn.crash()
         is_whole = length == delivered.size
-        assert torn.store.progress.level(1).below == int(is_whole)
+        assert torn.store.progress.of(1).below == int(is_whole)
         assert torn.bodies() == ([b"soon"] if is_whole else [])
 
 

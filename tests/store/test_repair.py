@@ -276,10 +276,10 @@ def test_a_level_goes_on_behind_a_repaired_place(closed: StoreUnderTest, before:
     topic = "SCHEDULE_TOPIC_XXXX"
     pending = [key for key in before if key[:2] == (topic, 2)][-3]
     begin, size, _ = before[pending]
-    waiting = closed.store.progress.level(3).below
+    waiting = closed.store.progress.of(3).below
     wipe(closed, begin + 90, size - 95)
     repaired(closed)
-    completed = closed.store.progress.level(3)
+    completed = closed.store.progress.of(3)
     assert completed.next_open(pending[2]) == pending[2] + 1
     assert completed.below == waiting
     assert lost(before, known(closed)) == [pending]

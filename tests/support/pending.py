@@ -104,7 +104,7 @@ def true_counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
         queue = broker.store.queue(topic, queue_id)
         if topic != SCHEDULE_TOPIC or queue is None:
             continue
-        completed = broker.store.progress.level(queue_id + 1)
+        completed = broker.store.progress.of(queue_id + 1)
         for at, entry in enumerate(queue.read(queue.min_offset, 1 << 30), queue.min_offset):
             if completed.next_open(at) == at:
                 message = broker.store.read_message(entry.physical_offset, entry.size)

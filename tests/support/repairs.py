@@ -121,7 +121,7 @@ def counted(store: StoreUnderTest) -> TopicCounts:
     for (topic, queue_id, queue_offset), (physical_offset, size, _) in known(store).items():
         count = TopicCount(1, 0, size)
         if topic == SCHEDULE_TOPIC:
-            completed = store.store.progress.level(queue_id + 1)
+            completed = store.store.progress.of(queue_id + 1)
             if completed.next_open(queue_offset) != queue_offset:
                 continue
             head = read_head(store.store.read(physical_offset, size))

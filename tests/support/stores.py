@@ -122,7 +122,7 @@ class StoreUnderTest:
     def complete(self, level: int, queue_offset: int, topic: str = "orders") -> None:
         """Tell the store what a record that was appended has completed."""
         progress = self.store.progress
-        is_open = progress.level(level).next_open(queue_offset) == queue_offset
+        is_open = progress.of(level).next_open(queue_offset) == queue_offset
         progress.complete(level, queue_offset, queue_offset + 1, {topic: 1} if is_open else {})
 
     def fill(self) -> None:

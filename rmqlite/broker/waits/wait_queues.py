@@ -95,5 +95,5 @@ class WaitQueues:
     def _open(self, number: int) -> None:
         queue = self._store.queue(*queue_of(number))
         assert queue is not None, "a wait queue is made when its queue has its first message"
-        completed = self._store.progress.level(number)
+        completed = self._store.progress.of(number)
         self._queues[number] = WaitQueue(number, queue, completed)

@@ -71,7 +71,7 @@ class DeliveryCheck:
         if stored_ms < entry.tags_code and not completion_of(topic, properties).may_be_early:
             said = f"delivered {entry.tags_code - stored_ms} ms early"
             yield self._at(physical_offset, EARLY, said)
-        completed = self.completed.level(level)
+        completed = self.completed.of(level)
         if completed.next_open(queue_offset) != queue_offset:
             said = f"completes queue offset {queue_offset} of level {level} again"
             yield self._at(physical_offset, AGAIN, said)

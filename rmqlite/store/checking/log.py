@@ -292,7 +292,7 @@ class LogCheck:
             self.starts.append(head)
             queue.begin_at(head.queue_offset)
             if queue.wait_queue:
-                self._deliveries.completed.level(queue.wait_queue).add(0, head.queue_offset)
+                self._deliveries.completed.of(queue.wait_queue).add(0, head.queue_offset)
         elif head.queue_offset != queue.next:
             self._check_gap(queue, head)
         code = (

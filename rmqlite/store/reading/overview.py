@@ -215,8 +215,8 @@ class Overview:
         """The levels of the present table, and used levels of older tables."""
         table = self._snapshot.levels.current
         found = []
-        for level in sorted({*self._snapshot.levels_used(), *range(1, table.max_level + 1)}):
-            view = self._snapshot.level(level)
+        for level in sorted({*self._snapshot.wait_queues_used(), *range(1, table.max_level + 1)}):
+            view = self._snapshot.wait_view(level)
             oldest = view.oldest() if view else None
             found.append(
                 LevelInfo(
@@ -289,8 +289,8 @@ class Overview:
     def _oldest_pending(self) -> tuple[int, int, int] | None:
         """Level, deliver time and physical offset of the oldest pending record."""
         found = []
-        for level in self._snapshot.levels_used():
-            view = self._snapshot.level(level)
+        for level in self._snapshot.wait_queues_used():
+            view = self._snapshot.wait_view(level)
             entry = view.oldest() if view else None
             if entry is not None:
                 found.append((entry.physical_offset, level, entry.tags_code))

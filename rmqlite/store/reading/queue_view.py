@@ -135,13 +135,13 @@ class QueueView:
         return low
 
 
-class LevelView:
-    """One level's queue, and its completed offsets."""
+class WaitView:
+    """One wait queue, and its completed offsets."""
 
     def __init__(
         self, queue: QueueView, completed: CompletedOffsets, due_of: Callable[[int, int], int]
     ) -> None:
-        """due_of(level, physical offset) returns the deliver time of a record there."""
+        """due_of(wait queue, physical offset) returns the deliver time of a record there."""
         self.queue = queue
         self.completed = completed
         self._due_of = due_of
@@ -151,11 +151,11 @@ class LevelView:
         self._dues = array("q")
 
     @property
-    def level(self) -> int:
+    def wait_queue(self) -> int:
         return wait_queue_of(*self.queue.key)
 
     def enter(self, head: Head, due_ms: int) -> None:
-        """Take this level's next record from the walk."""
+        """Take this queue's next record from the walk."""
         if head.queue_offset < self.queue.max_offset:
             del self._begins[:], self._sizes[:], self._dues[:]
         self.queue.enter(head)
@@ -213,7 +213,7 @@ class LevelView:
             raise self.queue.damage(queue_offset, "an entry", "none")
         if entry.tags_code >= TIME_MIN:
             return entry.tags_code
-        return self._due_of(self.level, entry.physical_offset)
+        return self._due_of(self.wait_queue, entry.physical_offset)
 
     def oldest(self) -> Entry | None:
         """The first pending entry; None if there is none.  Raises StoreDamaged."""

@@ -26,7 +26,7 @@ from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
 from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
-from rmqlite.store.reading.queue_view import LevelView, QueueView, end_in_files
+from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
 from rmqlite.store.record import Head
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
@@ -76,7 +76,7 @@ class Snapshot:
         self.damage: StoreDamaged | None = None
         """The error at the log's end, if the log ends in damage."""
         self.queues: dict[QueueKey, QueueView] = {}
-        self._levels: dict[int, LevelView] = {}
+        self._wait_views: dict[int, WaitView] = {}
         self._place: RepairedPlace | None = None
         """The last anonymous repaired place of the walk."""
         self.newest_timestamp_ms = 0
@@ -87,19 +87,19 @@ class Snapshot:
         self._walk()
         for key in list(self.queues):
             if wait_queue := wait_queue_of(*key):
-                self._level(wait_queue).settle(delivered.get(wait_queue, 0))
+                self._wait_view(wait_queue).settle(delivered.get(wait_queue, 0))
 
     def last_timestamp_ms(self) -> int:
         """The store timestamp of the last record, even if no walk has read it; 0 for none."""
         last = self.log.last_record_before(self.end) if self.end > self.begin else None
         return last.store_timestamp_ms if last else self.newest_timestamp_ms
 
-    def level(self, level: int) -> LevelView | None:
-        """The view of a level; None if it never had messages."""
-        return self._levels.get(level)
+    def wait_view(self, wait_queue: int) -> WaitView | None:
+        """The view of a wait queue; None if it never had messages."""
+        return self._wait_views.get(wait_queue)
 
-    def levels_used(self) -> list[int]:
-        return sorted(self._levels)
+    def wait_queues_used(self) -> list[int]:
+        return sorted(self._wait_views)
 
     def chains(self) -> ChainView:
         """A comparison of the log with its checksums, for one search."""
@@ -266,14 +266,14 @@ class Snapshot:
             if not self._skips_damaged or not self._pass_over_any(queue, head):
                 return damage
         if wait_queue := wait_queue_of(*key):
-            level = self._level(wait_queue)
-            level.enter(head, when_due_ms(self.levels, *key, head.store_timestamp_ms))
+            view = self._wait_view(wait_queue)
+            view.enter(head, when_due_ms(self.levels, *key, head.store_timestamp_ms))
             if is_repaired(head):
-                level.completed.add(head.queue_offset, head.queue_offset + 1)
+                view.completed.add(head.queue_offset, head.queue_offset + 1)
         else:
             queue.enter(head)
         if number := completed_level(head):
-            self._level(number).complete(head.completes)
+            self._wait_view(number).complete(head.completes)
         return damage
 
     def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
@@ -295,27 +295,27 @@ class Snapshot:
             return False
         if wait_queue := wait_queue_of(*queue.key):
             due_ms = when_due_ms(self.levels, *queue.key, place.store_timestamp_ms)
-            self._level(wait_queue).pass_over(place, head.queue_offset, due_ms)
+            self._wait_view(wait_queue).pass_over(place, head.queue_offset, due_ms)
         else:
             queue.pass_over(place, head.queue_offset)
         return True
 
-    def _due_of(self, level: int, physical_offset: int) -> int:
+    def _due_of(self, wait_queue: int, physical_offset: int) -> int:
         """The deliver time that an opening would put in place of RocketMQ's hash."""
         timestamp_ms = self.log.timestamp_at(physical_offset)
         if timestamp_ms is None:
             raise self.log.damage(physical_offset)
-        return when_due_ms(self.levels, *queue_of(level), timestamp_ms)
+        return when_due_ms(self.levels, *queue_of(wait_queue), timestamp_ms)
 
     # ---- parts
 
-    def _level(self, level: int) -> LevelView:
-        view = self._levels.get(level)
+    def _wait_view(self, wait_queue: int) -> WaitView:
+        view = self._wait_views.get(wait_queue)
         if view is None:
-            key = queue_of(level)
+            key = queue_of(wait_queue)
             queue = self.queues.get(key) or self._add_queue(key, 0, 0)
-            view = LevelView(queue, self._progress.level(level), self._due_of)
-            self._levels[level] = view
+            view = WaitView(queue, self._progress.of(wait_queue), self._due_of)
+            self._wait_views[wait_queue] = view
         return view
 
     def _add_queue(self, key: QueueKey, low: int, high: int) -> QueueView:

@@ -59,7 +59,7 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
         if head.topic != SCHEDULE_TOPIC:
             queues[key].add(head)
             continue
-        level = snapshot.level(wait_queue_of(*key))
+        level = snapshot.wait_view(wait_queue_of(*key))
         if level is not None and level.is_pending(offset):
             counts = pending[topic_ahead(head.properties)]
             counts[0] += 1

@@ -88,7 +88,7 @@ def open_clock(
 
 def _is_any_pending(dispatch: Dispatch) -> bool:
     return any(
-        dispatch.progress.level(wait_queue).below < queue.max_offset
+        dispatch.progress.of(wait_queue).below < queue.max_offset
         for key, queue in dispatch.queues.items()
         if queue.max_offset > queue.min_offset and (wait_queue := wait_queue_of(*key))
     )
