@@ -22,6 +22,7 @@ class Backlog:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._queues: dict[Queue, ProcessQueue] = {}
+        self._expected = 0
         self._turns: deque[ProcessQueue] = deque()
         self._started = 0
         self._stopped = False
@@ -29,6 +30,11 @@ class Backlog:
         lock = threading.Lock()
         self._work = threading.Condition(lock)
         self._quiet = threading.Condition(lock)
+
+    def expect(self, queues: int) -> None:
+        """So many queues are assigned: each leaves threads for the others before they are added."""
+        with self._work:
+            self._expected = queues
 
     def add(self, queue: ProcessQueue) -> None:
         with self._work:
@@ -155,7 +161,7 @@ class Backlog:
 
     def _share(self) -> int:
         """How many threads one queue may hold: all but one per other queue, at least half."""
-        others = max(0, len(self._queues) - 1)
+        others = max(0, max(self._expected, len(self._queues)) - 1)
         return max(1, self._threads // 2, self._threads - others)
 
 

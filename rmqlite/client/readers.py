@@ -58,6 +58,8 @@ class Readers:
         if self._stopped:
             return
         wanted = set(assignment.queues)
+        # A queue is added when its offset is known; the first one could hold every thread by then.
+        self._backlog.expect(len(wanted))
         lost = [self._readers.pop(queue) for queue in self._readers.keys() - wanted]
         for reader in lost:
             reader.stop()

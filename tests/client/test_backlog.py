@@ -50,6 +50,18 @@ def test_one_queue_leaves_a_thread_for_each_other() -> None:
         assert fourth.result(WAIT_S) == "late"
 
 
+def test_a_queue_that_comes_first_leaves_threads_for_those_that_are_still_expected() -> None:
+    """On a busy machine its messages came, and hung in every thread, before another was added."""
+    backlog = Backlog(threads=4)
+    backlog.expect(2)
+    add_queue(backlog, "hanging", 9)
+    assert [take(backlog) for _ in range(3)] == ["hanging"] * 3
+    with ThreadPoolExecutor(1) as pool:
+        fourth = pool.submit(take, backlog)
+        add_queue(backlog, "late", 1)
+        assert fourth.result(WAIT_S) == "late"
+
+
 def test_one_queue_alone_may_have_every_thread() -> None:
     """Nobody else needs one."""
     backlog = Backlog(threads=4)

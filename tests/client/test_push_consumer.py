@@ -31,7 +31,7 @@ from rmqlite.errors import (
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, OffsetsCommit
+from rmqlite.requests.groups import Assignment, HeartbeatRequest, OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import WAIT_S, FakeBroker
@@ -318,6 +318,26 @@ def test_a_full_cache_stops_the_pulls_of_its_queue_only(
     assert pulled == [0, 2]
     seen.gates["x"].set()
     broker.until(lambda: broker.committed[QUEUE] == 10)
+
+
+def test_a_queue_whose_offset_comes_late_has_a_thread(
+    broker: FakeBroker, seen: Seen, make: Make
+) -> None:
+    """The messages of the other queue hang in all the threads that they may have."""
+    broker.add_queues("orders", 2)
+    seen.gates["x"] = threading.Event()
+    fill(broker, "x" * 10, 0)
+    fill(broker, "a", 1)
+
+    def late(query: OffsetsQuery) -> dict[Queue, int]:
+        if Queue("orders", 1) in query.queues:
+            broker.until(lambda: len(seen.messages) >= 3)
+        return {queue: 0 for queue in query.queues}
+
+    broker.answers["QueryOffsets"] = late
+    make(consume_threads=4)
+    broker.until(lambda: broker.committed.get(Queue("orders", 1)) == 1)
+    seen.gates["x"].set()
 
 
 def test_an_offset_outside_of_the_queue_goes_on_where_messages_are(
