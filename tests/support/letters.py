@@ -16,6 +16,7 @@ from rmqlite.requests.letters import (
     Purged,
     PurgeRequest,
 )
+from rmqlite.requests.paging import pages
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, received, send_back
 from tests.support.steps import done
@@ -49,13 +50,9 @@ def dead_pages(
     broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
 ) -> list[LetterPage]:
     """All pages, one after the other."""
-    found: list[LetterPage] = []
-    cursor = ""
-    while not found or cursor:
-        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.letters.dead.pages(query)))
-        cursor = found[-1].cursor
-    return found
+    ask = broker.broker.letters.dead.pages
+    query = LettersQuery(group, wanted or LetterFilter(), **more)
+    return list(pages(lambda each: done(ask(each)), query))
 
 
 def dead_letters(
@@ -73,13 +70,9 @@ def dead_ids(
 def retry_pages(
     broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
 ) -> list[LetterPage]:
-    found: list[LetterPage] = []
-    cursor = ""
-    while not found or cursor:
-        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
-        found.append(done(broker.broker.letters.retries.pages(query)))
-        cursor = found[-1].cursor
-    return found
+    ask = broker.broker.letters.retries.pages
+    query = LettersQuery(group, wanted or LetterFilter(), **more)
+    return list(pages(lambda each: done(ask(each)), query))
 
 
 def retries(
