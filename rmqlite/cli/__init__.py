@@ -1,7 +1,6 @@
 """The command line: one file per noun.
 
 A command asks the broker through the client, prints a table for people or JSON for
-programs, and decides nothing itself.  terminal.py is the only module that knows how
-things look; the commands import client and server when they run, so that `--help` and
-tools that need neither stay quick.
+programs, and decides nothing itself.  Only terminal.py decides how output looks; the commands
+import client and server when they run, so that `--help` and tools that need neither stay quick.
 """

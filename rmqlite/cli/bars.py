@@ -1,4 +1,4 @@
-"""Bars in a terminal: as wide as it is, an eighth of a column fine."""
+"""Bars that fill the width of a terminal, in steps of an eighth of a column."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BAR_COLUMNS_MIN: Final = 10
 def print_bars(title: str, rows: Sequence[tuple[str, str, int]]) -> None:
     """A title, then for each row its span, its clock time, its count, and the count as a bar.
 
-    The first row is what is overdue.
+    The first row counts the overdue messages.
     """
     counts = [f"{count:,}" for *_, count in rows]
     span_width = max([len(_HEAD[0]), *[len(span) for span, *_ in rows]])
@@ -46,7 +46,7 @@ def print_bars(title: str, rows: Sequence[tuple[str, str, int]]) -> None:
 
 
 def bar(count: int, most: int, width: int) -> str:
-    """A bar of count, where the most takes the whole width; whatever is there is seen."""
+    """A bar of count, where `most` takes the whole width; a bar is never empty."""
     if not _can_print(_EIGHTHS):
         return "#" * max(1, count * width // most)
     eighths = max(1, count * width * 8 // most)

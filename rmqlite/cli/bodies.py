@@ -1,6 +1,6 @@
-"""A body for a person to read: text, JSON set out in lines, or a hex dump.
+"""A body for a person to read: text, indented JSON, or a hex dump.
 
-Nothing of it is interpreted, and of a long one the beginning is shown.
+The terminal interprets none of it; a long body is cut.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from rmqlite.visible import dump, is_json, json_lines
 
 SHOWN_LINES_MAX: Final = 60
 SHOWN_CHARS_MAX: Final = 4_000
-"""What of a body is shown, unless all of it is asked for: some screens."""
+"""The part of a body that is shown without --full: some screens."""
 _INVISIBLE_SHARE: Final = 0.2
-"""A text with more of them is none: a binary format that happens to be UTF-8."""
+"""A body with a larger share is shown in hex: it is a binary format that happens to be UTF-8."""
 
 
 def shown(body: bytes, *, as_hex: bool = False, full: bool = False) -> tuple[str, list[str]]:
-    """What kind of body it is, and the lines to print; full: all of them.
+    """The kind of a body, and the lines to print; full: all of them.
 
-    The kind says how much was left out.
+    The kind says if lines were left out.
     """
     kind, lines = _lines(body, as_hex=as_hex, full=full)
     if full:
@@ -49,7 +49,7 @@ def _lines(body: bytes, *, as_hex: bool, full: bool) -> tuple[str, Iterator[str]
     if is_json(text):
         return "JSON", map(_escaped, json_lines(text))
     if not full:
-        # No character becomes none: what is cut later need not be escaped.
+        # Escaping never removes a character, so the part that is cut later need not be escaped.
         text = text[: 2 * SHOWN_CHARS_MAX]
     return "text", _text_lines(text)
 
@@ -60,7 +60,7 @@ def _text_lines(text: str) -> Iterator[str]:
 
 
 def _text(body: bytes) -> str | None:
-    """The body as text; None if it is none that a person can read."""
+    """The body as text; None if a person cannot read it."""
     try:
         text = body.decode()
     except UnicodeDecodeError:

@@ -1,8 +1,8 @@
 """rmqlite broker: the service itself.
 
 Two lines on standard output, one when calls are accepted and one when the store is
-closed; the log goes to standard error.  A ready file tells scripts the endpoint, which
-they cannot know beforehand with listenPort=0.
+closed; the log goes to standard error.  A ready file holds the endpoint for scripts, which cannot
+know it beforehand with listenPort=0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def broker(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", "-c", metavar="FILE", help="broker.conf; without one, the defaults hold."
+            "--config", "-c", metavar="FILE", help="broker.conf; without it the defaults are used."
         ),
     ] = None,
     listen_port: Annotated[
@@ -56,7 +56,7 @@ def broker(
         return read.with_values(given) if given else read
 
     settings = load()
-    # Only now: a wrong configuration is told without loading a server.
+    # Log from here on: a wrong configuration is reported without a server.
     from rmqlite.server.serve import serve
 
     logging.basicConfig(
@@ -82,17 +82,17 @@ def broker(
 
 
 def say(line: str) -> None:
-    """One line for whoever watches, at once; that nobody does is no reason to stop."""
+    """Print one line at once; a closed standard output does not stop the broker."""
     try:
         sys.stdout.write(printable(line) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
-        # What could not be written would be tried, and fail, once more at exit.
+        # Python would write the rest of the buffer at exit, and fail again.
         sys.stdout = io.StringIO()
 
 
 def write_ready_file(path: Path, endpoint: str) -> None:
-    """Whoever sees the file sees all of it: it is renamed into place."""
+    """Write the file under another name and rename it: a reader never sees a part of it."""
     beside = path.with_name(path.name + ".tmp")
     try:
         beside.write_text(endpoint + "\n")
@@ -102,7 +102,7 @@ def write_ready_file(path: Path, endpoint: str) -> None:
 
 
 def remove_ready_file(path: Path) -> None:
-    """A file left by a killed broker would name an endpoint that nobody listens to."""
+    """Remove the file: one left by a killed broker would name a dead endpoint."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A broker process on a store of its own: start, stop, kill, and how much memory it has."""
+"""A broker process with its own store: start, stop, kill, and its memory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BrokerProcess:
         return self._process.pid
 
     def start(self) -> float:
-        """Start it; the seconds from there until it accepts calls.  Raises BrokerUnreachable."""
+        """Start it; returns the seconds until it accepts calls.  Raises BrokerUnreachable."""
         self._ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "rmqlite", "broker"]
         command += ["--config", str(self._conf), "--ready-file", str(self._ready)]
@@ -88,11 +88,11 @@ class BrokerProcess:
             self._process = None
 
     def resident_mib(self) -> float:
-        """Memory that the process has in RAM (VmRSS)."""
+        """The memory of the process in RAM (VmRSS)."""
         return self._status_mib("VmRSS:")
 
     def peak_mib(self) -> float:
-        """The most that it ever had there (VmHWM)."""
+        """The largest memory in RAM so far (VmHWM)."""
         return self._status_mib("VmHWM:")
 
     def _status_mib(self, name: str) -> float:

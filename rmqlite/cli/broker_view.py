@@ -1,6 +1,6 @@
-"""A broker as a command asks it: its clock and its table of levels, looked up once.
+"""A broker's clock and table of levels, each fetched once for a command.
 
-Also what a person writes for a level: its number, or its delay.
+Also parses a level that a person wrote: its number, or its delay.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 CALL_MS_MAX: Final = 60_000
-"""A page of a large schedule may take its time; a broker that is gone is noticed at once."""
+"""A page of a large schedule may take long; a broker that is away fails at once all the same."""
 
 
 class BrokerView:
-    """A broker's clock and its table of levels, each asked for when it is first needed."""
+    """A broker's clock and its table of levels, each fetched when it is first needed."""
 
     def __init__(self, admin: AdminClient) -> None:
         self.admin = admin
@@ -44,7 +44,7 @@ def level_number(option: str, text: str, broker: BrokerView) -> int:
 
 
 def level_or_delay(option: str, text: str) -> int | str:
-    """A level's number, or a delay as it stands, once it is known to be one."""
+    """A level's number, or the text of a delay, checked to be one."""
     if text.isascii() and text.isdigit() and len(text) <= 2 and 1 <= int(text) <= LEVELS_MAX:
         return int(text)
     try:

@@ -1,8 +1,8 @@
-"""What a shell is told when somebody presses TAB: the names that the broker knows.
+"""The words that a shell offers for TAB: names from the broker.
 
-The shell scripts are typer's; here are only the words behind them.  Whoever presses TAB has
-asked for nothing: a broker that does not answer soon is silence, not an error.  A shell puts
-the words into a command line, so a name is told only if it is one that rmqlite would allow.
+The shell scripts are typer's; here are only the words.  A broker that does not answer soon gives
+no words, and no error.  A shell puts the words into a command line, so only names that rmqlite
+would allow are offered.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from rmqlite.client import AdminClient
 
 ANSWER_MS_MAX: Final = 1_000
-"""Longer than that nobody waits for a word."""
+"""Nobody waits longer than this for a word."""
 ASKED_BY: Final = "_RMQLITE_COMPLETE"
-"""What typer's scripts set: complete_bash, complete_zsh …"""
+"""Set by typer's scripts: complete_bash, complete_zsh …"""
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 _JOB_ID: Final = re.compile(r"[a-zA-Z0-9_.:@=+/-]+")
 _WORD_BREAKS: Final = (":", "=")
@@ -40,7 +40,7 @@ def dead_letter_groups(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def topics(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Topics, those of retries and dead letters included, the system's not."""
+    """Topics, with those of retries and dead letters, without system topics."""
     return _names(ctx, incomplete, lambda admin: [t for t in _topics(admin) if not is_system(t)])
 
 
@@ -79,9 +79,9 @@ def level_numbers(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def mend_words() -> None:
-    """Put together again what bash has taken apart at ":" and "=": host:port is one word.
+    """Join the words that bash split at ":" and "=": host:port is one word.
 
-    To be called before typer reads the words; without a shell that asks it does nothing.
+    Call it before typer reads the words; without a completing shell it does nothing.
     """
     words = os.environ.get("COMP_WORDS", "").split("\n")
     current = os.environ.get("COMP_CWORD", "")
@@ -106,7 +106,7 @@ def mend_words() -> None:
 
 
 class _ForBash(str):
-    """A name as bash has to read it; it begins as the name itself does.
+    """A name escaped for bash; startswith() compares the plain name.
 
     bash puts a word into the line as it is, and a bar would begin another command.
     """
@@ -136,7 +136,7 @@ def _topics(admin: AdminClient) -> list[str]:
 
 
 def _asked(ctx: typer.Context, ask: Callable[[AdminClient], Iterable[str]]) -> list[str]:
-    """What the broker that the command line is about answers; nothing if it does not."""
+    """The answer of the command line's broker; empty if it does not answer."""
     from rmqlite.client import AdminClient
 
     endpoint = ctx.params.get("endpoint")

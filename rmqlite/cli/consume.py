@@ -1,8 +1,7 @@
 """rmqlite consume: read a topic as a member of a group, or look at it without leaving a trace.
 
-Consuming is a push consumer whose listener prints; what it prints is committed.  Peeking
-pulls by queue offset, commits nothing, becomes no member, and ends where the topic ended
-when it began.
+Consuming is a push consumer whose listener prints; printed messages are committed.  Peeking  pulls
+by queue offset, commits nothing, becomes no member, and ends where the topic ended when it began.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def consume(
         typer.Option(
             "--group",
             "-g",
-            help="The consumer group; --peek can do without.",
+            help="The consumer group; --peek needs none.",
             autocompletion=completion.groups,
         ),
     ] = None,
@@ -59,30 +58,28 @@ def consume(
         str, typer.Option("--expression", "-x", help='Tags to take: "*" or "TagA || TagB".')
     ] = "*",
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="End after so many messages.")
+        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")
     ] = None,
     start: Annotated[
         Start,
-        typer.Option(
-            "--from", help="Where a group begins that has never read a queue; where to peek."
-        ),
+        typer.Option("--from", help="Where a new group begins in a queue, or where to peek."),
     ] = Start.FIRST,
     fail_with: Annotated[
         list[str] | None,
         typer.Option(
             metavar="REASON",
-            help="Fail every message with this reason; repeated: one after the other, by delivery.",
+            help="Fail every message with this reason; several take turns, one per delivery.",
         ),
     ] = None,
     retry_level: Annotated[
         int,
         typer.Option(
-            help="With --fail-with: the retry's delay level; 0 is the broker's choice, "
-            "-1 a dead letter at once."
+            help="With --fail-with: the retry's delay level; 0 lets the broker choose, "
+            "-1 makes a dead letter at once."
         ),
     ] = 0,
     peek: Annotated[
-        bool, typer.Option("--peek", help="Look at what is there; commit nothing, and end.")
+        bool, typer.Option("--peek", help="Print the messages that are there now; commit nothing.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -102,7 +99,7 @@ def consume(
 
 
 class Session:
-    """The listener: shows each message, and knows when it has been enough."""
+    """The listener: shows each message, and ends after the last one."""
 
     def __init__(
         self,
@@ -125,7 +122,7 @@ class Session:
         try:
             self._show(message)
         except OSError as error:
-            # Nobody reads our output any more: the message goes back, and we end.
+            # Nobody reads the output any more: send the message back, and end.
             self.failure = error
             self._end()
             return reconsume_later(reason=f"rmqlite consume could not print it: {error}")
@@ -151,13 +148,12 @@ def _consume(
     begin = ConsumeFrom.FIRST_OFFSET if start is Start.FIRST else ConsumeFrom.LAST_OFFSET
     consumer = PushConsumer(endpoint, group, session, consume_threads=1, consume_from=begin)
     consumer.subscribe(topic, expression)
-    # The message after the last one must stay untouched, and close(), which a listener may
-    # not wait for, would come too late for it.
+    # The listener itself must stop the next message: close() would come too late.
     session.take_no_more = consumer.stop_listening
     with _interrupted_once():
         try:
             consumer.start()
-            # Not for ever: a signal that another thread receives does not wake this one.
+            # Wait with a limit: a signal that another thread receives does not wake this one.
             while not session.ended.wait(SIGNAL_LOOK_S):
                 pass
         finally:
@@ -168,9 +164,9 @@ def _consume(
 
 @contextmanager
 def _interrupted_once() -> Iterator[None]:
-    """SIGTERM is as orderly an end as Ctrl-C, and a second one does not disturb it.
+    """SIGTERM ends the command as orderly as Ctrl-C, and later signals are ignored.
 
-    `timeout` for one sends its signal twice; the second must not break off the commit.
+    `timeout`, for example, sends its signal twice; the second must not break off the commit.
     """
     stops = [n for n in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(n) != signal.SIG_IGN]
 
@@ -218,7 +214,7 @@ def _peek(
 def _messages(
     consumer: PullConsumer, held: QueueRange, first: int, expression: str
 ) -> Iterator[StoredMessage]:
-    """The messages of a queue from an offset to where it ended when it was asked."""
+    """The messages of a queue from an offset to the end that `held` names."""
     at = first
     while at < held.max_offset:
         queue = held.queue
@@ -233,8 +229,7 @@ def _messages(
 
 
 def print_message(message: StoredMessage) -> None:
-    """Two lines: where from and what about, then the body; nothing in it reaches the terminal
-    uninterpreted."""
+    """Print two lines: place and properties, then the body, all escaped."""
     about = [
         time_text(message.store_timestamp_ms),
         f"{message.topic}/{message.queue_id}@{message.queue_offset}",
@@ -249,7 +244,7 @@ def print_message(message: StoredMessage) -> None:
 
 
 def shown_body(body: bytes) -> str:
-    """A body as a terminal may see it: escaped text or hex, and not all of a very long one."""
+    """A body for a terminal: escaped text or hex; a very long one is cut."""
     encoding, text = body_text(body)
     cut = printable(text[:BODY_CHARS_SHOWN])
     more = f" … ({len(body):,} bytes)" if len(text) > BODY_CHARS_SHOWN else ""

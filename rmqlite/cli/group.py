@@ -1,4 +1,4 @@
-"""rmqlite group: consumer groups, how far each is, who is in it, and when it retries."""
+"""rmqlite group: consumer groups, their progress, members and retries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rmqlite.retry_policy import RetryPolicy
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 
 _POLICY_CHARS: Final = 32
-"""Of a longer policy a list shows so many; `group show` shows all of it."""
+"""A list cuts a longer policy; `group show` shows all of it."""
 _ROCKETMQS: Final = "RocketMQ's"
 _ROCKETMQS_LEVELS: Final = "RocketMQ's levels 3, 4, 5 and so on"
 _INT_MAX: Final = 2**31 - 1
@@ -59,7 +59,7 @@ def list_groups(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) 
 def show_group(
     group: GroupArgument, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False
 ) -> None:
-    """Show a group's settings, its members, how far it is, and when it retries."""
+    """Show a group's settings, members, progress and retries."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:
@@ -93,7 +93,7 @@ def set_group(
     max_reconsume_times: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, max=_INT_MAX, help="Retries before it is a dead letter; 0 is none."
+            metavar="N", min=0, max=_INT_MAX, help="Retries before a message is dead; 0 means none."
         ),
     ] = None,
     retry_policy: Annotated[
@@ -107,7 +107,7 @@ def set_group(
     retry_queues: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, max=_INT_MAX, help="Queues of the retry topic; more widen it."
+            metavar="N", min=1, max=_INT_MAX, help="Queues of the retry topic; it can only grow."
         ),
     ] = None,
     consume: Annotated[
@@ -116,7 +116,7 @@ def set_group(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Change a group's settings at once, or make the group; what waits keeps its time."""
+    """Change a group's settings at once, or create it; waiting retries keep their time."""
     from rmqlite.client import AdminClient
 
     asked = (max_reconsume_times, retry_policy, retry_queues, consume)
@@ -143,7 +143,7 @@ def set_group(
 
 
 def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
-    """Every setting, before and now, and whether it is another one."""
+    """Every setting before and now, and a word if it changed."""
     rows: list[tuple[object, ...]] = []
     for name in _SETTINGS:
         cells = [
@@ -166,7 +166,7 @@ def _policy(info: GroupInfo | None) -> str | None:
 
 
 def _rungs(info: GroupInfo, table: LevelTable) -> tuple[Rung, ...] | None:
-    """The group's attempts; None where a newer broker has a policy that is unknown here."""
+    """The group's attempts; None for a policy of a newer broker that is unknown here."""
     try:
         policy = RetryPolicy.parse(info.retry_policy)
     except InvalidValue:
@@ -266,14 +266,14 @@ def _print_members(status: GroupStatus) -> None:
 
 
 def _tree(status: GroupStatus) -> dict[str, object]:
-    """The fields of the status, with the lag of each queue, which is no field."""
+    """The fields of the status, and the lag of each queue, which is computed."""
     tree: dict[str, object] = to_tree(status)
     tree["progress"] = [to_tree(each) | {"lag": each.lag} for each in status.progress]
     return tree
 
 
 def _ladder_tree(rungs: Sequence[Rung] | None, table: LevelTable) -> dict[str, object]:
-    """What the retry settings come to; null where the policy is unknown here."""
+    """The retries that the settings make; null for a policy that is unknown here."""
     if rungs is None:
         return {"retries": None, "dead_after_ms": None}
     retries = [asdict(rung) | {"delay": table.name(rung.level)} for rung in rungs]

@@ -1,4 +1,4 @@
-"""Which failed messages a command is about: the options, and what they mean to this broker.
+"""The options that choose failed messages, and the filter that they make.
 
 Also the options that say where letters are sent, and how fast.
 """
@@ -56,7 +56,7 @@ class FailureOptions:
             "--topic",
             "-t",
             metavar="NAME",
-            help="Sent to this topic first.",
+            help="Originally sent to this topic.",
             autocompletion=completion.users_topics,
         ),
     ] = None
@@ -67,7 +67,7 @@ class FailureOptions:
     reason: Annotated[
         str | None,
         typer.Option(
-            "--reason", "-r", metavar="TEXT", help="With this in the reason, in any case."
+            "--reason", "-r", metavar="TEXT", help="A part of the reason, in upper or lower case."
         ),
     ] = None
 
@@ -81,25 +81,25 @@ class LetterOptions(FailureOptions):
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Failed last then or later: '2026-11-20 10:00', epoch ms, "
+            help="Last failed then or later: '2026-11-20 10:00', epoch ms, "
             "or 2h for two hours ago.",
         ),
     ] = None
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Failed last before then.")
+        str | None, typer.Option("--until", metavar="TIME", help="Last failed before then.")
     ] = None
     message_id: str | None = None
 
     def __post_init__(self) -> None:
         given = [each for each in dataclasses.astuple(self) if each is not None]
-        # --topic "$TOPIC" of a script that does not know its topic is not every topic.
+        # In a script, --topic "$TOPIC" with an unset variable must not mean every topic.
         if "" in given:
             raise typer.BadParameter("an option of a filter is empty")
         if _SURROGATE.search("".join(given)):
             raise typer.BadParameter("an option of a filter is no UTF-8 text")
 
     def filter(self, broker: BrokerView) -> LetterFilter:
-        """What the options mean; one that cannot be ends the command."""
+        """The filter of the options; a wrong option ends the command."""
         since_ms = past_ms("--since", self.since, broker)
         until_ms = past_ms("--until", self.until, broker)
         if until_ms is not None and until_ms <= (since_ms or 0):
@@ -127,12 +127,12 @@ class DeadLetterOptions(LetterOptions):
 
     message_id: Annotated[
         str | None,
-        typer.Option("--id", metavar="ID", help="Of this message id, or offset message id."),
+        typer.Option("--id", metavar="ID", help="This message id, or offset message id."),
     ] = None
 
 
 def past_ms(option: str, text: str | None, broker: BrokerView) -> int | None:
-    """A moment, or how long ago it was, on the broker's clock; None if it is not given."""
+    """A moment, or a time before the broker's clock, in ms; None if it is not given."""
     if text is None:
         return None
     if text == "now":
@@ -145,7 +145,7 @@ def past_ms(option: str, text: str | None, broker: BrokerView) -> int | None:
 
 
 def checked_group(group: str) -> str:
-    """The group's name, also from the name of its topic; ends the command if it is none."""
+    """The group's name, also from its topic's name; a wrong name ends the command."""
     name = group.removeprefix(DLQ_PREFIX)
     try:
         check_group(name)
@@ -155,7 +155,7 @@ def checked_group(group: str) -> str:
 
 
 def filter_text(wanted: LetterFilter) -> str:
-    """What a filter takes, for a person: "topic orders, failed before …"; else nothing."""
+    """A filter for a person: "topic orders, failed before …"; empty without a condition."""
     return ", ".join(_filter_parts(wanted))
 
 

@@ -14,12 +14,12 @@ _PLACE: Final = re.compile(rf"(?:{DLQ_PREFIX})?([%|a-zA-Z0-9_-]+):([0-9]{{1,9}})
 
 
 def place_text(letter: Letter) -> str:
-    """GROUP:QUEUE:OFFSET, which names a dead letter for good."""
+    """GROUP:QUEUE:OFFSET, which never names another dead letter."""
     return f"{letter.group}:{letter.queue_id}:{letter.queue_offset}"
 
 
 def parse_place(text: str) -> tuple[str, int, int] | None:
-    """The inverse, also of what the property REDRIVEN_FROM says; None for what is no place."""
+    """The inverse, also for the property REDRIVEN_FROM; None for any other text."""
     found = _PLACE.fullmatch(text)
     return (found[1], int(found[2]), int(found[3])) if found else None
 
@@ -31,7 +31,7 @@ def reason_line(reason: str) -> str:
 
 
 def redriven_text(letter: Letter) -> str:
-    """What redrives have had to do with it; empty for none."""
+    """The redrives of a letter; empty for none."""
     parts = []
     if letter.redriven_by:
         parts.append(f"redriven by job {letter.redriven_by}")
@@ -46,6 +46,6 @@ def letters_text(count: int) -> str:
 
 
 def letter_tree(letter: Letter) -> dict[str, Any]:
-    """Its fields, and the two names that a program can go on with."""
+    """A letter's fields, and two names that a program can pass to other commands."""
     names = {"place": place_text(letter), "offset_message_id": letter.offset_message_id}
     return dataclasses.asdict(letter) | names

@@ -1,7 +1,7 @@
-"""rmqlite levels: which delay each level has, what waits there, and another table, at once.
+"""rmqlite levels: shows and changes the table of delay levels.
 
-A change is shown before it is made: level by level what there is now, what there will be,
-and how many messages wait.  Those keep their times, so nothing but new sends is affected.
+A change is shown before it is made: for each level the delay now, the delay then, and how many
+messages wait.  Waiting messages keep their times, so a change affects only new sends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def show(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Show each level's delay, what waits there, and where the table is from."""
+    """Show each level's delay and waiting messages, and the source of the table."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:
@@ -87,7 +87,7 @@ def set_levels(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Put another table of delay levels in force at once; what waits keeps its time."""
+    """Put another table of delay levels in force at once; waiting messages keep their time."""
     from rmqlite.client import AdminClient
 
     if not (dry_run or yes or can_ask()):
@@ -115,9 +115,9 @@ def set_levels(
 
 
 def word(change: LevelChange) -> str:
-    """What becomes of a level: "new", "removed", "longer", "shorter", "same".
+    """The change of a level: "new", "removed", "longer", "shorter", "same" or "old".
 
-    "old" is one that neither table has, and where messages of an older one wait.
+    "old": neither table has the level, but messages of an older table wait there.
     """
     before, after = change.delay_before, change.delay_after
     if not before:
@@ -131,7 +131,7 @@ def word(change: LevelChange) -> str:
 
 
 def origin_lines(levels: LevelsInForce) -> list[str]:
-    """Where the table in force is from."""
+    """The source of the table in force."""
     in_force = parse_levels(levels.message_delay_level)
     since_ms = levels.tables[-1].in_force_from_ms
     since = f"in force since {time_text(since_ms)}" if since_ms else "there was no other before"
@@ -140,12 +140,12 @@ def origin_lines(levels: LevelsInForce) -> list[str]:
     return [
         f"the table was set while the broker ran; {since}",
         f"broker.conf says: {levels.configured}",
-        "that counts again when messageDelayLevel is edited there",
+        "it is used again when messageDelayLevel is edited there",
     ]
 
 
 def effect_lines(changed: LevelsChanged) -> list[str]:
-    """What a change means beyond its rows."""
+    """The effects of a change that its rows do not show."""
     waiting = sum(each.pending for each in changed.levels)
     if waiting == 1:
         lines = ["the 1 message that waits keeps its time; new ones get the new delays"]
@@ -164,9 +164,7 @@ def effect_lines(changed: LevelsChanged) -> list[str]:
         lines.append(f"retries of failed messages change, too: {used}, or their group's policy")
     if after.max_level < before.max_level:
         last = after.max_level
-        lines.append(
-            f"what is sent to a level above {last} goes to level {last} ({after.name(last)})"
-        )
+        lines.append(f"messages to a level above {last} go to level {last} ({after.name(last)})")
     return lines
 
 

@@ -1,8 +1,8 @@
 """The command `rmqlite`: its nouns, and how it ends.
 
-Exit codes: 0 done, 1 refused (asking again will not help), 2 the command line is wrong,
-3 the broker is unavailable (asking again may help), 4 a job found a promise of the broker's
-broken, 5 a store was not closed and the next start completes it, 130 interrupted.
+Exit codes: 0 done, 1 refused (trying again will not help), 2 the command line is wrong, 3 the
+broker is unavailable (trying again may help), 4 a job found a broken promise of the broker, 5 a
+store was not closed and the next start completes it, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CommandLine(TyperGroup):
 
 
 def _escape_markup(command: Any) -> None:
-    """Keep the brackets in the help of a command and of those below it: rich reads markup there."""
+    """Escape brackets in the help of a command and its subcommands: rich reads them as markup."""
     for name in ("help", "short_help", "epilog"):
         setattr(command, name, escape(getattr(command, name) or "") or None)
     for parameter in command.params:

@@ -1,7 +1,7 @@
 """rmqlite message: find messages in a running broker, and show one.
 
-A message is asked for where it was sent to, and shown in every place that it was in: a
-table tells its life from the top down, two lines for each of its records.
+A query names the topic that the message was sent to; the table shows every place where the message
+was, oldest first, two lines for each record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COLUMNS: Final = ("STORED", "STATE", "WHERE", "TAGS", "KEYS")
 @app.command("get")
 def get(
     offset_message_id: Annotated[
-        str, typer.Argument(metavar="OFFSET_MESSAGE_ID", help="As send and query print it.")
+        str, typer.Argument(metavar="OFFSET_MESSAGE_ID", help="The id as send and query print it.")
     ],
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -52,7 +52,9 @@ def query(
     topic: Annotated[
         str,
         typer.Argument(
-            metavar="TOPIC", help="Where it was sent to.", autocompletion=completion.topics
+            metavar="TOPIC",
+            help="The topic that the message was sent to.",
+            autocompletion=completion.topics,
         ),
     ],
     key: Annotated[
@@ -64,12 +66,14 @@ def query(
     since: Since = "",
     until: Until = "",
     count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=64, help="The newest so many, up to 64.")
+        int,
+        typer.Option("--max", "-n", min=1, max=64, help="At most this many, the newest, up to 64."),
     ] = 32,
     hops: Annotated[
         bool,
         typer.Option(
-            "--hops/--no-hops", help="Also where it is scheduled, retried or dead; or only TOPIC."
+            "--hops/--no-hops",
+            help="Also its places in schedule, retries and dead letters, or only TOPIC.",
         ),
     ] = True,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -77,7 +81,7 @@ def query(
 ) -> None:
     """Find the messages of TOPIC with a --key or an --id, wherever they are now.
 
-    Exit code 1 when there is none.
+    Exit code 1 if there is none.
     """
     from rmqlite.client import AdminClient
 
@@ -107,7 +111,7 @@ def _note_what_is_missing(found: FoundMessages) -> None:
     if not found.messages:
         note("no message found")
     if found.is_cut:
-        note("older ones are left out: ask with --until, or more --max")
+        note("older messages are left out: use --until, or a larger --max")
     if not found.messages:
         raise typer.Exit(NOT_FOUND)
 
@@ -139,7 +143,7 @@ def _second_line(found: FoundMessage) -> str:
 
 
 def _tree(found: FoundMessage) -> dict[str, Any]:
-    """What `store export` writes of a message, and its state."""
+    """The fields that `store export` writes of a message, and its state."""
     tree: dict[str, Any] = json.loads(json_of(found.message, _waiting(found)))
     return {"state": found.state.name.lower(), **tree}
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 BODY_CHARS_SHOWN: Final = 100
 _HEX_CHARS: Final = 64
-"""On a line of a body that is no text."""
+"""The width of a line of a body in hex."""
 
 
 def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
-    """Where and when, which, and the beginning of the body; nothing of it is interpreted."""
+    """Time, place, id, and the beginning of the body, all escaped."""
     about = [
         time_text(message.store_timestamp_ms),
         where_text(message),
@@ -40,7 +40,7 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
 
 
 def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") -> str:
-    """Every field on a line of its own, every property, all of the body as its producer had it."""
+    """Every field on its own line, every property, and the whole body, inflated."""
     if waiting is not None:
         state = waiting.state
     fields = [("state", state)] if state else []
@@ -58,7 +58,9 @@ def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") ->
         ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
     ]
     if message.prepared_transaction_offset:
-        fields.append(("completes", f"what ends at {message.prepared_transaction_offset}"))
+        fields.append(
+            ("completes", f"the record that ends at {message.prepared_transaction_offset}")
+        )
     properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
     lines = [*aligned(fields), "", "properties", *aligned(properties), "", *_body_lines(message)]
     return "\n".join(lines) + "\n"
@@ -87,7 +89,7 @@ def _body_lines(message: StoredMessage) -> list[str]:
 
 
 def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
-    """A line for each name and value, printable, the values below each other."""
+    """A line for each name and value, printable, with the values aligned."""
     names = [printable(name) for name, _ in fields]
     width = max(map(len, names), default=0)
     return [
@@ -97,9 +99,9 @@ def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
-    """One document, ASCII, on one line: message_tree()'s fields, and what a schedule adds.
+    """One document, ASCII, on one line: message_tree()'s fields, and those of a schedule.
 
-    Put together by hand: 3 µs, where json.dumps() takes 25 with the tree that it needs.
+    Built by hand in 3 µs; json.dumps() with the tree that it needs takes 25.
     """
     encoding, text = body_text(message.body)
     properties = ", ".join([f"{quoted(k)}: {quoted(v)}" for k, v in message.properties.items()])
@@ -127,7 +129,7 @@ def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
 
 
 def inflated(message: StoredMessage) -> StoredMessage:
-    """With the body that its producer had; as it is where that cannot be had."""
+    """The message with its body inflated, or unchanged if that fails."""
     from rmqlite.client import body
 
     try:

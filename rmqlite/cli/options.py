@@ -28,7 +28,7 @@ Endpoint = Annotated[
         "-e",
         envvar="RMQLITE_ENDPOINT",
         metavar="HOST:PORT",
-        help="Where the broker listens.",
+        help="The broker's address.",
     ),
 ]
 GroupArgument = Annotated[
@@ -44,20 +44,22 @@ TopicArgument = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Since = Annotated[
     str,
     typer.Option(
-        "--since", metavar="TIME", help="Stored then or later: '2026-11-20 10:00' or epoch ms."
+        "--since",
+        metavar="TIME",
+        help="Stored at this time or later: '2026-11-20 10:00' or epoch ms.",
     ),
 ]
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before then.")]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="Stored before this time.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """How a change is made and told, whatever is changed."""
+    """The options of every change: whether and how to do it, and the output."""
 
     dry_run: DryRun = False
     yes: Yes = False
@@ -66,7 +68,7 @@ class ChangeOptions:
 
 
 NOT_ALL: Final = 1
-"""The exit code when nothing was found, or not all was done."""
+"""The exit code if nothing was found, or not everything was done."""
 WRONG_COMMAND_LINE: Final = 2
 MOMENT_RULE: Final = "a local time such as '2026-11-20 10:00', or milliseconds since 1970"
 _MS_DIGITS_MAX: Final = 15
@@ -110,13 +112,13 @@ def _options_of(kind: Any) -> Iterator[inspect.Parameter]:
 
 
 def refuse(option: str, value: object, rule: str) -> NoReturn:
-    """One line, and the exit code for a command line that is wrong."""
+    """End the command with one line and the exit code of a wrong command line."""
     note(f"error: {option}={str(value)!r} is not allowed: {rule}")
     raise typer.Exit(WRONG_COMMAND_LINE)
 
 
 def moment_ms(option: str, text: str, rule: str = MOMENT_RULE) -> int | None:
-    """The milliseconds since 1970 that an option of time means; None when it is empty."""
+    """The milliseconds since 1970 of an option of time; None if it is empty."""
     if not text:
         return None
     if text.isascii() and text.isdigit() and len(text) <= _MS_DIGITS_MAX:

@@ -1,4 +1,4 @@
-"""A count that grows, shown on the standard error of a terminal while a command works."""
+"""A progress bar on standard error while a command works."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rmqlite.cli.terminal import progress_console, text_column
 
 @contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal; what it gives is told how many it has been so far."""
+    """Show a bar on a terminal; yields a function that takes the count so far."""
     console = progress_console()
     of_total = "" if total is None else f" of {total:,}"
     columns = (
@@ -20,7 +20,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], No
         BarColumn(),
         text_column("{task.completed:,}" + of_total),
     )
-    # The output stays where it is: rich would move it to the bar's own console.
+    # Do not redirect standard output: rich would move it to the bar's own console.
     with Progress(
         *columns,
         console=console,

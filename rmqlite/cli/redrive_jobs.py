@@ -1,7 +1,6 @@
-"""What a redrive job is, as a person reads it, and following one until it is over.
+"""Prints a redrive job for a person, and follows one until it is over.
 
-The job is the broker's: whoever follows it may go at any time, and a broker that is restarted
-meanwhile goes on with it.
+The broker runs the job: a follower may leave at any time, and a restarted broker continues it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.2
 PATIENCE_S: Final = 60.0
-"""How long a broker that does not answer is waited for: longer than a restart takes."""
+"""How long to wait for a broker that does not answer: longer than a restart takes."""
 
 
 class _Rate(ProgressColumn):
@@ -53,8 +52,8 @@ class _Rate(ProgressColumn):
 def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
     """Look at a job until it is over, with a bar on a terminal.
 
-    Raises KeyboardInterrupt, after it was said how to go on, and Unavailable for a broker
-    that stays away.
+    Raises KeyboardInterrupt, and Unavailable for a broker that stays away; first it prints the
+    commands that continue.
     """
     console = progress_console()
     columns = (
@@ -78,7 +77,7 @@ def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
                 note(f"job {job.job_id} is paused: rmqlite job resume {shlex.quote(job.job_id)}")
             return _followed(redrives, job, bar, task)
     except (KeyboardInterrupt, Unavailable):
-        note_how_to_go_on(f"job {job.job_id} goes on in the broker", job.job_id)
+        note_how_to_go_on(f"job {job.job_id} continues in the broker", job.job_id)
         raise
 
 
@@ -105,7 +104,7 @@ def _doing(job: RedriveJob) -> str:
 
 
 def note_how_to_go_on(sentence: str, job_id: str) -> None:
-    """Say what is, and the commands to see it through."""
+    """Print a sentence, and the commands to follow, pause or cancel a job."""
     name = shlex.quote(job_id)
     note(f"{sentence}:")
     note(f"  rmqlite job show {name} --follow")
@@ -113,13 +112,13 @@ def note_how_to_go_on(sentence: str, job_id: str) -> None:
 
 
 def letters_of(spec: RedriveSpec) -> str:
-    """Which letters, and where to: "dead letters of group billing: topic orders"."""
+    """The chosen letters: "group billing: topic orders"."""
     filtered = filter_text(spec.filter)
     return f"group {spec.group}{': ' if filtered else ''}{filtered}"
 
 
 def how_text(spec: RedriveSpec, delay: str = "") -> str:
-    """Where to and how: " to topic orders at level 14 (10m), at most 500 a second"."""
+    """The target, delay and rate: " to topic orders at level 14 (10m), at most 500 a second"."""
     text = f" to topic {spec.to_topic}" if spec.to_topic else ""
     length = f" ({delay})" if delay else ""
     text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
@@ -128,12 +127,12 @@ def how_text(spec: RedriveSpec, delay: str = "") -> str:
 
 
 def counts_text(done: Any, sent: str = "sent") -> str:
-    """What a job, or a preview, has come to; all of it together is what fits the filter."""
+    """The counts of a job or a preview; together they are the letters that match the filter."""
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
 def print_over(job: RedriveJob) -> None:
-    """What has become of a job, and of the first letters that were refused."""
+    """Print the result of a job, and the first refused letters."""
     took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
     after = f" after {took}" if took else ""
     state = f"{job.state.name.lower()}{after}"
@@ -142,12 +141,12 @@ def print_over(job: RedriveJob) -> None:
 
 
 def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
-    """The places of letters that were refused, or would be, and why."""
+    """Print the places of letters that were or would be refused, and the reasons."""
     shown = [each for each in samples if each.why]
     if not shown:
         return
     if len(shown) < refused:
-        note(f"the first {len(shown):,} of {refused:,} that are refused")
+        note(f"the first {len(shown):,} of {refused:,} refused letters")
     rows = [
         ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
     ]
@@ -155,14 +154,14 @@ def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -
 
 
 def job_tree(job: RedriveJob) -> dict[str, Any]:
-    """A job as JSON has it: state and outcomes are words."""
+    """A job for JSON: state and outcomes are words."""
     tree: dict[str, Any] = to_tree(job)
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
     return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
 
 
 def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
-    """One letter's outcome as JSON has it, with its place."""
+    """One letter's outcome for JSON, with its place."""
     tree: dict[str, Any] = to_tree(letter)
     place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
     return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}

@@ -1,7 +1,7 @@
-"""rmqlite send: one message, the same one many times, or a file with one a line.
+"""rmqlite send: one message, the same one many times, or a file with one per line.
 
-Messages go out in batches, all or none each, so that a big file is quick and is never
-held in memory; what was sent before a failure is said.
+Messages go out in batches, each all or none, so that a big file is fast and is never held in
+memory; after a failure the number of sent messages is printed.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 BATCH_MESSAGES_MAX: Final = 500
 BATCH_BYTES_MAX: Final = 1024 * 1024
 LISTED_MAX: Final = 20
-"""Up to so many results are listed one by one; more are summed up."""
+"""Up to this many results are listed one by one; more are summed up."""
 
 Topic = Annotated[
     str,
-    typer.Argument(metavar="TOPIC", help="Where to.", autocompletion=completion.users_topics),
+    typer.Argument(
+        metavar="TOPIC", help="The topic to send to.", autocompletion=completion.users_topics
+    ),
 ]
 Delay = Annotated[
     str | None,
@@ -62,12 +64,12 @@ MaxReconsumeTimes = Annotated[
         metavar="N",
         min=0,
         max=2**31 - 1,
-        help="Retries before it is a dead letter, in every group.",
+        help="Retries before the message is dead, in every group.",
     ),
 ]
 LinesOf = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="One message a line; empty lines are skipped."),
+    typer.Option(metavar="FILE", help="One message per line; empty lines are skipped."),
 ]
 
 
@@ -76,8 +78,8 @@ def send(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="The body; - reads standard input.")
     ] = None,
-    tags: Annotated[str, typer.Option(help="The tag, for consumers to choose by.")] = "",
-    keys: Annotated[str, typer.Option(help="Keys to find it by, separated by blanks.")] = "",
+    tags: Annotated[str, typer.Option(help="The tag; consumers can choose by it.")] = "",
+    keys: Annotated[str, typer.Option(help="Keys to find the message, separated by blanks.")] = "",
     properties: Property = None,
     delay_level: Annotated[
         int, typer.Option(help="The broker's delay level; 0 delivers at once.")
@@ -85,8 +87,8 @@ def send(
     delay: Delay = None,
     max_reconsume_times: MaxReconsumeTimes = None,
     file: LinesOf = None,
-    count: Annotated[int, typer.Option(min=1, help="Send the body so many times.")] = 1,
-    producer_group: Annotated[str, typer.Option(help="Who sends.")] = "rmqlite-cli",
+    count: Annotated[int, typer.Option(min=1, help="Send the body this many times.")] = 1,
+    producer_group: Annotated[str, typer.Option(help="The producer group.")] = "rmqlite-cli",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +112,7 @@ def send(
         first = next(bodies, None)
         if first is None:
             raise InvalidValue("file", file, "a file with a line that is not empty")
-        # No broker is asked: a bad option and an empty body are refused here.
+        # Refuse a bad option or an empty body here, without a broker.
         message(first)
         with _producer(endpoint, producer_group) as producer:
             results = _sent(producer, message, chain([first], bodies), total, not as_json)
@@ -152,7 +154,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _body(text: str) -> bytes:
-    # surrogateescape: bytes of the command line that are no UTF-8 are sent as they were.
+    # surrogateescape: bytes of the command line that are not UTF-8 are sent unchanged.
     return sys.stdin.buffer.read() if text == "-" else text.encode("utf-8", "surrogateescape")
 
 
@@ -163,7 +165,7 @@ def _sent(
     total: int | None,
     is_shown: bool,
 ) -> Iterator[SendResult]:
-    """Send batch by batch and give the results as they come."""
+    """Send batch by batch and yield the results as they come."""
     console = progress_console()
     sent = 0
     columns = (text_column("sent"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -183,7 +185,7 @@ def _sent(
 
 
 def batches(bodies: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Groups that stay below the limits of a batch; a body larger than that goes alone."""
+    """Groups within the limits of a batch; a larger body goes alone."""
     batch: list[bytes] = []
     batch_bytes = 0
     for body in bodies:

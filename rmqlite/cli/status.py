@@ -1,4 +1,4 @@
-"""rmqlite status: what a broker holds back, how late it delivers, its disk, and its totals."""
+"""rmqlite status: a broker's pending messages, lateness, disk and totals."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
 
 
 def schedule_lines(answer: BrokerStatus) -> list[str]:
-    """What became of scheduled messages besides their delivery; nothing when nothing did."""
+    """Changed and undeliverable scheduled messages; empty if there are none."""
     lines = []
     changes = [
         f"{count:,} {done}"
@@ -61,14 +61,14 @@ def schedule_lines(answer: BrokerStatus) -> list[str]:
         lines.append(f"scheduled messages changed: {', '.join(changes)}")
     if answer.undeliverable:
         lines.append(
-            f"{answer.undeliverable:,} undeliverable: they lie in topic "
+            f"{answer.undeliverable:,} undeliverable: they are in topic "
             f"{dlq_topic(SCHEDULE_GROUP)}, each with its reason"
         )
     return lines
 
 
 def disk_lines(answer: BrokerStatus) -> list[str]:
-    """What an operator has to know about the disk; nothing when all is well."""
+    """Warnings for an operator about the disk; empty if all is well."""
     lines = []
     if answer.is_disk_full:
         used = f"{answer.disk_used_ratio:.1%}"

@@ -1,8 +1,8 @@
-"""How things look: tables for people, JSON for programs, one line for an error.
+"""How output looks: tables for people, JSON for programs, one line for an error.
 
-Whatever came from a message, a client or a file is printed escaped: a terminal never
-interprets a byte that somebody else chose.  A table is as wide as its content, so that an
-id is never wrapped or cut, and without colours and lines it is the same when piped.
+Text from a message, a client or a file is printed escaped: a terminal never interprets a byte that
+somebody else chose.  A table is as wide as its content, so that no id is wrapped or cut; it has no
+colours and lines, so it looks the same in a pipe.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from rmqlite.requests.messages import SendResult
 from rmqlite.visible import printable as printable
 
 _WIDTH_MAX: Final = 100_000
-"""Wider than any table: rich then gives every column the width of its content."""
+"""Wider than any table, so that rich gives every column the width of its content."""
 
 
 def body_text(body: bytes) -> tuple[str, str]:
-    """How a body can be shown: ("utf-8", its text), or ("hex", its bytes in hex)."""
+    """A body as ("utf-8", its text), or ("hex", its bytes in hex)."""
     try:
         return "utf-8", body.decode()
     except UnicodeDecodeError:
@@ -45,7 +45,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def to_tree(value: Any) -> Any:
-    """A value as JSON knows it; the field names are the value's."""
+    """A value for JSON, with its field names."""
     if isinstance(value, StoredMessage):
         return message_tree(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -58,7 +58,7 @@ def to_tree(value: Any) -> Any:
 
 
 def message_tree(message: StoredMessage) -> dict[str, Any]:
-    """A message's fields; body is text, or hex where body_encoding says so."""
+    """A message's fields; body is text or hex, as body_encoding says."""
     tree = dataclasses.asdict(message)
     tree["body_encoding"], tree["body"] = body_text(message.body)
     tree["message_id"] = message.message_id
@@ -66,18 +66,18 @@ def message_tree(message: StoredMessage) -> dict[str, Any]:
 
 
 def print_json(value: Any) -> None:
-    """One document, ASCII only: no byte of a message reaches the terminal as it is."""
+    """Print one document, ASCII only: no byte of a message reaches the terminal unescaped."""
     sys.stdout.write(json.dumps(to_tree(value), indent=2) + "\n")
 
 
 def print_json_line(value: Any) -> None:
-    """One document on one line, at once, for a stream of them."""
+    """Print one document on one line, at once, for a stream of documents."""
     sys.stdout.write(json.dumps(to_tree(value)) + "\n")
     sys.stdout.flush()
 
 
 def print_json_array(values: Iterable[Any]) -> None:
-    """One document, a list, written while its items still come."""
+    """Print a list as one document, item by item as they come."""
     separator = "["
     for value in values:
         sys.stdout.write(f"{separator}\n  {json.dumps(to_tree(value))}")
@@ -86,7 +86,7 @@ def print_json_array(values: Iterable[Any]) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """A table; a number is aligned to the right and grouped in thousands."""
+    """Print a table; numbers are aligned to the right and grouped in thousands."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     listed = [list(row) for row in rows]
     for index, name in enumerate(columns):
@@ -102,14 +102,14 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 
 def print_two_line_table(columns: Sequence[str], rows: Sequence[tuple[Sequence[str], str]]) -> None:
-    """Columns for what is short, and below each row, indented, what is long."""
+    """Print columns for short values, and below each row, indented, a line for a long one."""
     print_tall_table(columns, [(row, (below,)) for row, below in rows])
 
 
 def print_tall_table(
     columns: Sequence[str], rows: Sequence[tuple[Sequence[str], Sequence[str]]]
 ) -> None:
-    """A two-line table with any number of lines below a row."""
+    """Print a table with any number of lines below each row."""
     cells = [columns, *[row for row, _ in rows]]
     widths = [max([cell_len(each[n]) for each in cells]) for n in range(len(columns))]
     console = out()
@@ -120,7 +120,7 @@ def print_tall_table(
             for line in below:
                 console.print(Text(f"  {line}", style="dim"))
         return
-    # Without styles, and many times as fast: a pipe may want a hundred thousand.
+    # Without styles this is many times faster: a pipe may get a hundred thousand rows.
     sys.stdout.write(_aligned(columns, widths) + "\n")
     for row, below in rows:
         sys.stdout.write(_aligned(row, widths) + "\n")
@@ -128,21 +128,21 @@ def print_tall_table(
 
 
 def numbers(head: str, values: Sequence[int]) -> list[str]:
-    """A column of such a table, head first, aligned to the right and grouped in thousands."""
+    """A column of numbers for such a table, head first, aligned to the right."""
     texts = [head, *[f"{value:,}" for value in values]]
     width = max(map(len, texts))
     return [text.rjust(width) for text in texts]
 
 
 def fitted(text: str, indent: int = 2) -> str:
-    """Cut to what is left of a terminal's line; whole where the output is no terminal."""
+    """Text cut to the rest of a terminal's line; whole if the output is no terminal."""
     if not sys.stdout.isatty():
         return text
     return shortened(text, max(10, shutil.get_terminal_size().columns - indent))
 
 
 def wrapped(text: str, indent: int = 2) -> list[str]:
-    """In lines of a terminal's width, the later ones indented more; whole without a terminal."""
+    """Text in lines of a terminal's width, later lines indented; whole without a terminal."""
     if not sys.stdout.isatty():
         return [text]
     words = text.lstrip()
@@ -158,7 +158,7 @@ def wrapped(text: str, indent: int = 2) -> list[str]:
 
 
 def shortened(text: str, width: int) -> str:
-    """At most so many columns of a printable text, with … where it was cut."""
+    """A printable text cut to this many columns, with … at the cut."""
     if cell_len(text) <= width:
         return text
     return set_cell_size(text, width - 1).rstrip() + "…"
@@ -175,7 +175,7 @@ def _is_numeric(cells: Sequence[object]) -> bool:
 
 
 def cell_text(cell: object) -> str:
-    """What a table shows for a value."""
+    """The text of a value in a table."""
     if cell is None:
         return "-"
     if isinstance(cell, bool):
@@ -188,34 +188,34 @@ def cell_text(cell: object) -> str:
 
 
 def out() -> Console:
-    """The standard output, for tables; colours only where a terminal is."""
+    """The standard output, for tables; with colours only on a terminal."""
     console = Console(highlight=False, markup=False, emoji=False)
     console.width = _WIDTH_MAX
     return console
 
 
 def progress_console() -> Console:
-    """The standard error, for progress, so that the output stays what was asked for."""
+    """The standard error, for progress, so that the output has only the result."""
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def text_column(template: str) -> TextColumn:
-    """A column of a progress bar; brackets in its text are no markup."""
+    """A column of a progress bar; brackets in its text are not markup."""
     return TextColumn(template, markup=False)
 
 
 def note(sentence: str) -> None:
-    """Say something beside the output."""
+    """Print a sentence on standard error."""
     sys.stderr.write(printable(sentence) + "\n")
 
 
 def can_ask() -> bool:
-    """Is there somebody who sees a question and can answer it?"""
+    """Is there a terminal for a question and its answer?"""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def is_confirmed(question: str) -> bool:
-    """Ask beside the output; only y or yes is a yes."""
+    """Ask on standard error; only y or yes confirms."""
     sys.stderr.write(f"{printable(question)} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
@@ -225,7 +225,7 @@ def is_confirmed(question: str) -> bool:
 
 
 def error_line(error: RmqliteError) -> str:
-    """An error on one line: what is wrong, then the rule where the sentence lacks it."""
+    """An error on one line: what is wrong, then the rule if the sentence lacks it."""
     sentence = str(error)
     rule = f" ({error.rule})" if error.rule and error.rule not in sentence else ""
     return printable(f"error: {sentence}{rule}")

@@ -1,4 +1,4 @@
-"""rmqlite topic: which topics there are, what is in their queues, and making one."""
+"""rmqlite topic: list topics, show their queues, create one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _PERM_BITS: Final = ((4, "read"), (2, "write"), (1, "inherit"))
 def list_topics(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
-    with_system: Annotated[bool, typer.Option("--all", help="RocketMQ's own topics, too.")] = False,
+    with_system: Annotated[
+        bool, typer.Option("--all", help="Include RocketMQ's own topics.")
+    ] = False,
 ) -> None:
     """List the topics, retry and dead-letter topics included."""
     from rmqlite.client import AdminClient
@@ -80,7 +82,7 @@ def create_topic(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Create a topic; one that exists with the same settings is fine."""
+    """Create a topic; it may exist already with the same settings."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:

@@ -1,7 +1,7 @@
-"""Where the output of an export goes: the standard output, or a file that is complete.
+"""The output of an export: the standard output, or a file that is always complete.
 
-A file appears under its name when all of it is there: it is written beside it, and an error,
-an interruption or a kill leaves what was there before.
+A file is written under another name and renamed at the end: after an error, an interruption or a
+kill the old file is still there.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ def bytes_to_standard_output(data: bytes) -> None:
 
 @contextmanager
 def quiet_when_nobody_reads() -> Iterator[None]:
-    """`| head` has seen enough: that is no failure."""
+    """End with exit code 0 if the reader of a pipe, such as `head`, stops."""
     try:
         yield
     except BrokenPipeError as error:
-        # What could not be written would be tried, and fail, once more at exit.
+        # Python would write the rest of the buffer at exit, and fail again.
         sys.stdout = io.StringIO()
         raise typer.Exit(0) from error
 
 
 @contextmanager
 def written(path: Path) -> Iterator[Write]:
-    """Text, in ASCII.  Raises StoreUnavailable."""
+    """Open a file for text in ASCII.  Raises StoreUnavailable."""
     with written_bytes(path) as file:
         yield lambda text: file.write(text.encode("ascii"))
 
 
 @contextmanager
 def written_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Bytes.  Raises StoreUnavailable."""
+    """Open a file for bytes.  Raises StoreUnavailable."""
     beside = path.with_name(path.name + ".tmp")
     try:
         with beside.open("wb") as file:

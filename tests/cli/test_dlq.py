@@ -61,7 +61,10 @@ def test_groups_are_listed_with_counts_ends_and_reasons(run: Run, broker: FakeBr
         "  61,000   62%  ledger timed out",
         "       1    0%  \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script>",
     ]
-    assert (result.exit_code, result.stderr) == (0, "1 more without an open one: --all\n")
+    assert (result.exit_code, result.stderr) == (
+        0,
+        "groups without open letters: 1; --all lists them\n",
+    )
 
 
 def test_the_group_with_most_to_do_is_first(run: Run, broker: FakeBroker) -> None:
@@ -200,7 +203,7 @@ def test_when_nothing_fits_the_exit_code_is_1(run: Run, broker: FakeBroker) -> N
     has_letters(broker)
     result = run("dlq", "show", "billing", "--tag", "A\x1b")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "no open dead letter of group billing fits: tag A\\x1b\n"
+    assert result.stderr == "no open dead letter of group billing matches: tag A\\x1b\n"
 
 
 # ---- peek

@@ -165,7 +165,7 @@ def test_letters_that_retention_took_meanwhile_are_counted(run: Run, broker: Fak
     broker.answers["ListDeadLetters"] = read_queue
     result = run("dlq", "export", "billing")
     assert [json.loads(line)["queue_offset"] for line in result.stdout.splitlines()] == [0, 2]
-    assert "left out: 1 dead letter that retention took meanwhile" in result.stderr
+    assert "left out: 1 dead letter that retention removed meanwhile" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,10 @@ def test_a_job_that_found_nothing_says_so(run: Run, broker: FakeBroker) -> None:
     """A slip in a filter looks like good news otherwise."""
     redrives(broker, sent=0)
     result = run("dlq", "redrive", "billing", "--tag", "A", "--yes")
-    assert (result.exit_code, result.stderr) == (1, "no dead letter fits: group billing: tag A\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "no dead letter matches: group billing: tag A\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -330,7 +333,7 @@ def test_a_purge_is_asked_about_with_what_it_means(broker: FakeBroker) -> None:
     """How many, how many of them nobody dealt with, and that nothing is deleted."""
     purges(broker)
     code, _, shown = asked_on_terminal(broker, b"n\n", "purge", "billing")
-    assert "nothing is deleted before retention does it: --restore undoes this" in shown
+    assert "the letters stay in the log until retention: --restore undoes this" in shown
     assert "purge 12,000 dead letters of group billing, 300 of them open?" in shown
     assert (code, len(broker.asked["PurgeDeadLetters"])) == (1, 1)
 
@@ -348,7 +351,7 @@ def test_an_interrupted_follower_leaves_the_job_running(broker: FakeBroker) -> N
         process.communicate(timeout=WAIT_S)
         said = shown()
     assert process.returncode == 130
-    assert "job r1 goes on in the broker:" in said
+    assert "job r1 continues in the broker:" in said
     assert "rmqlite job show r1 --follow" in said
     assert "1 of 3" in said
     assert not broker.asked["ChangeRedriveJob"]

@@ -99,7 +99,7 @@ def test_a_job_shows_why_messages_were_refused(run: Run) -> None:
     assert "1,000,000" in result.stdout
     assert "delay='11m' is not allowed" in result.stdout
     assert "\x1b" not in result.stdout
-    assert "the first 1 of 2 that were refused" in result.stderr
+    assert "the first 1 of 2 refused messages" in result.stderr
 
 
 @pytest.mark.usefixtures("broker")
@@ -148,7 +148,7 @@ def test_a_redrive_shows_what_it_was_told_and_has_done(run: Run) -> None:
         "outcomes 44,000 sent, 998 redriven before, 2 refused",
     ]
     assert lines[-2:] == ["billing:0:9", "no topic \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script>"]
-    assert result.stderr == "the first 1 of 2 that are refused\n"
+    assert result.stderr == "the first 1 of 2 refused letters\n"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_bulk_job_is_its_senders(run: Run, broker: FakeBroker, words: str) -> 
     broker.answers["ChangeRedriveJob"] = refuse
     result = run("job", *words.split())
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "'import-7' is a bulk job: stop whoever sends its messages" in result.stderr
+    assert "'import-7' is a bulk job: stop the program that sends its messages" in result.stderr
 
 
 def test_a_job_that_is_over_or_unknown_is_not_changed(run: Run, broker: FakeBroker) -> None:

@@ -119,7 +119,7 @@ def test_a_table_that_was_set_is_told_from_a_configured_one(run: Run, broker: Fa
     assert lines[-3:] == [
         f"the table was set while the broker ran; in force since {local_text(DUE_MS)}",
         "broker.conf says: 1s 5s",
-        "that counts again when messageDelayLevel is edited there",
+        "it is used again when messageDelayLevel is edited there",
     ]
     history = run("levels", "show", "--history").stdout.splitlines()
     assert [line.split() for line in history[:3]] == [
@@ -152,7 +152,7 @@ def test_a_change_is_shown_before_it_is_made(run: Run, broker: FakeBroker) -> No
     assert lines[5:] == [
         "the 1,207 messages that wait keep their times; new ones get the new delays",
         "retries of failed messages change, too: level 2 only, or their group's policy",
-        "what is sent to a level above 2 goes to level 2 (4s)",
+        "messages to a level above 2 go to level 2 (4s)",
     ]
     assert max(len(line.rstrip()) for line in lines) <= 80
     assert applied(broker) == []

@@ -152,12 +152,12 @@ def test_that_there_are_more_is_said_beside_the_output(run: Run, broker: FakeBro
     broker.answers["QueryMessages"] = lambda _: FoundMessages(LIFE[:1], is_cut=True)
     result = run("message", "query", "orders", "--key", "k")
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 3)
-    assert "older ones" in result.stderr
+    assert "older messages" in result.stderr
     broker.answers["QueryMessages"] = lambda _: FoundMessages((), is_cut=True)
     result = run("message", "query", "orders", "--key", "k")
     assert result.exit_code == 1
     assert "no message found" in result.stderr
-    assert "older ones" in result.stderr
+    assert "older messages" in result.stderr
 
 
 def test_json_has_each_message_with_its_state(run: Run, answering: FakeBroker) -> None:
@@ -223,7 +223,7 @@ def test_what_failed_says_how_often(run: Run, answering: FakeBroker) -> None:
     answering.answers["GetMessage"] = lambda _: FoundMessage(message, MessageState.DEAD)
     lines = run("message", "get", OFFSET_ID).stdout.splitlines()
     assert lines[:2] == ["state       dead", "failed      17 times"]
-    assert "completes   what ends at 99" in lines
+    assert "completes   the record that ends at 99" in lines
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_a_filter_that_no_retry_fits_says_so_beside_the_whole(run: Run, broker: 
     has_retries(broker, [retry(1, SHORT_MS)], [])
     result = run("retry", "list", "billing", "--cursor", "C1", "--tag", "none")
     assert result.stdout.startswith("1 retry of billing waits, due ")
-    assert result.stderr == "no retry fits\n"
+    assert result.stderr == "no retry matches\n"
 
 
 def test_retries_as_json(run: Run, broker: FakeBroker) -> None:

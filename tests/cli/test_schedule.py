@@ -455,7 +455,7 @@ def test_status_says_what_became_of_scheduled_messages(run: Run, broker: FakeBro
     lines = run("status").stdout.splitlines()
     assert lines[2:5] == [
         "scheduled messages changed: 1,234 cancelled, 5 rescheduled",
-        "3 undeliverable: they lie in topic %DLQ%SCHEDULE_CONSUMER, each with its reason",
+        "3 undeliverable: they are in topic %DLQ%SCHEDULE_CONSUMER, each with its reason",
         "",
     ]
     assert max(len(line.rstrip()) for line in lines) <= 80

@@ -300,7 +300,7 @@ def test_damage_ends_it_after_all_that_is_sound(store: StoreUnderTest, tmp_path:
     result = run_store("export", store.root, "--skip-damaged")
     assert result.exit_code == 0
     assert len(result.stdout.splitlines()) == 10
-    assert f"went on behind 1 damaged place: {path} is damaged at byte" in result.stderr
+    assert f"continued behind 1 damaged place: {path} is damaged at byte" in result.stderr
 
 
 # ---- how it looks

@@ -57,7 +57,7 @@ def test_a_plan_says_what_where_and_what_is_lost(damaged: StoreUnderTest) -> Non
         "lost: 1 message",
         "what can be read, before the repair -> after it:",
         "  all topics  25 -> 25 messages  21 -> 21 pending  8,540 -> 8,540 bytes",
-        "nothing was changed: --yes does this, and keeps what it takes away",
+        "nothing was changed: --yes does this, and keeps the removed bytes",
     ]
     assert max(len(line) for line in lines) <= 80
 
@@ -70,7 +70,7 @@ def test_yes_does_it_and_checks_again(damaged: StoreUnderTest) -> None:
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     (side,) = damaged.root.glob("repaired-*")
-    assert lines[-2] == f"done; what was taken away is in {side}"
+    assert lines[-2] == f"done; the removed bytes are in {side}"
     assert lines[-1] == "the store has been opened and checked again: all is sound"
     assert run_store("repair", damaged.root).stdout == "nothing to repair\n"
     assert run_store("check", damaged.root).exit_code == 0

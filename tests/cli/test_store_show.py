@@ -196,7 +196,7 @@ def test_damage_at_the_end_is_shown(store: StoreUnderTest) -> None:
     path.write_bytes(data)
     (line,) = [line for line in shown(store.root) if line.startswith("damage")]
     assert str(path) in line
-    assert line.endswith("rmqlite store check tells more")
+    assert line.endswith("rmqlite store check shows more")
 
 
 def test_the_path_comes_from_a_broker_conf_and_sizes_from_the_store(

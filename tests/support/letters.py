@@ -16,7 +16,6 @@ from rmqlite.requests.letters import (
     Purged,
     PurgeRequest,
 )
-from rmqlite.requests.paging import pages
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, received, send_back
 from tests.support.steps import done
@@ -50,9 +49,13 @@ def dead_pages(
     broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
 ) -> list[LetterPage]:
     """All pages, one after the other."""
-    ask = broker.broker.letters.dead.pages
-    query = LettersQuery(group, wanted or LetterFilter(), **more)
-    return list(pages(lambda each: done(ask(each)), query))
+    found: list[LetterPage] = []
+    cursor = ""
+    while not found or cursor:
+        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.letters.dead.pages(query)))
+        cursor = found[-1].cursor
+    return found
 
 
 def dead_letters(
@@ -70,9 +73,13 @@ def dead_ids(
 def retry_pages(
     broker: BrokerUnderTest, wanted: LetterFilter | None = None, group: str = GROUP, **more: Any
 ) -> list[LetterPage]:
-    ask = broker.broker.letters.retries.pages
-    query = LettersQuery(group, wanted or LetterFilter(), **more)
-    return list(pages(lambda each: done(ask(each)), query))
+    found: list[LetterPage] = []
+    cursor = ""
+    while not found or cursor:
+        query = LettersQuery(group, wanted or LetterFilter(), cursor=cursor, **more)
+        found.append(done(broker.broker.letters.retries.pages(query)))
+        cursor = found[-1].cursor
+    return found
 
 
 def retries(

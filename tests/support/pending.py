@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.paging import pages as every_page
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -80,9 +79,11 @@ def by_filter(
 def pages(
     broker: BrokerUnderTest, wanted: PendingFilter = ALL, max_messages: int = 0
 ) -> list[PendingPage]:
-    ask = broker.broker.pending.pages
-    query = PendingQuery(wanted, "", max_messages)
-    return list(every_page(lambda each: done(ask(each)), query))
+    found = [done(broker.broker.pending.pages(PendingQuery(wanted, "", max_messages)))]
+    while found[-1].cursor:
+        query = PendingQuery(wanted, found[-1].cursor, max_messages)
+        found.append(done(broker.broker.pending.pages(query)))
+    return found
 
 
 def waiting(

@@ -1,5 +1,5 @@
-"""rmqlite bench: how fast, how late, how big; measured on a broker of its own.
+"""rmqlite bench: rates, lateness and memory, measured on its own broker.
 
-The broker is a process started here on a temporary store, the load comes from other
-processes, and a figure says what was measured between which two moments.
+The broker is a process started here on a temporary store, the load comes from other processes, and
+each figure names the two moments between which it was measured.
 """

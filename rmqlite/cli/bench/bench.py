@@ -1,6 +1,6 @@
-"""Where a scenario runs: brokers on empty stores, loads, waits, and their progress bars.
+"""The tools of a scenario: brokers on empty stores, loads, waits, and their progress bars.
 
-It knows how to bring a broker into a state, not what is measured then.
+This module brings a broker into a state; the scenarios measure it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from rmqlite.requests.messages import PullStatus
 LEVELS: Final = "1s 5s 10s 30s 1m 2h"
 FAR_LEVEL: Final = 6
 FAR_LEVEL_MS: Final = 7_200_000
-"""Of LEVELS: nothing is due while anything is measured."""
+"""A level of LEVELS at which no message is due during a measurement."""
 FILL_BATCH_MESSAGES: Final = 200
 FILL_THREADS: Final = 4
 FILL_PER_S_MIN: Final = 10_000
-"""What should be due together waits long enough to be sent at this rate before."""
+"""The delay of messages that are due together: long enough to send them all at this rate."""
 SECONDS_MAX: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where and how to measure."""
+    """The settings of a measurement."""
 
     folder: Path
     flush: str
@@ -92,7 +92,7 @@ def fill(
     batch: int = FILL_BATCH_MESSAGES,
     rare_every: int = 0,
 ) -> Load:
-    """A load that sends so many messages as fast as it can."""
+    """A load that sends this many messages as fast as it can."""
     return Load(
         broker.endpoint,
         topic,
@@ -110,11 +110,11 @@ def fill(
 def overdue(
     bench: Bench, name: str, messages: int, **settings: int | str
 ) -> Iterator[BrokerProcess]:
-    """A broker that is stopped, and messages that are all due when it starts.
+    """A stopped broker with messages that are all due when it starts.
 
     Messages of one level are due in the order and at the pace in which they were sent, so a
-    running broker could only show the sender's rate.  So it is stopped before the first is
-    due and started after the last one is, like a broker that was down for hours.
+    running broker would only show the sender's rate.  So the broker stops before the first message
+    is due and starts after the last one is, like a broker that was down for hours.
     """
     delay_s = max(2, -(-messages // FILL_PER_S_MIN))
     with bench.broker(name, f"{delay_s}s", **settings) as broker:
@@ -125,7 +125,7 @@ def overdue(
 
 
 def drained(bench: Bench, label: str, broker: BrokerProcess, messages: int) -> float:
-    """Wait until all are in the topic; the seconds between the first and the last record."""
+    """Wait until all are in the topic; returns the seconds from the first to the last record."""
     from rmqlite.client import AdminClient, PullConsumer
 
     with AdminClient(broker.endpoint) as admin, bench.phase(label) as on_tick:
@@ -148,5 +148,5 @@ def drained(bench: Bench, label: str, broker: BrokerProcess, messages: int) -> f
 
 
 def log_bytes(store: Path) -> int:
-    """What a store's commit log takes on disk; its last file is mostly a hole."""
+    """The bytes of a store's commit log on disk; its last file is mostly a hole."""
     return sum([path.stat().st_blocks * 512 for path in (store / "commitlog").iterdir()])

@@ -1,8 +1,8 @@
-"""A small steady load beside what is measured: how long do other calls take meanwhile?
+"""A small steady load during a measurement: it times other calls meanwhile.
 
-Sends and pulls of a topic of its own, from a process of its own.  A call's time is from when
-it was its turn, not from when it was made: of a broker that hangs for a second every call of
-that second tells, and not only the one that was under way.
+It sends to and pulls from its own topic, in its own process.  A call's time counts from its
+planned start, not from its real one: if a broker hangs for a second, every call of that second
+shows it, and not only the one under way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BODY_BYTES: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """How long each call took."""
+    """The duration of each call."""
 
     sends_ms: tuple[float, ...]
     pulls_ms: tuple[float, ...]
@@ -44,7 +44,7 @@ class Calls:
 
 
 class Beside:
-    """Its process is there from the beginning, and makes its calls from begin() to end()."""
+    """Its process starts with the object, and makes calls from begin() to end()."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -60,7 +60,7 @@ class Beside:
         self._hear()
 
     def end(self) -> Calls:
-        """No more calls; how long those since begin() took."""
+        """Stop the calls; returns the durations of those since begin()."""
         self._pipe.send("")
         calls = self._hear()
         assert isinstance(calls, Calls)
@@ -91,7 +91,7 @@ class Beside:
 
 
 def _work(pipe: Connection) -> None:
-    # Imported before it says that it is there: that takes longer than a broker's start.
+    # Import it before the first answer: that takes longer than a broker's start.
     import rmqlite.client  # noqa: F401
 
     pipe.send(None)
@@ -99,7 +99,7 @@ def _work(pipe: Connection) -> None:
         while True:
             pipe.send(_called(pipe.recv(), pipe))
     except RmqliteError as error:
-        # As text: an exception with arguments of its own does not survive a pipe.
+        # Send text: an exception with its own arguments does not survive a pipe.
         pipe.send(str(error))
     except EOFError:
         return
@@ -150,7 +150,7 @@ def _all_of(calls: Iterable[Future[array[float]]]) -> tuple[float, ...]:
 def _timed(
     call: Callable[[], None], first_s: float, interval_s: float, ended: threading.Event
 ) -> array[float]:
-    """Call at least once, at even intervals, until it is the end."""
+    """Call at least once, at even intervals, until `ended` is set."""
     calls_ms = array("d")
     turn_s = first_s
     while not (ended.is_set() and calls_ms):

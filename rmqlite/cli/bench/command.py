@@ -25,7 +25,7 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="SCENARIO...",
-            help="Of send, batch, delayed-send, parked, lateness, rates, drain, burst, cancel, "
+            help="Any of send, batch, delayed-send, parked, lateness, rates, drain, burst, cancel, "
             "pending, start, memory, recovery, check; all by default.",
         ),
     ] = None,
@@ -41,10 +41,12 @@ def bench(
     ] = 1.0,
     folder: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="The disk to measure; a temporary folder here."),
+        typer.Option(
+            "--dir", metavar="DIR", help="The disk to measure: a temporary folder is made here."
+        ),
     ] = None,
 ) -> None:
-    """Measure a broker started for it: rates, latencies, lateness, start and memory."""
+    """Measure a new broker: rates, latencies, lateness, start and memory."""
     from rmqlite.cli.bench.bench import Bench
     from rmqlite.cli.bench.registry import NAMES, measure
 

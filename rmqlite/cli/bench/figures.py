@@ -1,4 +1,4 @@
-"""A measured figure, and how figures become a table.  Knows nothing of how they were measured."""
+"""A measured figure, and the table of figures; independent of the measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one case of a scenario measured, such as rate=24000 msg/s."""
+    """A result of one case of a scenario, such as rate=24000 msg/s."""
 
     scenario: str
     case: str
@@ -37,7 +37,7 @@ def spread(scenario: str, case: str, values_ms: Iterable[float]) -> list[Figure]
 
 
 def value_text(figure: Figure) -> str:
-    """Three digits that count, grouped: "24,013 msg/s", "0.52 ms"."""
+    """Three significant digits, grouped: "24,013 msg/s", "0.52 ms"."""
     digits = 0 if abs(figure.value) >= 100 else 1 if abs(figure.value) >= 10 else 2
     return f"{figure.value:,.{digits}f} {figure.unit}"
 
@@ -47,7 +47,7 @@ _IN_COLUMNS: Final = ("p50", "p99", "max")
 
 
 def table_rows(figures: Sequence[Figure]) -> list[tuple[object, ...]]:
-    """One row a case, under COLUMNS: its result, and the spread of its durations."""
+    """One row per case, under COLUMNS: its result, and the spread of its durations."""
     cases: dict[tuple[str, str], dict[str, Figure]] = {}
     for figure in figures:
         cases.setdefault((figure.scenario, figure.case), {})[figure.figure] = figure

@@ -1,4 +1,4 @@
-"""Load from processes of its own, so that it shares no interpreter with the broker.
+"""Load from separate processes, so that it shares no interpreter with the broker.
 
 Every process starts, connects, sends a few messages to warm up, and waits at a barrier; only
 what happens after it is measured.  A rate is all messages divided by the time from the
@@ -36,8 +36,8 @@ RARE_TOPIC: Final = "rare"
 class Load:
     """Threads that send until `messages` are sent or `seconds` have passed.
 
-    interval_s: from one call of a thread to its next; 0: each follows the one before at once.
-    rare_every: one of so many messages of a thread goes to RARE_TOPIC; 0: none.
+    interval_s: from one call of a thread to its next; 0: each call follows the last at once.
+    rare_every: one of this many messages of a thread goes to RARE_TOPIC; 0: none.
     """
 
     endpoint: str
@@ -54,10 +54,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """seconds: from the first send to the last answer.  calls_ms: how long each call took.
+    """seconds: from the first send to the last answer.  calls_ms: the duration of each call.
 
-    With an interval that is from when it was its turn: a call that came late because the one
-    before took long has waited, too.
+    With an interval the duration counts from the planned start of a call: a call that began late
+    because the one before took long has waited, too.
     """
 
     messages: int
@@ -156,7 +156,7 @@ def _work(load: Load, barrier: Barrier, pipe: Connection) -> None:
             pipe.send(_measured(load, producer, pipe))
     except RmqliteError as error:
         barrier.abort()
-        # As text: an exception with arguments of its own does not survive a pipe.
+        # Send text: an exception with its own arguments does not survive a pipe.
         pipe.send(str(error))
 
 
@@ -169,7 +169,7 @@ def _measured(load: Load, producer: Producer, pipe: Connection) -> _Answer:
     def send(thread: int) -> tuple[int, array[float], int]:
         left = _part(load.messages, load.threads, thread)
         calls_ms, deliver_at_ms, sent = array("d"), 0, 0
-        # So that they come one by one, not one of every thread together.
+        # Rare messages come one by one, not one of every thread together.
         ahead = load.rare_every * thread // load.threads
         told_s = now_s = began_s
         while sent < left and now_s - began_s < load.seconds:
@@ -205,7 +205,7 @@ def _measured(load: Load, producer: Producer, pipe: Connection) -> _Answer:
 
 
 def lateness(endpoint: str, topic: str, *, level: int, per_second: int, seconds: float) -> Lateness:
-    """Send at an even pace in a process of its own, and see how late each message comes."""
+    """Send at an even pace in a separate process, and measure how late each message comes."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(1) as pool:
         args = (endpoint, topic, level, per_second, seconds)
@@ -217,7 +217,7 @@ def lateness(endpoint: str, topic: str, *, level: int, per_second: int, seconds:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Milliseconds after the deliver time: when stored in the topic, when in the listener."""
+    """Milliseconds after the deliver time: of the record in the topic, and of the listener."""
 
     sent: int
     stored_ms: tuple[int, ...]
@@ -281,7 +281,7 @@ def _wait_for(is_done: Callable[[], bool]) -> None:
 
 @contextmanager
 def parked_polls(endpoint: str, topic: str, count: int) -> Iterator[None]:
-    """So many pulls that wait for a message which does not come."""
+    """Hold this many pulls that wait for a message which does not come."""
     from rmqlite.client import AdminClient, PullConsumer
 
     with AdminClient(endpoint) as admin, PullConsumer(endpoint, "rmqlite-bench") as consumer:

@@ -1,7 +1,7 @@
-"""What is measured of sends, of a backlog and of a start, and between which two moments.
+"""The scenarios of sends, a backlog and a start.
 
-Every scenario starts its own broker on an empty store, and gives figures.  Sizes are for
-scale 1; a smaller scale makes a quick look, not a figure to publish.
+Every scenario starts its own broker on an empty store, and yields figures.  Sizes are for scale 1;
+a smaller scale is for a quick look, not for figures to publish.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PARKED_POLLS: Final = 5_000
 DRAIN_MESSAGES: Final = 200_000
 PENDING_MESSAGES: Final = 1_000_000
 STORED_MESSAGES: Final = 4_300_000
-"""Of 1 KiB each: a commit log of 5 GB."""
+"""Messages of 1 KiB each: a commit log of 5 GB."""
 LATENESS_SECONDS: Final = 20.0
 LATENESS_PER_S: Final = 50
 _ENDLESS: Final = 10**9
@@ -35,7 +35,7 @@ def send(bench: Bench) -> Iterator[Figure]:
 
 
 def batch(bench: Bench) -> Iterator[Figure]:
-    """32 messages of 1 KiB a call."""
+    """32 messages of 1 KiB per call."""
     for threads in (8, 32):
         case = f"{threads} threads x {BATCH_MESSAGES}"
         yield from _timed_load(bench, "batch", case, threads=threads, size=BATCH_MESSAGES)
@@ -58,7 +58,7 @@ def parked(bench: Bench) -> Iterator[Figure]:
 
 
 def late(bench: Bench) -> Iterator[Figure]:
-    """How long after its deliver time a message is in its topic, and in a listener."""
+    """The time from a message's deliver time to its topic, and to a listener."""
     seconds = max(0.5, LATENESS_SECONDS * bench.scale)
     case = f"{LATENESS_PER_S}/s level 1"
     with bench.broker("lateness") as broker, bench.phase("lateness"):
@@ -73,9 +73,9 @@ def late(bench: Bench) -> Iterator[Figure]:
 
 
 def drain(bench: Bench) -> Iterator[Figure]:
-    """How fast a backlog of one level goes out, all of it due when the broker starts.
+    """The delivery rate of a backlog of one level, all of it due when the broker starts.
 
-    The time is taken from the records: from the first store timestamp in the topic to the last.
+    The time counts from the first store timestamp in the topic to the last.
     """
     messages = bench.size(DRAIN_MESSAGES)
     case = f"{messages:,} x 1 KiB"
@@ -110,7 +110,7 @@ def restarted(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
 
 
 def recovery(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
-    """Time to ready of a large store after SIGKILL in mid-write, and how fast it is checked."""
+    """Time to ready of a large store after SIGKILL in mid-write, and the rate of a check."""
     messages = bench.size(STORED_MESSAGES)
     with bench.broker("recovery") as broker:
         for share in (0.02, 0.98):

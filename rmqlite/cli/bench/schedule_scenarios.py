@@ -1,6 +1,6 @@
-"""What is measured of the schedule: lateness, a burst, changes, and millions that wait.
+"""The scenarios of the schedule: lateness, a burst, changes, and millions that wait.
 
-Like scenarios.py; and beside a burst and beside changes other calls are made and timed.
+They are like those of scenarios.py; during a burst and during changes other calls are timed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rmqlite.requests.schedule import PAGE_DEFAULT, PendingFilter, PendingQuery,
 from rmqlite.requests.status import LevelStatus
 
 RATES: Final = ((1, 1), (100, 1), (1_000, 10), (10_000, 100))
-"""Messages per second, and how many of them a call sends: they are due in the same millisecond."""
+"""Messages per second, and messages per call, which are due in the same millisecond."""
 RATES_SECONDS: Final = 15.0
 BURST_MESSAGES: Final = 1_000_000
 LIMITED_MESSAGES: Final = 50_000
@@ -41,7 +41,7 @@ PENDING_MESSAGES: Final = (1_000_000, 10_000_000)
 PENDING_BODY_BYTES: Final = 100
 PENDING_BATCH_MESSAGES: Final = 500
 RARE_EVERY: Final = 100_000
-"""One message of so many goes to a topic of its own."""
+"""One of this many messages goes to another topic."""
 ASKED_TIMES: Final = 20
 ASKED_SECONDS: Final = 5.0
 TIMELINE_BOUNDS: Final = 40
@@ -51,9 +51,9 @@ _SECOND_MS: Final = 1_000
 
 
 def rates(bench: Bench) -> Iterator[Figure]:
-    """How late messages are stored in their topic, by how many are due in a second.
+    """The lateness of messages in their topic, for several rates.
 
-    As the broker itself counts it, in whole milliseconds.  Each rate has a level of its own.
+    The broker itself counts it, in whole milliseconds.  Each rate has its own level.
     """
     seconds = max(0.5, RATES_SECONDS * bench.scale)
     levels = " ".join(["1s"] * len(RATES))
@@ -68,7 +68,8 @@ def rates(bench: Bench) -> Iterator[Figure]:
             sent = bench.load(f"rates: {per_second:,}/s", load)
             late = _delivered(broker, level, messages)
             case = f"{per_second:,}/s stored"
-            # The last interval, too: of one message a second the rate is not infinite.
+            # Count the last interval, too: otherwise the rate of a single message would be
+            # infinite.
             took_s = max(sent.seconds, messages / per_second)
             yield Figure("rates", case, "rate", messages / took_s, "msg/s")
             yield Figure("rates", case, "p50", late.lateness_p50_ms, "ms")
@@ -96,7 +97,7 @@ def burst(bench: Bench) -> Iterator[Figure]:
 
 
 def cancel(bench: Bench) -> Iterator[Figure]:
-    """How fast pending messages of a topic are changed, and other calls meanwhile."""
+    """The rate of changes of a topic's pending messages, and other calls meanwhile."""
     for action, full, level in (
         (ScheduleAction.CANCEL, CANCEL_MESSAGES, 0),
         (ScheduleAction.FIRE, CHANGE_MESSAGES, 0),
@@ -124,7 +125,7 @@ def cancel(bench: Bench) -> Iterator[Figure]:
 
 
 def pending(bench: Bench) -> Iterator[Figure]:
-    """Memory, time to ready and the time of questions, with millions of small messages pending."""
+    """Memory, time to ready and time of queries, with millions of small messages pending."""
     with bench.broker("pending") as broker:
         held = 0
         for full in PENDING_MESSAGES if bench.scale >= 1 else PENDING_MESSAGES[:1]:
@@ -153,7 +154,7 @@ def pending(bench: Bench) -> Iterator[Figure]:
                     yield from spread("pending", f"{case} {name}", _times_ms(ask))
 
 
-# ---- a broker that is asked
+# ---- questions to a broker
 
 
 def _admin(broker: BrokerProcess) -> AdminClient:
@@ -161,7 +162,7 @@ def _admin(broker: BrokerProcess) -> AdminClient:
 
 
 def _delivered(broker: BrokerProcess, level: int, messages: int) -> LevelStatus:
-    """Wait until a level has delivered so many; what the broker says of it then."""
+    """Wait until a level has delivered this many; returns the level's status then."""
     until_s = elapsed_s() + SECONDS_MAX
     with _admin(broker) as admin:
         while elapsed_s() < until_s:
@@ -173,7 +174,7 @@ def _delivered(broker: BrokerProcess, level: int, messages: int) -> LevelStatus:
 
 
 def _limited(bench: Bench) -> Iterator[Figure]:
-    """The same with a limit: the rate, and the most in any second that one can lay over it."""
+    """A burst with a limit: the rate, and the largest count in any span of one second."""
     messages = bench.size(LIMITED_MESSAGES)
     case = f"{messages:,} at {LIMITED_PER_S:,}/s"
     with overdue(bench, "limit", messages, scheduleDeliverRateMax=LIMITED_PER_S) as broker:
@@ -185,7 +186,7 @@ def _limited(bench: Bench) -> Iterator[Figure]:
 
 
 def _store_timestamps_ms(broker: BrokerProcess) -> list[int]:
-    """Of every message in the topic, ascending."""
+    """The store timestamps of all messages in the topic, ascending."""
     found = []
     with PullConsumer(broker.endpoint, "rmqlite-bench") as consumer:
         for queue in consumer.queues("bench"):
@@ -198,7 +199,7 @@ def _store_timestamps_ms(broker: BrokerProcess) -> list[int]:
 
 
 def most_in(span_ms: int, ordered_ms: Sequence[int]) -> int:
-    """How many of these ascending instants lie in the fullest span of that length."""
+    """The largest number of these ascending instants in a span of that length."""
     most = first = 0
     for index, at_ms in enumerate(ordered_ms):
         while ordered_ms[first] <= at_ms - span_ms:
@@ -211,13 +212,13 @@ def _share_of(messages: int, on_tick: Callable[[float], None]) -> Callable[[int]
     return lambda done: on_tick(done / messages)
 
 
-# ---- what is asked with millions pending
+# ---- the queries with millions pending
 
 
 def _questions(admin: AdminClient) -> dict[str, Callable[[], object]]:
     schedule = admin.schedule
     now_ms = admin.broker_status().now_ms
-    # Over the two hours of the level: most lie before all messages, the last among them.
+    # Bounds over the two hours of the level: most are before all messages, the last among them.
     bounds = tuple([now_ms + n * FAR_LEVEL_MS // TIMELINE_BOUNDS for n in range(TIMELINE_BOUNDS)])
     rare = PendingFilter(topic=RARE_TOPIC)
     return {
@@ -230,7 +231,7 @@ def _questions(admin: AdminClient) -> dict[str, Callable[[], object]]:
 
 
 def _times_ms(ask: Callable[[], object]) -> Iterator[float]:
-    """How long it takes, again and again, ASKED_TIMES or for ASKED_SECONDS."""
+    """The durations of repeated queries, ASKED_TIMES or for ASKED_SECONDS."""
     until_s = elapsed_s() + ASKED_SECONDS
     for _ in range(ASKED_TIMES):
         began_s = elapsed_s()

@@ -1,4 +1,4 @@
-"""rmqlite dlq: dead letters: see them, read them, take them out, send them again."""
+"""rmqlite dlq: list, read, export, send again and purge dead letters."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """rmqlite dlq export: dead letters, with their bodies, as JSON lines, CSV or Parquet.
 
-Page by page, so that memory does not grow with their number; a file is complete or not there.
+It works page by page, so memory does not grow with their number; the file is complete or missing.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 _ROWS_MAX: Final = 500
 _BYTES_MAX: Final = 8 << 20
-"""How many rows, and how much of bodies, are written at once."""
+"""At most this many rows and bytes of bodies are written at once."""
 
 
 class ExportFormat(enum.StrEnum):
-    """What an export is written as."""
+    """The formats of an export."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -59,27 +59,30 @@ def export(
     *,
     group: Group,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The file to write; - prints to standard output."
+        ),
     ] = STANDARD_OUTPUT,
     form: Annotated[
         ExportFormat | None,
         typer.Option(
             "--format",
             "-f",
-            help="As what; else as the end of --output says, else jsonl. "
+            help="The format; by default as --output ends, or jsonl. "
             'parquet needs pip install "rmqlite[arrow]".',
             show_default=False,
         ),
     ] = None,
     options: DeadLetterOptions,
     only_open: Annotated[
-        bool, typer.Option("--open/--all", help="Only what nobody has redriven, or all.")
+        bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Write the dead letters of GROUP with their bodies; nothing is consumed.
 
-    Exit code 1 when there is none: then an empty file is written.
+    Exit code 1 if there is none: then the file is empty.
     """
     from rmqlite.client import AdminClient
     from rmqlite.client.raw import RawReader
@@ -105,7 +108,7 @@ def export(
     took = f"{elapsed_s() - started_s:.1f} s"
     note(f"exported {letters_text(done.count)}, {size} of bodies,{where} in {took}")
     if done.gone:
-        note(f"left out: {letters_text(done.gone)} that retention took meanwhile")
+        note(f"left out: {letters_text(done.gone)} that retention removed meanwhile")
     if not done.count:
         raise typer.Exit(NOT_ALL)
 
@@ -121,7 +124,7 @@ def _format_of(form: ExportFormat | None, output: Path) -> ExportFormat:
 
 
 class _Exporting:
-    """Letters become rows, with a bar on a terminal, and are counted."""
+    """Turns letters into rows, with a bar on a terminal, and counts them."""
 
     def __init__(self, broker: BrokerView, reader: RawReader) -> None:
         self.count = 0
@@ -146,7 +149,7 @@ class _Exporting:
                 tell(looked_at)
 
     def _total(self, group: str) -> int | None:
-        """How many there are at most: purged ones are not looked at."""
+        """The largest possible number of letters: it includes purged ones."""
         try:
             ranges = self._broker.admin.ranges(dlq_topic(group))
         except TopicUnknown:
@@ -154,7 +157,7 @@ class _Exporting:
         return sum([each.max_offset - each.min_offset for each in ranges])
 
     def _pages(self, query: LettersQuery) -> Iterator[LetterPage]:
-        """The next one is under way while one is written."""
+        """The pages; the next one is fetched while one is written."""
         every = pages(self._broker.admin.letters.list_dead, query)
         page = next(every, None)
         with ThreadPoolExecutor(1) as ahead:
@@ -179,7 +182,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 
 @contextmanager
 def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
-    """Rows are written to the output.  Raises ExtraMissing, StoreUnavailable."""
+    """A function that writes rows to the output.  Raises ExtraMissing, StoreUnavailable."""
     if form is ExportFormat.PARQUET:
         from rmqlite.arrow.packages import check_arrow
 

@@ -1,9 +1,9 @@
 """A dead letter as a row of an export, rows as lines of JSON or CSV, and a row as a message.
 
-JSON lines have everything as it is, in ASCII; only they are read again.  CSV is for
-spreadsheets, so what would act up there is made harmless: a cell that would be a formula
-begins with ', one that begins with ' has two, control characters are written as
-\\x1b, and a body with some of them is in hex.
+JSON lines hold every value unchanged, in ASCII; only they can be imported.  CSV is for
+spreadsheets, so dangerous cells are escaped: a cell that would be a formula gets a ' in front, one
+that begins with ' gets another, control characters are written as \\x1b, and a body with some of
+them is in hex.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ _READ: Final = {
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]|\r(?!\n)"
 )
-"""Control characters, but for tabs and ends of lines, and what turns a line's direction."""
+"""Control characters without tabs and line ends, and characters that turn a line's direction."""
 _FORMULA: Final = frozenset("=+-@\t\r'")
 
 
 def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
-    """Every column; body is the bytes as their producer had them.
+    """Every column; body: the bytes of the producer, inflated.
 
-    body_is_compressed: they could not be inflated, and are as they were stored.
+    body_is_compressed: the body could not be inflated and is as it was stored.
     """
     plain = inflated(message)
     return {
@@ -101,7 +101,7 @@ def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
 
 
 def json_lines(rows: Sequence[Row]) -> bytes:
-    """A document a line; the body is text or hex, as body_encoding says."""
+    """One document per line; the body is text or hex, as body_encoding says."""
     lines = []
     for row in rows:
         encoding, body = body_text(row["body"])
@@ -127,7 +127,7 @@ def row_in(line: bytes) -> Row:
 
 
 def message_of(row: Row, to_topic: str = "") -> Message:
-    """The new message that a letter becomes, as a redrive of the broker would send it.
+    """The new message of a letter, as a redrive of the broker would send it.
 
     row: from row_in().  to_topic: instead of the original topic.  Raises Refused.
     """
@@ -170,7 +170,7 @@ def csv_head() -> bytes:
 
 
 def csv_lines(rows: Sequence[Row]) -> bytes:
-    """As a spreadsheet reads them; keys are separated by blanks, properties are JSON."""
+    """Lines for a spreadsheet; keys are separated by blanks, properties are JSON."""
     return _csv([_cells(row) for row in rows])
 
 
@@ -210,4 +210,4 @@ TEXT_FORMS: Final[Mapping[str, tuple[Callable[[], bytes], Callable[[Sequence[Row
     "jsonl": (lambda: b"", json_lines),
     "csv": (csv_head, csv_lines),
 }
-"""What such a file begins with, and how rows are added to it."""
+"""For each format: the beginning of a file, and the bytes of rows."""

@@ -1,4 +1,4 @@
-"""rmqlite dlq list: which groups have dead letters, since when, and mostly why."""
+"""rmqlite dlq list: the groups with dead letters, their times and top reasons."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rmqlite.requests.letters import DeadLetterGroup
 
 def list_groups(
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also groups whose letters are all dealt with.")
+        bool, typer.Option("--all", "-a", help="Also groups without open letters.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
     """List the groups with dead letters, the most open ones first, and their top reasons.
 
-    Open is what nobody has redriven; purged is what is out of sight but still in the log.
+    Open letters are not redriven or purged; purged letters are hidden but still in the log.
     """
     from rmqlite.client import AdminClient
 
@@ -43,7 +43,7 @@ def list_groups(
         note("no open dead letters" if found else "no dead letters")
     hidden = len(found) - len(shown)
     if hidden:
-        note(f"{hidden:,} more without an open one: --all")
+        note(f"groups without open letters: {hidden:,}; --all lists them")
 
 
 def _print(groups: Sequence[DeadLetterGroup], now_ms: int) -> None:

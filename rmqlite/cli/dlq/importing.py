@@ -1,6 +1,6 @@
 """rmqlite dlq import: send the dead letters of a file that dlq export wrote, each once.
 
-A letter's message id is made of its place, as the broker's redrive makes it.  The broker
+A letter's message id is made of its place, the same as in the broker's redrive.  The broker
 stores a message id once under its topic, so a file may be imported again after a crash.
 """
 
@@ -45,7 +45,7 @@ _REASONS_MAX: Final = 20
 
 
 class _Import:
-    """The letters of a file, and what became of them."""
+    """The letters of a file, and counts of their outcomes."""
 
     def __init__(self, file: Path, to_topic: str) -> None:
         self.sent = 0
@@ -57,7 +57,7 @@ class _Import:
         self._to_topic = to_topic
 
     def messages(self) -> Iterator[Message]:
-        """The letters that can be sent; the others are counted."""
+        """The messages of letters that can be sent; the other letters are counted."""
         with self._file.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 try:
@@ -80,7 +80,7 @@ class _Import:
         row["letters"] += 1
 
     def tell(self, *, as_json: bool, dry_run: bool) -> None:
-        """Print the counts, and why letters were or would be refused."""
+        """Print the counts, and the reasons of refused letters."""
         reasons = list(self._reasons.values())
         if as_json:
             counts = {"sent": self.sent, "already": self.already, "refused": self.refused}
@@ -101,7 +101,7 @@ def import_letters(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="JSON lines of dlq export.", exists=True, dir_okay=False
+            metavar="FILE", help="JSON lines from dlq export.", exists=True, dir_okay=False
         ),
     ],
     to_topic: ToTopic = None,
@@ -113,9 +113,8 @@ def import_letters(
 ) -> None:
     """Send the dead letters of FILE to their original topics, each once.
 
-    For letters that the broker no longer has: for the others use dlq redrive.
-
-    Letters that were redriven before are left out.  Exit code 1: one was refused, or none sent.
+    It is for letters that the broker no longer has; for others use dlq redrive.  Letters that were
+    redriven before are left out.  Exit code 1: one was refused, or none sent.
     """
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")
@@ -149,7 +148,7 @@ def _confirmed(letters: int, endpoint: str) -> bool:
 
 
 def _send(done: _Import, endpoint: str, rate: int) -> None:
-    """Send in bulk and count the outcomes.  Raises what the client raises."""
+    """Send in bulk and count the outcomes.  Raises the errors of the client."""
     from rmqlite.client import AdminClient
     from rmqlite.client.bulk import BATCH_MESSAGES, BulkMessage, BulkScheduler, BulkStatus
 
@@ -163,9 +162,9 @@ def _send(done: _Import, endpoint: str, rate: int) -> None:
             )
 
     with AdminClient(endpoint) as admin:
-        # A broker that is away is noticed at once, not after the retries of a bulk call.
+        # Fail at once if the broker is away, not after the retries of a bulk call.
         admin.broker_status()
-    # With a rate, small calls: messages leave evenly, not a full call at a time.
+    # A rate makes small calls, so that messages leave evenly.
     batch = min(BATCH_MESSAGES, max(1, rate // 10)) if rate else BATCH_MESSAGES
     with BulkScheduler(endpoint, batch_messages=batch) as bulk, counting("sent") as tell:
         try:

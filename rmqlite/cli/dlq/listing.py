@@ -1,4 +1,4 @@
-"""rmqlite dlq show: the dead letters of a group, some at a time."""
+"""rmqlite dlq show: the dead letters of a group, page by page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS_DEFAULT: Final = 20
 ROWS_MAX: Final = 100_000
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
 _CELL_WIDTH_MAX: Final = 30
-"""Of what a sender may make as long as it likes; peek shows all of it."""
+"""The width of a cell whose length senders choose; peek shows all of it."""
 
 
 @with_options
@@ -32,23 +32,23 @@ def show(
     group: Group,
     options: DeadLetterOptions,
     newest: Annotated[
-        bool, typer.Option("--newest/--oldest", help="Begin with those that died last.")
+        bool, typer.Option("--newest/--oldest", help="Begin with the letters that died last.")
     ] = False,
     only_open: Annotated[
-        bool, typer.Option("--open/--all", help="Only what nobody has redriven, or all.")
+        bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
     ] = True,
     count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most so many.")
+        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most this many.")
     ] = ROWS_DEFAULT,
     cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
     ] = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """List the dead letters of GROUP that fit all options; below each its id, place and reason.
+    """List the dead letters of GROUP that match all options, each with id, place and reason.
 
-    Exit code 1 when there is none.
+    Exit code 1 if there is none.
     """
     from rmqlite.client import AdminClient
 
@@ -73,7 +73,7 @@ def show(
 
 
 def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[Sequence[Letter], str]:
-    """So many letters from the cursor on, and where the next ones begin; "" at the end."""
+    """Up to `count` letters from the cursor on, and the cursor of the next ones; "" at the end."""
     letters: list[Letter] = []
     looked_at = 0
     with counting("looked at") as tell:
@@ -97,7 +97,7 @@ def _row(letter: Letter) -> tuple[str, ...]:
     day = first.partition(" ")[0]
     return (
         first,
-        # Of the same day only the time, so that a line of a terminal has room for keys.
+        # On the same day show only the time, so that a terminal's line has room for keys.
         last.removeprefix(f"{day} "),
         f"{letter.delivery_attempts:,}",
         shortened(printable(letter.origin_topic), _CELL_WIDTH_MAX) or "-",
@@ -116,4 +116,4 @@ def _nothing(group: str, filtered: str, *, only_open: bool, is_first: bool) -> s
     if not is_first:
         return "no more dead letters"
     what = "open dead letter" if only_open else "dead letter"
-    return f"no {what} of group {group}{' fits: ' if filtered else ''}{filtered}"
+    return f"no {what} of group {group}{' matches: ' if filtered else ''}{filtered}"

@@ -36,7 +36,7 @@ def peek(
         ),
     ],
     group: Annotated[
-        str, typer.Option("--group", "-g", metavar="NAME", help="Of this consumer group.")
+        str, typer.Option("--group", "-g", metavar="NAME", help="Only of this consumer group.")
     ] = "",
     raw: Annotated[
         bool, typer.Option("--raw", help="Only the body's bytes, to a file or a pipe.")
@@ -46,9 +46,9 @@ def peek(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Show a dead letter and its body, as text, as JSON set out in lines, or as a hex dump.
+    """Show a dead letter and its body, as text, as indented JSON, or as a hex dump.
 
-    Nothing is consumed.  Exit code 1 when there is no such letter, or more than one.
+    Nothing is consumed.  Exit code 1 if there is no such letter, or more than one.
     """
     from rmqlite.client import AdminClient
 
@@ -76,7 +76,7 @@ def peek(
 def _found(
     admin: AdminClient, endpoint: str, name: str, group: str
 ) -> tuple[Letter | None, StoredMessage]:
-    """The letter and its record; the letter is None when it was purged.  Else the command ends."""
+    """The letter (None if it was purged) and its record; without one the command ends."""
     place = parse_place(name)
     if place is None:
         letter = _letter(_letters(admin, name, group), name)
@@ -109,7 +109,7 @@ def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
 
 
 def _letter(letters: Sequence[Letter], name: str) -> Letter:
-    """The one; none or several end the command."""
+    """The only letter; none or several end the command."""
     if not letters:
         note(f"no dead letter {name}; one that was purged has only its GROUP:QUEUE:OFFSET")
         raise typer.Exit(NOT_ALL)
@@ -154,7 +154,7 @@ def _page(
 def _fields(letter: Letter, now_ms: int) -> list[tuple[str, str]]:
     at = letter.origin_topic or "-"
     if letter.origin_queue_id >= 0 and letter.origin_queue_offset >= 0:
-        # RocketMQ does not say where in its topic a letter was.
+        # Letters of RocketMQ do not contain their original offset.
         at += f"/{letter.origin_queue_id}@{letter.origin_queue_offset}"
     return [
         ("state", redriven_text(letter) or "open"),

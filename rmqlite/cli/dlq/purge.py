@@ -1,6 +1,6 @@
-"""rmqlite dlq purge: dead letters are put out of sight, and back.
+"""rmqlite dlq purge: hide dead letters, or show them again.
 
-Only the group's marker moves: nothing is deleted before retention does it.
+Only the group's marker moves: only retention deletes letters.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ def purge(
         typer.Option(
             "--until",
             metavar="TIME",
-            help="Only what died before: '2026-11-20 10:00', epoch ms, or 7d for a week ago.",
+            help="Only those that died before: '2026-11-20 10:00', epoch ms, or 7d for a week ago.",
         ),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="Back into sight, as far as the log has them.")
+        bool, typer.Option("--restore", help="Show the letters again that the log still has.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how many it would be.")
+        bool, typer.Option("--dry-run", help="Show how many it would be; change nothing.")
     ] = False,
     yes: Yes = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Put the dead letters of GROUP out of sight; --restore brings them back.
+    """Hide the dead letters of GROUP; --restore shows them again.
 
-    Nothing is deleted before retention does it.  Exit code 1 when there was none.
+    Only retention deletes them.  Exit code 1 if there was none.
     """
     from rmqlite.client import AdminClient
 
     group = checked_group(group)
     if until == "" or (until and restore):
-        raise typer.BadParameter("--until is a time, and of a purge")
+        raise typer.BadParameter("--until needs a time, and cannot be used with --restore")
     if not (dry_run or yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
@@ -72,7 +72,7 @@ def purge(
 
 def _confirmed(group: str, until_ms: int | None, found: Purged, *, restore: bool) -> bool:
     if not restore:
-        note("nothing is deleted before retention does it: --restore undoes this")
+        note("the letters stay in the log until retention: --restore undoes this")
     before = "" if until_ms is None else f", died before {time_text(until_ms)}"
     what = f"{letters_text(found.letters)} of group {group}{before}{_open_text(found)}"
     if is_confirmed(f"{'restore' if restore else 'purge'} {what}?"):

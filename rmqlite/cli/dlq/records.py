@@ -18,12 +18,11 @@ if TYPE_CHECKING:
 
 _GAP_LETTERS_MAX: Final = 64
 _GAP_BYTES_MAX: Final = 256 << 10
-"""Letters that are not wanted are read along with their neighbours up to so many: a call of
-its own costs as much as that."""
+"""A gap up to this size is read along with the letters around it: another call costs as much."""
 
 
 def message_at(reader: RawReader, group: str, queue_id: int, offset: int) -> StoredMessage | None:
-    """The dead letter at a place; None if none is there any more, or yet.
+    """The dead letter at a place; None if it is gone, or not there yet.
 
     Raises TopicUnknown, QueueUnknown, OffsetGone, Unavailable.
     """
@@ -36,8 +35,7 @@ def with_messages(
 ) -> Iterator[tuple[Letter, StoredMessage | None]]:
     """Each letter with its record, in the order of their queues.
 
-    None where the log has it no more: retention may take it meanwhile.  Raises what reading
-    raises.
+    None if the log no longer has it: retention may have removed it.  Raises the errors of reading.
     """
     for run in _runs(letters):
         waiting = iter(run)
@@ -69,7 +67,7 @@ def _messages(
 
 
 def _runs(letters: Sequence[Letter]) -> Iterator[list[Letter]]:
-    """Letters of one queue that lie near enough to each other to be read together."""
+    """Runs of letters of one queue that are near enough to be read together."""
     run: list[Letter] = []
     for each in sorted(letters, key=lambda each: (each.queue_id, each.queue_offset)):
         if run and not _are_near(run[-1], each):
@@ -84,5 +82,5 @@ def _are_near(first: Letter, second: Letter) -> bool:
     if first.queue_id != second.queue_id:
         return False
     between = second.queue_offset - first.queue_offset - 1
-    # How large those between are is not known; their neighbours are of about that size.
+    # The sizes of the letters between are unknown; assume the size of their neighbour.
     return between <= _GAP_LETTERS_MAX and between * second.store_size <= _GAP_BYTES_MAX

@@ -1,7 +1,7 @@
-"""rmqlite dlq redrive: dead letters are sent again, by a job inside the broker.
+"""rmqlite dlq redrive: a job inside the broker sends dead letters again.
 
-First it is said what that would mean, then it is asked, then the job is followed; it goes on
-when nobody follows it any more.
+The command shows a preview, asks, starts the job and follows it; the job continues if nobody
+follows it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Delay = Annotated[
     typer.Option(
         "--delay",
         metavar="LENGTH",
-        help="They wait so long first, such as 10m.",
+        help="Delay the letters by this, such as 10m.",
         autocompletion=completion.delays,
     ),
 ]
@@ -62,15 +62,17 @@ Level = Annotated[
         "--level",
         "-l",
         metavar="N",
-        help="They wait at this level first.",
+        help="Delay the letters at this level.",
         autocompletion=completion.level_numbers,
     ),
 ]
-Again = Annotated[bool, typer.Option("--again", help="Also those that were redriven before.")]
+Again = Annotated[
+    bool, typer.Option("--again", help="Also send letters that were redriven before.")
+]
 Detach = Annotated[bool, typer.Option("--detach", "-d", help="Start the job and do not follow it.")]
 JobId = Annotated[
     str,
-    typer.Option("--job-id", metavar="ID", help="The job's name: started twice it is one job."),
+    typer.Option("--job-id", metavar="ID", help="The job's id; a repeated start stays one job."),
 ]
 
 
@@ -91,11 +93,10 @@ def redrive(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Send the dead letters of GROUP that fit again, to where they were sent first.
+    """Send the matching dead letters of GROUP again, to their original topics.
 
-    A job of the broker does it: Ctrl-C leaves it running.
-
-    What was redriven before is left out.  Exit code 1: one was refused, or none sent.
+    The broker does it as a job: Ctrl-C leaves it running.  Letters that were redriven before are
+    left out.  Exit code 1: one was refused, or none sent.
     """
     from rmqlite.client import AdminClient
 
@@ -131,7 +132,7 @@ def _preview(broker: BrokerView, spec: RedriveSpec) -> RedrivePreview:
 
 def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run: bool) -> None:
     if as_json:
-        # Whoever is asked is told on the terminal; the document is what comes of it.
+        # The question goes to the terminal; the document is the result of the job.
         if dry_run:
             samples = [outcome_tree(spec.group, each) for each in preview.samples]
             print_json(to_tree(preview) | {"dry_run": True, "samples": samples})
@@ -169,7 +170,7 @@ def _end(job: RedriveJob, *, as_json: bool) -> None:
         print_over(job)
         _note_already(job.already)
         if not job.sent + job.already + job.refused:
-            note(f"no dead letter fits: {letters_of(job.spec)}")
+            note(f"no dead letter matches: {letters_of(job.spec)}")
     else:
         sys.stdout.write(f"{shlex.quote(job.job_id)}\n")
         note_how_to_go_on(f"job {job.job_id} is {job.state.name.lower()}", job.job_id)

@@ -1,7 +1,7 @@
-"""rmqlite job: what the broker does for somebody who need not wait for it.
+"""rmqlite job: the broker's redrive and bulk jobs.
 
-A redrive job is the broker's own work: it can be paused and cancelled.  A bulk job is what
-its senders make of it, and can only be looked at.
+The broker itself runs a redrive job, so it can be paused and cancelled.  Senders drive a bulk job;
+the broker only counts, so it can only be looked at.
 """
 
 from __future__ import annotations

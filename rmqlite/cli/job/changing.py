@@ -1,4 +1,4 @@
-"""rmqlite job pause, resume, cancel, rate: what becomes of a redrive job."""
+"""rmqlite job pause, resume, cancel, rate: change a redrive job."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def pause(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson 
 
 
 def resume(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """Let a paused redrive job go on."""
+    """Continue a paused redrive job."""
     _run(endpoint, job_id, lambda redrives: redrives.resume(job_id), as_json=as_json)
 
 
 def cancel(job_id: JobId, endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """End a redrive job: what it has sent stays sent, and another one may send the others."""
+    """End a redrive job: sent letters stay sent, and another job may send the others."""
     _run(endpoint, job_id, lambda redrives: redrives.cancel(job_id), as_json=as_json)
 
 
 def rate(
     job_id: JobId,
     per_second: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="At most so many a second; 0 is no limit.")
+        int, typer.Argument(metavar="N", min=0, help="Letters per second; 0 means unlimited.")
     ],
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -68,9 +68,9 @@ def _run(endpoint: str, job_id: str, change: Change, *, as_json: bool) -> None:
 
 
 def check_redrive(admin: AdminClient, job_id: str) -> None:
-    """Raises NotSupported where a bulk job has that id, JobUnknown where none has it."""
+    """Raises NotSupported if a bulk job has this id, JobUnknown if no job has it."""
     admin.job(job_id)
-    rule = "stop whoever sends its messages; only redrive jobs are the broker's own work"
+    rule = "stop the program that sends its messages; the broker runs only redrive jobs"
     raise NotSupported(
         f"job {job_id!r} is a bulk job: {rule}", field="job_id", value=job_id, rule=rule
     )

@@ -1,4 +1,4 @@
-"""A job by its id, whichever kind it is."""
+"""A job of either kind by its id."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 JobId = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="The job's id; job list names them.", autocompletion=completion.jobs
+        metavar="ID", help="The job's id, as in job list.", autocompletion=completion.jobs
     ),
 ]
 
 
 def job_of(admin: AdminClient, job_id: str) -> RedriveJob | BulkJob:
-    """A redrive job, else a bulk job of that id.  Raises JobUnknown."""
+    """The redrive job or else the bulk job with this id.  Raises JobUnknown."""
     try:
         return admin.redrives.job(job_id)
     except JobUnknown:
@@ -32,6 +32,6 @@ def job_of(admin: AdminClient, job_id: str) -> RedriveJob | BulkJob:
 
 
 def bulk_tree(job: BulkJob) -> dict[str, Any]:
-    """A bulk job as JSON has it."""
+    """A bulk job for JSON."""
     tree: dict[str, Any] = to_tree(job)
     return tree | {"kind": "bulk"}

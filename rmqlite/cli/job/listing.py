@@ -38,7 +38,7 @@ _BULK_COLUMNS = ("JOB", "ACCEPTED", "DUPLICATES", "REFUSED", "CALLS", "FIRST", "
 
 
 def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
-    """List the redrive and bulk jobs that the broker remembers, the last changed one first."""
+    """List the redrive and bulk jobs that the broker remembers, the latest change first."""
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint) as admin:
@@ -54,14 +54,14 @@ def list_jobs(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) ->
 def show_job(
     job_id: JobId,
     follow_it: Annotated[
-        bool, typer.Option("--follow", "-f", help="Stay until a redrive is over; with a bar.")
+        bool, typer.Option("--follow", "-f", help="Follow a redrive with a bar until it is over.")
     ] = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a job has come to, and the first messages that were refused.
+    """Show a job's counts so far, and the first refused messages.
 
-    With --follow: exit code 1 when it ends with a refused letter, or is cancelled.
+    With --follow: exit code 1 if it ends with a refused letter, or is cancelled.
     """
     from rmqlite.client import AdminClient
 
@@ -125,7 +125,7 @@ def _fields(job: RedriveJob) -> list[tuple[str, str]]:
         ("kind", "redrive"),
         ("state", f"{state}: {job.note}" if job.note else state),
         ("letters", letters_of(spec)),
-        ("sent to", spec.to_topic or "the topics they were sent to first"),
+        ("sent to", spec.to_topic or "the original topics"),
         ("delay", f"level {spec.delay_level}" if spec.delay_level else "none"),
         ("rate", f"at most {spec.max_per_second:,} a second" if spec.max_per_second else "any"),
         *[("again", "also those that were redriven before")] * spec.again,
@@ -143,7 +143,7 @@ def _print_bulk(job: BulkJob) -> None:
     row = (job.job_id, job.accepted, job.duplicates, job.refused, job.calls, *times)
     print_table(_BULK_COLUMNS, [row])
     if job.samples:
-        note(f"the first {len(job.samples):,} of {job.refused:,} that were refused")
+        note(f"the first {len(job.samples):,} of {job.refused:,} refused messages")
         rows = [
             ((printable(each.message_id), printable(each.code)), printable(each.sentence))
             for each in job.samples

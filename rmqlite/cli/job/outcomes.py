@@ -1,4 +1,4 @@
-"""rmqlite job outcomes: what became of each letter of a redrive job."""
+"""rmqlite job outcomes: the outcome of each letter of a redrive job."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome
 
 
 class Only(enum.StrEnum):
-    """An outcome, as it is typed."""
+    """An outcome, as a user types it."""
 
     SENT = "sent"
     ALREADY = "already"
@@ -33,18 +33,20 @@ _WIDTH = max(map(len, Only))
 def outcomes(
     job_id: JobId,
     only: Annotated[
-        list[Only] | None, typer.Option("--only", help="Only these; can be repeated.")
+        list[Only] | None, typer.Option("--only", help="Only this outcome; can be repeated.")
     ] = None,
     count: Annotated[
-        int | None, typer.Option("--max", "-n", min=1, help="At most so many; else all.")
+        int | None, typer.Option("--max", "-n", min=1, help="At most this many; all by default.")
     ] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one line of JSON per letter.")
+    ] = False,
 ) -> None:
-    """Print what became of each letter of a redrive job so far, a line each.
+    """Print the outcome of each letter of a redrive job so far, one per line.
 
-    Where it lies, and the topic and id of the message that it is now, or why there is none.
-    Exit code 1 when there is nothing to print.
+    A line has the letter's place, and the topic and id of the new message, or why there is none.
+    Exit code 1 if there is nothing to print.
     """
     from rmqlite.client import AdminClient
 

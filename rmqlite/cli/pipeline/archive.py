@@ -31,16 +31,16 @@ def archive(
     until: Annotated[
         str,
         typer.Option(
-            "--until", metavar="TIME", help="Only log files whose records were all stored before."
+            "--until", metavar="TIME", help="Only log files with all records stored before."
         ),
     ] = "",
     master: Master = "",
     conf: Conf = None,
     as_json: AsJson = False,
 ) -> None:
-    """Archive every closed log file that is not archived yet; the others stay as they are.
+    """Archive every closed log file that is not archived yet.
 
-    --archive of the other jobs reads the archive and the live log as one table.
+    Other jobs read the archive and the live log as one table with --archive.
     """
     where, told = source(path, endpoint), settings(conf)
     if not place:
@@ -71,7 +71,7 @@ def archive(
 
 
 def _print(found: list[Any]) -> None:
-    """found: of Archived."""
+    """found: Archived objects."""
     if not found:
         note("no closed log file to archive")
         return

@@ -17,13 +17,13 @@ _REASON_CHARS: Final = 36
 
 Groups = Annotated[
     list[str] | None,
-    typer.Option("--group", "-g", help="Only this consumer group's; may be given several times."),
+    typer.Option("--group", "-g", help="Only letters of this group; can be repeated."),
 ]
 OriginTopic = Annotated[
-    str, typer.Option("--topic", "-t", help="Only what was sent to this topic first.")
+    str, typer.Option("--topic", "-t", help="Only letters originally sent to this topic.")
 ]
 Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Only where the reason has this in it.")
+    str, typer.Option("--reason", metavar="TEXT", help="Only letters with this in the reason.")
 ]
 Since = Annotated[
     str,
@@ -44,7 +44,7 @@ def dlq_export(
             "--output",
             "-o",
             metavar="PLACE",
-            help="The export: any folder that Spark can write; what it has already stays.",
+            help="The export: any folder that Spark can write; its old files stay.",
             show_default=False,
         ),
     ] = "",
@@ -57,7 +57,7 @@ def dlq_export(
 ) -> None:
     """Add dead letters to an export of Parquet files, by group and day (UTC).
 
-    What the export has already is not added again, so the same command may run every hour.
+    Letters in the export are not added again, so the same command may run every hour.
     """
     job_options = asked(options)
     if not output:

@@ -1,4 +1,4 @@
-"""rmqlite pipeline forecast: what comes due per minute in the next hours."""
+"""rmqlite pipeline forecast: the messages that come due per minute in the next hours."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from rmqlite.levels import parse_delay
 
 _HOUR_MS: Final = 3_600_000
 _BARS_MAX: Final = 18
-"""As many as a terminal has lines for, beside overdue, later and the tables' first lines."""
+"""The lines of a terminal without overdue, later and the first lines of the tables."""
 _BUCKETS_MAX: Final = 100_000
 _ROWS_SHOWN: Final = 10
 _CLOCK: Final = slice(0, 16)
-"""Of a time's text: without seconds."""
+"""The part of a time's text without seconds."""
 Row = dict[str, Any]
 
 
@@ -39,14 +39,14 @@ def forecast(
     *,
     options: ReportOptions,
     hours: Annotated[
-        float, typer.Option("--hours", min=0.01, metavar="N", help="So far ahead.")
+        float, typer.Option("--hours", min=0.01, metavar="N", help="Hours to look ahead.")
     ] = 6,
     bucket: Annotated[
-        str, typer.Option("--bucket", metavar="SPAN", help="Count by so much time: 1m, 30s, 1h.")
+        str, typer.Option("--bucket", metavar="SPAN", help="The span of a count: 1m, 30s, 1h.")
     ] = "1m",
     as_json: AsJson = False,
 ) -> None:
-    """What comes due when in the next hours, by topic and level; from the snapshot's time on."""
+    """Count messages by due time, topic and level; the time of the snapshot is "now"."""
     job_options = asked(options)
     span_ms = round(hours * _HOUR_MS)
     bucket_ms = _bucket_ms(bucket, span_ms)
@@ -66,7 +66,7 @@ def forecast(
         table = job_of.forecast(job_of.open_waits(job.read(job_of.COLUMNS)), **sizes).persist()
         rows = collected(table)
         if any(row["state"] == "overdue" for row in rows):
-            # RocketMQ's own deliveries do not say what they end: look for them.
+            # RocketMQ's deliveries do not name the record that they end: search for it.
             ended = reconcile.ended(job.read(reconcile.MORE_COLUMNS))
             table = job_of.forecast(ended, **sizes).persist()
             rows = collected(table)
@@ -100,7 +100,7 @@ def _print(rows: list[Row], now_ms: int, span_ms: int, bucket_ms: int) -> None:
     for row in rows:
         states[row["state"]] += row["messages"]
     buckets = -(-span_ms // bucket_ms)
-    # As many buckets as fit side by side in one bar.
+    # One bar covers several buckets if there are many.
     bar_ms = bucket_ms * -(-buckets // _BARS_MAX)
     bars = Counter[int]()
     for row in rows:
@@ -122,7 +122,7 @@ def _print(rows: list[Row], now_ms: int, span_ms: int, bucket_ms: int) -> None:
 
 
 def _by(table: Counter[tuple[str, str]]) -> list[tuple[object, ...]]:
-    """The rows with most messages first, the others as one."""
+    """The rows with the most messages, and one row for all others."""
     sums = Counter[str]()
     for (name, _), count in table.items():
         sums[name] += count

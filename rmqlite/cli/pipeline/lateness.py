@@ -1,4 +1,4 @@
-"""rmqlite pipeline lateness: how late each level delivered, and when."""
+"""rmqlite pipeline lateness: the lateness of deliveries, per level and hour."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ def lateness(
     *,
     options: ReportOptions,
     late_ms: Annotated[
-        int, typer.Option("--late-ms", min=0, metavar="MS", help="Later than this is late.")
+        int,
+        typer.Option("--late-ms", min=0, metavar="MS", help="A delivery is late after this time."),
     ] = 100,
     since: Annotated[
-        str, typer.Option("--since", metavar="TIME", help="Delivered then or later.")
+        str, typer.Option("--since", metavar="TIME", help="Delivered at this time or later.")
     ] = "",
     until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="Delivered before then.")
+        str, typer.Option("--until", metavar="TIME", help="Delivered before this time.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """How late messages were delivered, per level and hour; --output has a row for each."""
+    """Show the lateness of deliveries per level and hour; --output has a row for each."""
     job_options = asked(options)
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     check_report(options.report)

@@ -1,4 +1,4 @@
-"""What every job can be told: what it reads, where Spark runs, and where the result goes."""
+"""The options of every job: its source, Spark's master, and the output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 
 class TableFormat(enum.StrEnum):
-    """How a table is written."""
+    """The formats of a table."""
 
     PARQUET = "parquet"
     CSV = "csv"
@@ -24,7 +24,7 @@ StorePath = Annotated[
         "--path",
         "-p",
         metavar="STORE",
-        help="Read a store's folder, with a broker running on it or without.",
+        help="Read a store's folder; a broker may be running on it.",
         show_default=False,
     ),
 ]
@@ -43,7 +43,7 @@ Archive = Annotated[
     typer.Option(
         "--archive",
         metavar="PLACE",
-        help="Read an archive and what the log has behind it, as one table.",
+        help="Read an archive and the log behind it as one table.",
         show_default=False,
     ),
 ]
@@ -52,16 +52,14 @@ Master = Annotated[
     typer.Option(
         "--master",
         metavar="URL",
-        help="Spark's master: local[4], spark://host:7077, yarn; else what spark-submit says, "
-        "else all cores of this machine.",
+        help="Spark's master: local[4], spark://host:7077, yarn; by default spark-submit's, "
+        "or all cores of this machine.",
         show_default=False,
     ),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(
-        "--conf", metavar="KEY=VALUE", help="A setting of Spark; may be given several times."
-    ),
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; can be repeated."),
 ]
 Output = Annotated[
     str,
@@ -77,7 +75,7 @@ Format = Annotated[
     TableFormat | None,
     typer.Option(
         "--format",
-        help="How the table is written; else as the file's name says, else parquet.",
+        help="The format of the table; by default as the file's name ends, or parquet.",
         show_default=False,
     ),
 ]

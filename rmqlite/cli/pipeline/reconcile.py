@@ -22,16 +22,16 @@ from rmqlite.cli.terminal import (
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {
     "delivered": "once, at or after its deliver time",
-    "fired": "delivered at once, at somebody's wish",
-    "rescheduled": "waits anew, or waited, as another record",
-    "cancelled": "at somebody's wish",
+    "fired": "delivered at once, on request",
+    "rescheduled": "waits again, or waited, as another record",
+    "cancelled": "on request",
     "undeliverable": "a dead letter of SCHEDULE_CONSUMER",
     "pending": "not due yet",
-    "overdue": "due, as is all that was due later: a backlog",
-    "missing": "due, not delivered, though what was due later was",
-    "orphan": "ended, but its scheduled record is not there",
-    "expired": "ended, and retention took its scheduled record",
-    "duplicates": "ends of a wait that had ended",
+    "overdue": "due, and so is every later message: a backlog",
+    "missing": "due and not delivered, but later messages were",
+    "orphan": "ended, but its scheduled record is missing",
+    "expired": "ended, and retention removed its scheduled record",
+    "duplicates": "second ends of the same wait",
     "early": "delivered before the deliver time",
 }
 
@@ -46,15 +46,15 @@ def reconcile(
             "--slack-ms",
             min=0,
             metavar="MS",
-            help="Missing is what was due so much before the latest deliver time of a delivered "
-            "message; what was due after that may be on its way.",
+            help="A message is missing if it was due this much before the latest delivered "
+            "one; messages due after that may be on their way.",
         ),
     ] = 60_000,
     as_json: AsJson = False,
 ) -> None:
     """Was every scheduled message delivered exactly once, and none early?
 
-    Exit code 4 if not.  --output has all messages that broke a promise.
+    Exit code 4 if not.  --output gets all messages that broke a promise.
     """
     job_options = asked(options)
     from rmqlite.spark.jobs.reconcile import OFFENDERS_SCHEMA, audit
@@ -124,7 +124,7 @@ def _print(rows: Sequence[dict[str, Any]], totals: dict[str, int], without_point
     print_table(("STATE", "MESSAGES", "MEANING"), listed, "All levels")
     if without_pointer:
         note(
-            f"{without_pointer:,} were delivered by RocketMQ, whose records do not say of what: "
+            f"{without_pointer:,} were delivered by RocketMQ, without a scheduled record's name: "
             "matched by message id, destination and reconsume times"
         )
 

@@ -1,4 +1,4 @@
-"""rmqlite pipeline retries: what became of the messages that consumers failed."""
+"""rmqlite pipeline retries: the outcomes of messages that consumers failed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def retries(
     *,
     options: ReportOptions,
     reasons: Annotated[
-        int, typer.Option("--reasons", min=1, metavar="N", help="So many reasons of each group.")
+        int, typer.Option("--reasons", min=1, metavar="N", help="Show this many reasons per group.")
     ] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """The retry funnel per group and topic: which retry succeeds, how soon, and what fails.
+    """Show the retry funnel per group and topic: successes, their times, and failures.
 
     --output has a row for each group, topic and attempt.
     """
@@ -71,7 +71,7 @@ def retries(
 
 
 def _committed(path: str, endpoint: str) -> list[tuple[str, int, int]]:
-    """How far each queue of the retry topics was read: topic, queue id, queue offset."""
+    """The committed offsets of the retry topics: topic, queue id, queue offset."""
     if path:
         from rmqlite.store.reader import StoreReader
 
@@ -119,7 +119,7 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         if row["to_success_p50_ms"] is not None
     ]
     if took:
-        print_table(("GROUP", "TOPIC", "P50", "P99"), took, "From the birth to the success")
+        print_table(("GROUP", "TOPIC", "P50", "P99"), took, "Time from send to success")
     names = ("attempt", "reached", "succeeded", "failed", "dead")
     retried = [
         (
@@ -131,7 +131,7 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         for row in tables["funnel"]
     ]
     columns = ("GROUP", "TOPIC", "RETRY", "REACHED", "SUCCEEDED", "FAILED", "DEAD", "RATE %")
-    print_table(columns, retried, "What became of each retry")
+    print_table(columns, retried, "The outcome of each retry")
     reasons = [
         (
             _cut(row["consumer_group"]),
@@ -154,6 +154,6 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _cut(text: str | None, chars_max: int = _NAME_CHARS_MAX) -> str:
-    """As much of it as a table has room for."""
+    """A text cut to the width of a cell."""
     whole = " ".join((text or "-").split())
     return whole if len(whole) <= chars_max else whole[: chars_max - 1] + "…"

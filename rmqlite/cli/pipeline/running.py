@@ -1,7 +1,7 @@
-"""What a job's command line means, and what is said beside its output.
+"""Checks the options of a job, and prints notes beside its output.
 
-A job itself runs in rmqlite.spark.jobs.running; Spark is loaded when a command is run, and
-not before its options are known to be right.
+A job itself runs in rmqlite.spark.jobs.running; a command loads Spark only after it checked its
+options.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rmqlite.cli.terminal import note
 from rmqlite.errors import StoreUnavailable
 
 PROMISE_BROKEN: Final = 4
-"""The exit code when a job found that a promise of the broker's was broken."""
+"""The exit code if a job found a broken promise of the broker."""
 
 
 class SnapshotRead(Protocol):
-    """What a job read, as far as it is told."""
+    """The part of a job's snapshot that is printed."""
 
     @property
     def begin_offset(self) -> int: ...
@@ -42,7 +42,7 @@ class ReportPage(Protocol):
 
 
 def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
-    """What a job reads, as running() takes it: a store's folder or a broker, never both."""
+    """The source of a job, for running(): a store's folder or a broker, never both."""
     if not path and not endpoint:
         refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
     if path and endpoint:
@@ -53,7 +53,7 @@ def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
-    """What --conf says, each KEY=VALUE."""
+    """The settings of --conf, each KEY=VALUE."""
     found = {}
     for each in conf or ():
         key, equals, value = each.partition("=")
@@ -70,12 +70,12 @@ def asked(options: SourceOptions) -> dict[str, Any]:
 
 
 def note_snapshot(snapshot: SnapshotRead) -> None:
-    """Say what is read, beside the output."""
+    """Print the snapshot on standard error."""
     note(f"reading {snapshot.text}")
 
 
 def snapshot_tree(snapshot: SnapshotRead) -> dict[str, Any]:
-    """What was read, for --json."""
+    """The snapshot for --json."""
     return {
         "text": snapshot.text,
         "begin_offset": snapshot.begin_offset,
@@ -85,7 +85,7 @@ def snapshot_tree(snapshot: SnapshotRead) -> dict[str, Any]:
 
 
 def write(table: Any, options: TableOptions) -> None:
-    """Write a job's table where --output says; nothing if it says nothing."""
+    """Write a job's table to --output, if it is given."""
     from rmqlite.spark.tables import write as write_table
 
     if options.output:
@@ -94,7 +94,7 @@ def write(table: Any, options: TableOptions) -> None:
 
 
 def check_report(report: Path | None) -> None:
-    """End the command, before Spark starts, if no page can have that name or be drawn."""
+    """End the command, before Spark starts, for a wrong name or a missing package."""
     if report is None:
         return
     if report.suffix.lower() not in (".html", ".htm"):
@@ -106,7 +106,7 @@ def check_report(report: Path | None) -> None:
 
 
 def write_report(page: ReportPage, report: Path) -> None:
-    """The page under its name, the plots beside it."""
+    """Write the page under its name, and the plots beside it."""
     png = report.with_suffix(".png")
     try:
         report.write_text(page.html, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""rmqlite retry: see what failed and will be given to its group again, and change that."""
+"""rmqlite retry: see and change the retries of failed messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rmqlite.cli.retry.change import cancel, now
 from rmqlite.cli.retry.listing import list_retries
 from rmqlite.cli.retry.show import show
 
-app = typer.Typer(no_args_is_help=True, help="See failed messages that are retried, and change it.")
+app = typer.Typer(no_args_is_help=True, help="See and change retries of failed messages.")
 app.command("list")(list_retries)
 app.command("show")(show)
 app.command("now")(now)

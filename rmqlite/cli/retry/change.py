@@ -1,7 +1,7 @@
-"""rmqlite retry now and cancel: a group's waiting retries at once, or not at all.
+"""rmqlite retry now and cancel: deliver a group's waiting retries at once, or cancel them.
 
-The machinery is that of `rmqlite schedule`: message ids are changed at once, and each says
-what became of it; whatever takes retries by what they are is counted and asked about first.
+The machinery is that of `rmqlite schedule`: message ids are changed at once, with an outcome for
+each; a filter is counted first, and the command asks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rmqlite.cli.schedule.pending_options import PendingOptions
 from rmqlite.names import RETRY_PREFIX
 from rmqlite.requests.schedule import ChangeOutcome, ScheduleAction
 
-All = Annotated[bool, typer.Option("--all", help="Everything that waits for this group.")]
+All = Annotated[bool, typer.Option("--all", help="All waiting retries of this group.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class RetryOptions(FailureOptions):
         typer.Option(
             "--due-from",
             metavar="TIME",
-            help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+            help="Due at this time or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
         ),
     ] = None
     due_until: Annotated[
-        str | None, typer.Option("--due-until", metavar="TIME", help="Due before then.")
+        str | None, typer.Option("--due-until", metavar="TIME", help="Due before this time.")
     ] = None
 
     def pending(self, group: str) -> PendingOptions:
@@ -62,9 +62,9 @@ def now(
     everything: All = False,
     how: ChangeOptions,
 ) -> None:
-    """Give waiting retries to GROUP now; their attempts go on as if they had been due.
+    """Give waiting retries to GROUP now; their attempts count as if they had been due.
 
-    Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
+    Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("retry", "retried", _outcomes(group))
@@ -80,9 +80,9 @@ def cancel(
     everything: All = False,
     how: ChangeOptions,
 ) -> None:
-    """Cancel waiting retries of GROUP: it is not given them again, and they are no dead letters.
+    """Cancel waiting retries of GROUP: it gets them no more, and they are no dead letters.
 
-    Message ids, or what fits all options.  Exit code 1: one was not waiting, or none fitted.
+    Choose by message ids, or by options.  Exit code 1: one was not waiting, or none matched.
     """
     group = checked_group(group.removeprefix(RETRY_PREFIX))
     words = Words("cancel", "cancelled", _outcomes(group))
@@ -110,13 +110,13 @@ def _run(
     if given and (everything or is_filtered):
         raise typer.BadParameter("give message ids or a filter, not both")
     if everything and is_filtered:
-        raise typer.BadParameter("--all is everything that waits: it takes no other filter")
+        raise typer.BadParameter("--all means all waiting retries: it takes no other filter")
     if not (given or everything or is_filtered):
         raise typer.BadParameter("give message ids, a filter such as --reason, or --all")
     if not given:
         check_can_ask(change)
     ids = message_ids(given) if given else None
     with AdminClient(change.how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        # A group that is not there has no retries, but it is a slip, and said to be one.
+        # Raise GroupUnknown for an unknown group: it is probably a typing error.
         admin.group(wanted.group or "")
         carry_out(BrokerView(admin), change, ids, wanted, ("--due-from", "--due-until"))

@@ -1,7 +1,7 @@
-"""The life of a message as a person reads it: when, how long after, what, and where that lies.
+"""The life of a message for a person: times, events, and the places of the records.
 
-The time stands at the left, the day only where it changes; what happened is wrapped beside
-it, and below, dim, stands the record.  At the end: what the message waits for now.
+The time is at the left, the day only where it changes; the event is wrapped beside it, and below,
+dim, is the record.  The last lines say what the message waits for now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SINCE_WIDTH: Final = 8
 _INDENT: Final = " " * (_TIME_WIDTH + _SINCE_WIDTH + 4)
 _RECORD_INDENT: Final = " " * (_TIME_WIDTH + 2)
 _TEXT_WIDTH_MIN: Final = 36
-"""An offset message id is 32 characters, and is not wrapped."""
+"""An offset message id has 32 characters, and is never wrapped."""
 _TEXT_WIDTH_MAX: Final = 100
 _STYLES: Final = {
     HopKind.FAILED: "yellow",
@@ -40,13 +40,13 @@ _INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
 
 @dataclass(frozen=True, slots=True)
 class Around:
-    """What a life does not say itself: the broker's time, and the groups it is about."""
+    """Facts that a life does not contain: the broker's time, and its groups."""
 
     now_ms: int
     groups: Mapping[str, GroupStatus] = field(default_factory=dict)
 
     def attempts_max(self, hop: Hop) -> int:
-        """How often its group is given a message: the sender's word goes first; 0: not known."""
+        """The attempts before a message is dead; a sender's limit comes first; 0: unknown."""
         if hop.max_reconsume_times is not None:
             return hop.max_reconsume_times + 1
         status = self.groups.get(hop.group)
@@ -95,7 +95,7 @@ def _print_hop(console: Console, times: str, hop: Hop, told: Told) -> None:
 
 
 def _records(hop: Hop, width: int) -> Iterator[str]:
-    """Where the hop's record lies: on one line if there is room."""
+    """The place of the hop's record, on one line if there is room."""
     place = printable(place_text(hop))
     if len(place) + 2 + len(hop.offset_message_id) <= width:
         yield f"{place}  {hop.offset_message_id}"
@@ -109,16 +109,16 @@ def place_text(hop: Hop) -> str:
 
 
 class Told:
-    """Says what happened at each hop, knowing what it has said of the hops before."""
+    """Describes each hop; it remembers the earlier hops, to avoid repetition."""
 
     def __init__(self, life: Life) -> None:
         self._last = {each.group: each for each in life.hops}
         self._due_ms: dict[str, int] = {}
-        """When what waits is due, by the group it goes to; the message itself: ""."""
+        """The due time of a waiting hop, by its group; the message itself has ""."""
         self._reasons: dict[str, str] = {}
 
     def sentences(self, hop: Hop) -> Iterator[str]:
-        """What happened, in words."""
+        """The event of a hop, in words."""
         if hop.level:
             self._due_ms[hop.group] = hop.due_ms
         told = {
@@ -135,7 +135,7 @@ class Told:
             HopKind.REDRIVEN: self._redriven,
         }
         yield from told[hop.kind](hop)
-        # A group that has failed it has read it; only the last time is worth a word.
+        # A group that failed the message has read it, so only its last hop names it as a reader.
         has_failed = hop.readers == (hop.group,) and self._last[hop.group] is not hop
         if hop.readers and not has_failed:
             yield f"read by {', '.join(hop.readers)}"
@@ -193,7 +193,7 @@ class Told:
         return f", {span_text(late_ms)} after it was due" if late_ms else ", when it was due"
 
     def _why(self, hop: Hop) -> str:
-        """A reason that is the same again is not told again: that is what a reader looks for."""
+        """The reason; a repeated reason is not printed again."""
         if not hop.reason:
             return ", no reason given"
         if self._reasons.get(hop.group) == hop.reason:
@@ -203,7 +203,7 @@ class Told:
 
 
 def outcome(life: Life, around: Around) -> Iterator[str]:
-    """What the message waits for now, or what its end was."""
+    """Sentences about what the message waits for now, or about its end."""
     last: dict[tuple[str, str], Hop] = {}
     for hop in life.hops:
         last[hop.message_id, hop.group] = hop
@@ -226,7 +226,7 @@ def _waits(hop: Hop, around: Around) -> str:
 
 
 def _end(hop: Hop, life: Life, around: Around) -> str:
-    """What became of it in a group, or of the message itself; empty if the rest says it."""
+    """The end of a message, in a group or as a whole; empty if other lines say it."""
     if hop.kind is HopKind.DEAD:
         return (
             ""
@@ -250,7 +250,7 @@ def _end(hop: Hop, life: Life, around: Around) -> str:
 
 
 def _read(hop: Hop, life: Life) -> str:
-    """By whom a message was read that lies in its topic, besides those that failed it."""
+    """The groups that read a message in its topic, without those that failed it."""
     failing = {each.group for each in life.hops if each.message_id == hop.message_id}
     readers = [each for each in hop.readers if each not in failing]
     if readers:
@@ -279,7 +279,7 @@ def _nobody(group: str, around: Around) -> str:
 
 
 def _level(hop: Hop) -> str:
-    # What this message was promised, whatever its level means by now.
+    # The delay that this message got; the level may have another delay now.
     return f"level {hop.level} ({delay_text(max(0, hop.due_ms - hop.at_ms))})"
 
 
@@ -297,7 +297,7 @@ def _attempts(count: int) -> str:
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """Lines of so many columns, those that go on indented; nothing in them drives a terminal."""
+    """Escaped lines of at most `width` columns, continued lines indented."""
     first, *more = [
         line.plain.rstrip()
         for part in text.split("\n")

@@ -1,7 +1,7 @@
-"""rmqlite retry list: what a group will be given again, when, and why it failed last.
+"""rmqlite retry list: the retries of a group, with due times and reasons.
 
-What is due already lies in the group's retry topic and waits for a consumer; what is not due
-waits in the schedule.  Both are retries to whoever asks, so both are listed, the due ones first.
+A due retry is in the group's retry topic and waits for a consumer; any other waits in the
+schedule.  Both are listed, the due ones first.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """A group's retries as a whole, whatever is listed of them.
+    """Counts of all retries of a group.
 
     waiting: in the schedule.  due: in the retry topic and not consumed.  next_due_ms: of the
-    earliest that waits; 0 when none does, or when it was not found at once among others.
+    earliest waiting one; 0 if none waits, or if it was not found at once among others.
     attempts_max: how often a message is given to the group before it is dead.
     """
 
@@ -57,17 +57,17 @@ def list_retries(
     group: GroupArgument,
     options: LetterOptions,
     count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most so many.")
+        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most this many.")
     ] = ROWS_DEFAULT,
     cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
     ] = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """List what GROUP will be given again: when, for the how many-th time, why it failed.
+    """List the retries of GROUP: next attempt, attempt number, reason of the failure.
 
-    The ones that are due come first, then those that wait, the next one first.
+    Due retries come first, then waiting ones in due order.
     """
     from rmqlite.client import AdminClient
 
@@ -88,13 +88,13 @@ def list_retries(
     if found:
         print_tall_table(_COLUMNS, [(_row(each, outlook), [_second_line(each)]) for each in found])
     elif options != LetterOptions() and (outlook.waiting or outlook.due):
-        note("no retry fits")
+        note("no retry matches")
     if more:
         note(f"more: --cursor {more}")
 
 
 def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
-    """Ask for what a group's list begins with."""
+    """Ask the broker for the counts of a group's retries."""
     topic = retry_topic(status.info.group)
     waiting = sum([e.pending for e in broker.schedule.count_pending() if e.topic == topic])
     next_due_ms = 0
@@ -114,7 +114,7 @@ def outlook_of(broker: BrokerView, status: GroupStatus) -> Outlook:
 
 
 def summary(outlook: Outlook) -> Iterator[str]:
-    """The whole of a group's retries in a sentence or two."""
+    """A summary of a group's retries in one or two sentences."""
     if not outlook.waiting and not outlook.due:
         yield f"nothing is retried in {outlook.group}"
         return
@@ -161,7 +161,7 @@ def _unconsumed(broker: BrokerView, status: GroupStatus, topic: str) -> int:
 
 
 def _found(broker: BrokerView, query: LettersQuery, count: int) -> tuple[list[Letter], str]:
-    """So many letters, and where the next ones begin; "" at the end."""
+    """Up to `count` letters, and the cursor of the next ones; "" at the end."""
     letters: list[Letter] = []
     with counting("searching") as tell:
 
@@ -187,7 +187,7 @@ def _when(due_ms: int, now_ms: int) -> str:
 
 
 def _attempts_max(letter: Letter, outlook: Outlook) -> int:
-    """The sender's word goes before the group's."""
+    """The sender's limit comes before the group's."""
     limit = letter.max_reconsume_times
     return outlook.attempts_max if limit is None else limit + 1
 
@@ -210,7 +210,7 @@ def _second_line(letter: Letter) -> str:
 
 
 def _tree(letter: Letter, outlook: Outlook) -> dict[str, Any]:
-    """Its fields, and which attempt comes next."""
+    """The letter's fields, and its next attempt."""
     return dataclasses.asdict(letter) | {
         "offset_message_id": letter.offset_message_id,
         "attempt": letter.delivery_attempts + 1,

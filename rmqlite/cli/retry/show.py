@@ -32,7 +32,7 @@ def show(
 ) -> None:
     """Show the whole life of a message, hop by hop, and what happens to it next.
 
-    Exit code 1 when there is no such message.
+    Exit code 1 if there is no such message.
     """
     from rmqlite.client import AdminClient
 
@@ -53,7 +53,7 @@ def show(
 
 
 def _around(admin: AdminClient, life: Life) -> Around:
-    """The broker's clock, and what is known of the groups that the message is about."""
+    """The broker's clock, and the status of the groups in the life."""
     groups = {}
     for name in {each.group for each in life.hops if each.group}:
         try:

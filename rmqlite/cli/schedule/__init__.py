@@ -1,4 +1,4 @@
-"""rmqlite schedule: see what waits in a running broker, and change it."""
+"""rmqlite schedule: see and change the waiting messages of a running broker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rmqlite.cli.schedule.count import count
 from rmqlite.cli.schedule.listing import list_pending
 from rmqlite.cli.schedule.timeline import timeline
 
-app = typer.Typer(no_args_is_help=True, help="See what waits for its delivery, and change it.")
+app = typer.Typer(no_args_is_help=True, help="See and change messages that wait for delivery.")
 app.command("list")(list_pending)
 app.command("count")(count)
 app.command("timeline")(timeline)

@@ -1,7 +1,7 @@
-"""rmqlite schedule cancel, fire and reschedule: what becomes of pending messages instead.
+"""rmqlite schedule cancel, fire and reschedule: change pending messages.
 
-Message ids are changed at once, and each says what became of it.  Whatever takes messages by
-what they are is counted and asked about first, or needs --yes.
+Message ids are changed at once, with an outcome for each.  A filter is counted first, and the
+command asks, or needs --yes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rmqlite.cli.terminal import can_ask, note
 from rmqlite.requests.schedule import ScheduleAction
 
 NOT_ALL: Final = 1
-"""The exit code when a message was not changed, or none fitted."""
+"""The exit code if a message was not changed, or none matched."""
 
 Ids = Annotated[
     list[str] | None,
     typer.Argument(metavar="ID", help="Message ids; - reads them from standard input."),
 ]
-All = Annotated[bool, typer.Option("--all", help="Everything that waits.")]
+All = Annotated[bool, typer.Option("--all", help="All waiting messages.")]
 
 
 @with_options
@@ -68,7 +68,7 @@ def reschedule(
         typer.Option(
             "--to",
             metavar="LEVEL",
-            help="The new level, or how long it is, as 10m.",
+            help="The new level, or its delay, such as 10m.",
             autocompletion=completion.delays,
         ),
     ],
@@ -77,7 +77,7 @@ def reschedule(
     everything: All = False,
     how: ChangeOptions,
 ) -> None:
-    """Reschedule pending messages: they wait anew, from now on, at another level.
+    """Reschedule pending messages: they wait again, from now on, at another level.
 
     Message ids, or what fits all options.  Exit code 1: one was not pending, or none fitted.
     """
@@ -105,9 +105,9 @@ def carry_out(
     wanted: PendingOptions,
     due_options: tuple[str, str] = DUE_OPTIONS,
 ) -> None:
-    """Change these messages, or without ids what fits; ends the command unless all was done.
+    """Change these messages, or without ids all that match; ends the command unless all was done.
 
-    due_options: what the options for when messages are due are called.
+    due_options: the names of the options for due times.
     """
     fitting = wanted.filter(broker, due_options)
     if change.to:
@@ -126,7 +126,7 @@ def carry_out(
 def _check(
     change: Change, given: Sequence[str] | None, wanted: PendingOptions, everything: bool
 ) -> None:
-    """Is it clear what is meant, and is there somebody to ask?"""
+    """End the command if its arguments contradict each other, or if nobody can be asked."""
     if given:
         if everything or not wanted.is_only_a_place:
             raise typer.BadParameter(
@@ -134,21 +134,21 @@ def _check(
             )
         return
     if everything and wanted != PendingOptions():
-        raise typer.BadParameter("--all is everything: it takes no other filter")
+        raise typer.BadParameter("--all means all waiting messages: it takes no other filter")
     if not everything and wanted == PendingOptions():
         raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
     check_can_ask(change)
 
 
 def check_can_ask(change: Change) -> None:
-    """Ends the command where a question would have to be asked and nobody sees it."""
+    """End the command if it must ask and there is no terminal."""
     if not (change.how.dry_run or change.how.yes or can_ask()):
         note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
         raise typer.Exit(WRONG_COMMAND_LINE)
 
 
 def message_ids(given: Iterable[str]) -> tuple[str, ...]:
-    """Each id once, in the order given; a message is changed once, however often it is named."""
+    """Each id once, in the given order: a repeated id changes its message once."""
     ids: list[str] = []
     for each in given:
         if not each:

@@ -1,7 +1,7 @@
-"""The changes themselves: by message id, by key, by filter; what is asked, and what is said.
+"""The changes themselves: by message id, by key, by filter; with questions and output.
 
-A key is first looked up: then each of its messages has an answer of its own, as an id has.
-What a filter takes is only counted, because it may be millions.
+A key is first looked up, so that each of its messages has an outcome, like an id.  Messages of a
+filter are only counted, because there may be millions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rmqlite.requests.schedule import (
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """How a change is spoken of; outcomes: where an outcome's own name says too little."""
+    """The words for a change; outcomes: longer words for some outcomes."""
 
     verb: str
     done: str
@@ -46,12 +46,12 @@ _WORDS: Final = {
     ScheduleAction.RESCHEDULE: Words("reschedule", "rescheduled"),
 }
 _FOUND_MAX: Final = 64
-"""How many messages a broker finds by their key at most."""
+"""The most records that a broker finds by a key."""
 
 
 @dataclass(slots=True)
 class Change:
-    """What to do; delay_level and delay are known once the broker has named its levels."""
+    """A change; delay_level and delay are set after the broker answered with its levels."""
 
     action: ScheduleAction
     how: ChangeOptions
@@ -59,7 +59,7 @@ class Change:
     delay_level: int = 0
     delay: str = ""
     words: Words | None = None
-    """Other ones than the action's own."""
+    """Words other than the action's own."""
 
     @property
     def said(self) -> Words:
@@ -71,7 +71,7 @@ class Change:
 
     @property
     def done(self) -> str:
-        """As it is said of what was done, or would be."""
+        """The word for a change that was done, or would be done."""
         done = self.said.done
         return f"would be {done}" if self.how.dry_run else done
 
@@ -84,7 +84,7 @@ class Change:
 
 
 def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic: str) -> bool:
-    """Change these and print what became of each.  Was every one done?"""
+    """Change these ids and print each outcome; returns whether all were done."""
     if not ids:
         note("no message ids were given")
     changed: list[ChangedId] = []
@@ -94,7 +94,7 @@ def change_by_ids(broker: BrokerView, change: Change, ids: Sequence[str], topic:
                 changed += answered
                 tell(len(changed))
     except (RmqliteError, KeyboardInterrupt):
-        # What was answered before is done.
+        # The changes answered before are done: print them.
         if changed:
             _print_changed(change, changed, len(ids))
         raise
@@ -156,9 +156,9 @@ def _changed_tree(changed: ChangedId) -> dict[str, Any]:
 
 
 def change_by_key(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
-    """Change what waits with this key, and print what became of each.  Was every one done?
+    """Change messages with this key, and print each outcome; returns whether all were done.
 
-    With a topic, its messages that were delivered or cancelled before are named, too.
+    With a topic, its messages that were delivered or cancelled before are listed, too.
     """
     pending = list(broker.schedule.pending(wanted, page=PAGE_MAX))
     if not all([each.message_id for each in pending]):
@@ -181,7 +181,7 @@ def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
     except TopicUnknown:
         return []
     if found.is_cut:
-        note(f"only the newest {_FOUND_MAX} records with this key are looked at for earlier ends")
+        note(f"only the newest {_FOUND_MAX} records with this key were searched for earlier ends")
     return [
         each.message.message_id
         for each in found.messages
@@ -193,8 +193,8 @@ def _scheduled_before(broker: BrokerView, wanted: PendingFilter) -> list[str]:
 
 
 def change_by_filter(broker: BrokerView, change: Change, wanted: PendingFilter) -> bool:
-    """Change all that fits, and print how many.  Was there any?"""
-    # A dry run only counts; so does who may still say no.
+    """Change all messages that match, and print how many; returns whether there were any."""
+    # A dry run only counts; so does a user who may still say no.
     total = _count(broker, change, wanted) if change.how.dry_run or not change.how.yes else None
     if total and not _confirmed(change, total, wanted):
         return False
@@ -229,7 +229,7 @@ def _change(broker: BrokerView, change: Change, wanted: PendingFilter, total: in
 
 @contextmanager
 def _told_how_far(change: Change) -> Iterator[list[int]]:
-    """What is interrupted is done up to here; the call under way may be done, too."""
+    """After an interruption, print how many were changed; the call under way may be done, too."""
     far = [0]
     try:
         yield far

@@ -18,14 +18,14 @@ from rmqlite.requests.schedule import PendingCount
 
 
 class By(enum.StrEnum):
-    """What the counts are summed up by."""
+    """The column by which counts are summed up."""
 
     LEVEL = "level"
     TOPIC = "topic"
 
 
 def count(
-    by: Annotated[By | None, typer.Option("--by", help="Sum up by one of the two.")] = None,
+    by: Annotated[By | None, typer.Option("--by", help="Sum up by level or by topic.")] = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
@@ -69,5 +69,5 @@ def _summed(
 
 
 def _delay(level: int, table: LevelTable) -> str:
-    """The level's delay now; its messages may have been promised another one."""
+    """The level's delay now; its messages may have got another one."""
     return table.name(level) if level <= table.max_level else "(old)"

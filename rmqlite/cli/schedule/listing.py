@@ -1,4 +1,4 @@
-"""rmqlite schedule list: what waits, in the order in which it comes due."""
+"""rmqlite schedule list: waiting messages in due order."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from rmqlite.requests.schedule import (
 
 ROWS_DEFAULT: Final = 50
 INDEXED_MAX: Final = 100_000
-"""Of very many with one key the broker puts only a thousand at a time in due order, the newest
-first: so all of them are looked at, up to so many."""
+"""The broker sorts messages with one key only in thousands, the newest first: so the command
+fetches all of them, up to this many, and sorts them."""
 _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 
 
@@ -36,10 +36,10 @@ def list_pending(
     *,
     options: PendingListOptions,
     count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=INDEXED_MAX, help="At most so many.")
+        int, typer.Option("--max", "-n", min=1, max=INDEXED_MAX, help="At most this many.")
     ] = ROWS_DEFAULT,
     cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Go on where another list ended.")
+        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
     ] = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
@@ -58,7 +58,7 @@ def list_pending(
     shown = found[:count]
     left = len(found) - len(shown)
     if left:
-        more = ""  # It would go on behind those that are not shown.
+        more = ""  # The cursor would continue behind the messages that are not shown.
     if as_json:
         trees = [_tree(each) for each in shown]
         print_json({"now_ms": now_ms, "messages": trees, "left_out": left, "cursor": more})
@@ -80,7 +80,7 @@ def list_pending(
 def _found(
     broker: BrokerView, wanted: PendingFilter, cursor: str, count: int
 ) -> tuple[Sequence[PendingMessage], str]:
-    """So many messages from the cursor on, and where the next ones begin; "" at the end."""
+    """Up to `count` messages from the cursor on, and the cursor of the next ones; "" at the end."""
     messages: list[PendingMessage] = []
     with counting("searching") as tell:
 
@@ -97,7 +97,7 @@ def _found(
 
 
 def _row(message: PendingMessage, now_ms: int) -> tuple[str, ...]:
-    # The delay is what this message was promised, whatever its level means by now.
+    # Show the delay that this message got; its level may have another delay now.
     delay = delay_text(message.deliver_at_ms - message.store_timestamp_ms)
     return (
         time_text(message.deliver_at_ms),

@@ -1,7 +1,7 @@
-"""Which pending messages a command is about: the options, and what they mean to this broker.
+"""The options that choose pending messages, and the filter that they make.
 
-A time may be relative to the broker's clock, a level may be named by its delay: what the
-broker has to be asked for that is asked once, and only after the command line made sense.
+A time may be relative to the broker's clock, a level may be named by its delay: the command asks
+the broker for these once, and only after it checked the command line.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Levels = Annotated[
         "--level",
         "-l",
         metavar="LEVEL",
-        help="Of this delay level, or of the one that is now so long, such as 10m; "
+        help="This delay level, or the level that has this delay now, such as 10m; "
         "can be repeated.",
         autocompletion=completion.delays,
     ),
@@ -48,7 +48,7 @@ class PendingOptions:
             "--topic",
             "-t",
             metavar="NAME",
-            help="To be delivered to this topic.",
+            help="The topic of the delivery.",
             autocompletion=completion.topics,
         ),
     ] = None
@@ -67,11 +67,11 @@ class PendingOptions:
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Due then or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
+            help="Due at this time or later: '2026-11-20 10:00', epoch ms, now, or +30m from now.",
         ),
     ] = None
     due_until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Due before then.")
+        str | None, typer.Option("--until", metavar="TIME", help="Due before this time.")
     ] = None
     key: Annotated[
         str | None, typer.Option("--key", "-k", metavar="KEY", help="One of the message's keys.")
@@ -84,7 +84,7 @@ class PendingOptions:
         typer.Option(
             "--origin-topic",
             metavar="NAME",
-            help="Of retries: sent to this topic first.",
+            help="Retries of messages from this topic.",
             autocompletion=completion.users_topics,
         ),
     ] = None
@@ -93,13 +93,13 @@ class PendingOptions:
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Of retries: why it failed last has this in it, any case.",
+            help="Retries with this in the last reason, in any case.",
         ),
     ] = None
     message_id: str | None = None
 
     def __post_init__(self) -> None:
-        # --topic "$TOPIC" of a script that does not know its topic is not every topic.
+        # In a script, --topic "$TOPIC" with an unset variable must not mean every topic.
         if "" in dataclasses.astuple(self):
             raise typer.BadParameter("an option of a filter is empty")
         if self.topic and self.group:
@@ -107,17 +107,17 @@ class PendingOptions:
 
     @property
     def destination(self) -> str:
-        """Where the messages will be delivered; empty is anywhere."""
+        """The topic of the delivery; empty means any topic."""
         return retry_topic(self.group) if self.group else self.topic or ""
 
     @property
     def is_only_a_place(self) -> bool:
-        """Is there nothing but a topic or a group?"""
+        """Is there no other filter than a topic or a group?"""
         return self == type(self)(topic=self.topic, group=self.group)
 
     @property
     def is_only_a_key(self) -> bool:
-        """Is there nothing but a key, and perhaps a topic or a group?"""
+        """Is there a key, and no other filter than a topic or a group?"""
         return bool(self.key) and self == type(self)(
             topic=self.topic, group=self.group, key=self.key
         )
@@ -125,8 +125,8 @@ class PendingOptions:
     def filter(
         self, broker: BrokerView, due_options: tuple[str, str] = DUE_OPTIONS
     ) -> PendingFilter:
-        """What the options mean; one that cannot be ends the command."""
-        # Every option is looked at before any makes a call.
+        """The filter of the options; a wrong option ends the command."""
+        # Check every option before any makes a call.
         levels = [level_or_delay("--level", each) for each in self.levels or ()]
         due_from = _due(due_options[0], self.due_from)
         due_until = _due(due_options[1], self.due_until)
@@ -158,7 +158,7 @@ class PendingListOptions(PendingOptions):
 
 
 def filter_text(wanted: PendingFilter) -> str:
-    """What a filter takes, for a person: "topic orders, level 5, due before …"."""
+    """A filter for a person: "topic orders, level 5, due before …"."""
     return ", ".join(_filter_parts(wanted)) or "everything that waits"
 
 

@@ -1,8 +1,8 @@
-"""rmqlite schedule timeline: how many messages come due when, drawn as bars.
+"""rmqlite schedule timeline: counts of messages by due time, drawn as bars.
 
-Without options the buckets grow, from ten seconds to days, and end with the last message; an
-operator sees the next minutes and the whole backlog on one screen.  With --over they are of
-one size, a round one, as many as the terminal has lines for.
+Without options the buckets grow, from ten seconds to days, and end with the last message; so an
+operator sees the next minutes and the whole backlog on one screen.  With --over the buckets have
+one round size, and fill the lines of the terminal.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter
 
 _GROWING: Final = parse_levels("10s 30s 1m 2m 5m 10m 20m 30m 1h 2h 4h 8h 12h 1d 2d 7d 30d")
 _SHOWN_MS_MIN: Final = 3_600_000
-"""The growing buckets go on at least so far, so that an hour without messages is seen."""
+"""The growing buckets reach at least this far, so that an empty hour is shown."""
 _ROUND: Final = parse_levels(
     "1s 2s 5s 10s 15s 30s 1m 2m 5m 10m 15m 30m 1h 2h 3h 6h 12h 1d 2d 7d 14d 30d 90d 365d"
 )
 _OTHER_LINES: Final = 6
-"""Of the terminal: the title, the head, overdue, later, the command itself and the prompt."""
+"""Lines of the terminal for title, head, overdue, later, the command and the prompt."""
 _BUCKETS_MIN: Final = 5
 _BUCKETS_MAX: Final = BOUNDS_MAX - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """What comes due in [from_ms, until_ms); None is no end."""
+    """The messages due in [from_ms, until_ms); None means no end."""
 
     from_ms: int | None
     until_ms: int | None
@@ -53,17 +53,19 @@ class Bucket:
 def timeline(
     over: Annotated[
         str,
-        typer.Option("--over", metavar="SPAN", help="So far, in buckets of one size: 1h, 2d."),
+        typer.Option("--over", metavar="SPAN", help="The span, in buckets of one size: 1h, 2d."),
     ] = "",
     buckets: Annotated[
         int | None,
-        typer.Option("--buckets", "-n", min=1, max=_BUCKETS_MAX, help="With --over: into so many."),
+        typer.Option(
+            "--buckets", "-n", min=1, max=_BUCKETS_MAX, help="With --over: how many buckets."
+        ),
     ] = None,
     level: Levels = None,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:
-    """Draw how many pending messages come due when."""
+    """Draw the counts of pending messages by due time."""
     from rmqlite.client import AdminClient
 
     if buckets and not over:
@@ -115,7 +117,7 @@ def _buckets(bounds_ms: tuple[int, ...], timelines: Sequence[LevelTimeline]) -> 
 
 
 def _shortened(buckets: Sequence[Bucket], now_ms: int) -> list[Bucket]:
-    """Without the empty ones at the end; the last one still has no end."""
+    """The buckets without empty ones at the end; the last one has no end."""
     last = max([n for n, each in enumerate(buckets) if each.pending], default=0)
     shown = [
         each

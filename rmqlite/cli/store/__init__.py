@@ -1,4 +1,4 @@
-"""rmqlite store: look at a store's files, with a broker running on them or without."""
+"""rmqlite store: look at a store's files, also while a broker runs on them."""
 
 from __future__ import annotations
 

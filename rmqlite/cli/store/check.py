@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FOUND: Final = 1
 NOT_CLOSED: Final = 5
 EXIT_CODES: Final = {"sound": 0, "not-closed": NOT_CLOSED, "inconsistent": FOUND}
-"""By verdict."""
+"""The exit code of each verdict."""
 _LEFTOVERS: Final = {
     "missing-queue": ("queue", "queues", " without files"),
     "missing-entry": ("queue entry", "queue entries", " missing at the end of {queues}"),
@@ -44,7 +44,7 @@ _LEFTOVERS: Final = {
     "file-length": ("file", "files", " without its length"),
     "index-ahead": ("index file", "index files", " ahead of the log"),
 }
-"""In words: one, several, and where."""
+"""Words for each finding: one, several, and the place."""
 Line = tuple[str, str]
 """A line, and its style on a terminal."""
 OnProgress = Callable[[int, int], None]
@@ -52,7 +52,7 @@ Levels = Annotated[
     str,
     typer.Option(
         metavar="TEXT",
-        help="The messageDelayLevel of a store that keeps no record of its own; else --config's.",
+        help="The messageDelayLevel, if the store has no record of it; default: --config's.",
     ),
 ]
 
@@ -66,7 +66,7 @@ def check(
     """Check every byte and every promise of a store; a broker may be running on it.
 
     Exit code 1: something is wrong.  Exit code 5: the broker was killed; nothing is damaged, and
-    its next start completes the store.
+    the next start completes the store.
     """
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
@@ -89,8 +89,7 @@ def check(
 def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCheck:
     """A check of the store at root.
 
-    Raises InvalidValue where there is none, ConfigInvalid where its files are of other lengths
-    than given.
+    Raises InvalidValue if there is none, ConfigInvalid if its files have other lengths than given.
     """
     from rmqlite.levels import parse_levels
     from rmqlite.store.check import StoreCheck, is_store
@@ -102,7 +101,7 @@ def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCh
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[OnProgress]:
-    """A bar with MB/s on a terminal; what it gives is told the bytes done and in all."""
+    """Show a bar with MB/s on a terminal; yields a function for bytes done and bytes in all."""
     console = progress_console()
     columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn())
     began_s = elapsed_s()
@@ -124,20 +123,20 @@ def progress_bar(what: str) -> Iterator[OnProgress]:
 
 
 def finding_lines(root: Path, found: Sequence[Finding]) -> Iterator[str]:
-    """Each finding on two lines: where and what, then the sentence."""
+    """Each finding on two lines: place and kind, then the sentence."""
     for each in found:
         yield printable(f"{place_text(root, each.path, each.position)}: {each.what}")
         yield printable(f"  {each.sentence}")
 
 
 def place_text(root: Path, path: Path, position: int) -> str:
-    """A file, as seen from the store's folder, and a byte of it."""
+    """A file, relative to the store's folder, and a byte in it."""
     where = path.relative_to(root) if path.is_relative_to(root) else path
     return f"{where} at byte {position}" if position or path.name.isdigit() else str(where)
 
 
 def finding_tree(found: Finding) -> dict[str, object]:
-    """For --json."""
+    """A finding for --json."""
     return {
         "path": str(found.path),
         "position": found.position,
@@ -158,7 +157,7 @@ def count_text(number: int, one: str, more: str = "") -> str:
 
 
 def rate_text(size: int, took_s: float) -> str:
-    """Megabytes a second: "183 MB/s"."""
+    """Megabytes per second: "183 MB/s"."""
     return f"{size / 1e6 / max(took_s, 1e-9):,.0f} MB/s"
 
 
@@ -168,7 +167,7 @@ def _wrong_lines(root: Path, found: Sequence[Finding]) -> Iterator[Line]:
 
 
 def _print(lines: Iterable[Line]) -> None:
-    """On a terminal with styles, and wrapped below their beginnings; else each as it is."""
+    """Print lines; on a terminal with styles and wrapped, else unchanged."""
     console = out()
     for line, style in lines:
         if console.is_terminal:
@@ -215,7 +214,7 @@ def _summary(checking: StoreCheck, found: list[Finding], took_s: float) -> Itera
 
 
 def _not_closed_lines(checking: StoreCheck, found: Sequence[Finding]) -> Iterator[Line]:
-    """What the next start of a broker has to do."""
+    """The work that the next start of a broker has to do."""
     left = list(_leftovers(checking, found))
     said = "the store was not closed (a kill, or a power cut); nothing is damaged"
     yield f"{said}, and the next start completes:" if left else said, "yellow"

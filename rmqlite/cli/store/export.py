@@ -1,8 +1,8 @@
-"""rmqlite store cat, rmqlite store export: messages out of a store's files.
+"""rmqlite store cat, rmqlite store export: print or export the messages of a store's files.
 
-cat prints a line for people, export a JSON document for programs, or a table (see
-export_arrow.py); what they take is asked for in the same words.  A file is complete or
-not there: it is written beside its name.
+cat prints lines for people, export writes JSON lines for programs, or a table (see
+export_arrow.py); both have the same filters.  An exported file is complete or missing: it is
+written under another name and renamed.
 """
 
 from __future__ import annotations
@@ -54,9 +54,11 @@ def cat(
     path: StorePath = None,
     config: ConfigFile = None,
     options: WantedOptions,
-    full: Annotated[bool, typer.Option("--full", help="Every field, and all of a body.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Print every field and the whole body.")
+    ] = False,
 ) -> None:
-    """Print the messages of a store, a line each; a live store is fine."""
+    """Print the messages of a store, one per line; a broker may be running on it."""
     wanted = options.filter()
     with open_store(path, config) as reader, quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, options, _page if full else line_of)
@@ -75,7 +77,7 @@ def export(
     *,
     path: StorePath = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where to; - prints it.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file; - prints it.")
     ] = STANDARD_OUTPUT,
     config: ConfigFile = None,
     options: WantedOptions,
@@ -85,7 +87,7 @@ def export(
     form: Format = None,
     columns: Columns = "",
 ) -> None:
-    """Write the messages of a store as JSON lines, Parquet or Arrow; a live store is fine."""
+    """Write the messages of a store as JSON lines, Parquet or Arrow; a broker may run."""
     wanted = options.filter()
     chosen = format_of(form, output, columns)
     started_s = elapsed_s()
@@ -121,7 +123,8 @@ def _json_of_inflated(message: StoredMessage, waiting: Waiting | None) -> str:
 
 
 class _Copying:
-    """Messages go from a search to an output, with a bar on a terminal that is free for it."""
+    """Copies messages from a search to an output, with a bar unless the output needs the
+    terminal."""
 
     def __init__(
         self,
@@ -149,20 +152,20 @@ class _Copying:
                     if self.count == self._limit:
                         break
             except StoreDamaged as error:
-                # What was sound is kept; how it ended is said last.
+                # Keep the sound messages; end() raises the error.
                 self._failure = error
 
     def end(self) -> None:
-        """Say what was left out.  Raises StoreDamaged if that ended it."""
+        """Print what was left out.  Raises StoreDamaged if damage ended the copying."""
         search = self._search
         if search.gone_before:
             note(
-                f"retention took log files meanwhile: nothing before physical offset "
+                f"retention removed log files meanwhile: nothing before physical offset "
                 f"{search.gone_before} is left"
             )
         if search.damaged:
             places = "place" if search.damaged == 1 else "places"
-            note(f"went on behind {search.damaged} damaged {places}: {search.first_damage}")
+            note(f"continued behind {search.damaged} damaged {places}: {search.first_damage}")
         if self._failure is not None:
             raise self._failure
 
@@ -188,7 +191,7 @@ def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]
 
 
 def _check_outside(path: Path, root: Path) -> None:
-    """Every file in a store's folders is taken for one of the store's."""
+    """Refuse a file in a store's folders: it would count as one of the store's files."""
     if path.name in ("", "..") or path.is_dir():
         refuse("--output", path, "the name of a file")
     if path.resolve().is_relative_to(root.resolve()):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ExportFormat(enum.StrEnum):
-    """What an export is written as."""
+    """The formats of an export."""
 
     JSONL = "jsonl"
     PARQUET = "parquet"
@@ -37,7 +37,7 @@ Format = Annotated[
     typer.Option(
         "--format",
         "-f",
-        help="As what; else as the end of --output says, else jsonl. "
+        help="The format; by default as --output ends, or jsonl. "
         'parquet and arrow need pip install "rmqlite[arrow]".',
         show_default=False,
     ),
@@ -47,13 +47,13 @@ Columns = Annotated[
     typer.Option(
         "--columns",
         metavar="NAMES",
-        help="Of parquet and arrow: which columns, with commas between; '*' is all.",
+        help="Columns of parquet and arrow, separated by commas; '*' means all.",
     ),
 ]
 
 
 def format_of(form: ExportFormat | None, output: Path, columns: str) -> ExportFormat:
-    """What the options mean together; what cannot be ends the command."""
+    """The format of the options together; a wrong option ends the command."""
     chosen = form or _SUFFIXES.get(output.suffix.lower(), ExportFormat.JSONL)
     if chosen is ExportFormat.JSONL:
         if columns:
@@ -65,7 +65,7 @@ def format_of(form: ExportFormat | None, output: Path, columns: str) -> ExportFo
 
 
 def check_plain(*, inflate: bool, skip_damaged: bool, form: ExportFormat) -> None:
-    """Refuse what only lines of JSON can be made of."""
+    """Refuse options that only JSON lines support."""
     for option, is_given in (("--inflate", inflate), ("--skip-damaged", skip_damaged)):
         if is_given:
             refuse(option, "true", f"for --format jsonl, not {form}")
@@ -80,10 +80,10 @@ def export_table(
     columns: str,
     limit: int | None,
 ) -> tuple[int, int]:
-    """Write a file that appears under its name when all of it is there.
+    """Write a file that appears under its name when it is complete.
 
-    Returns how many rows, and how many bytes of records these are.  Raises ExtraMissing, and
-    what reading a store raises.
+    Returns the number of rows and the bytes of their records.  Raises ExtraMissing, and the errors
+    of reading a store.
     """
     from rmqlite.arrow.packages import check_arrow
 

@@ -1,4 +1,4 @@
-"""Which store a command looks at: a path, a broker.conf's, or the default."""
+"""The store of a command: a path, that of a broker.conf, or the default."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ StorePath = Annotated[
     Path | None,
     typer.Argument(
         metavar="PATH",
-        help="The store's folder; else storePathRootDir of --config, else ~/store.",
+        help="The store's folder; default: storePathRootDir of --config, or ~/store.",
         show_default=False,
     ),
 ]

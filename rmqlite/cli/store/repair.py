@@ -1,4 +1,4 @@
-"""rmqlite store repair: what would mend a damaged store, and doing it."""
+"""rmqlite store repair: plan and do the repair of a damaged store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmqlite.store.repair import Action, Plan, TopicCount
 
 LOST_SHOWN: Final = 10
-"""More lines of one action are only counted; --json and the report have all."""
+"""More lines of one action are only counted; --json and the report have all lines."""
 TOPICS_SHOWN: Final = 20
 
 
@@ -37,14 +37,14 @@ def repair(
     config: ConfigFile = None,
     levels: Levels = "",
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it; without this, only say what would be done.")
+        bool, typer.Option("--yes", help="Do the repair; without it, only show the plan.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would mend a store, and with --yes do it; no broker may be running on it.
+    """Plan the repair of a store, and with --yes do it; no broker may be running on it.
 
-    It counts what can be read of each topic before and after.
-    Exit code 1 when there is something to do, or left to do.
+    It counts the readable messages of each topic before and after.  Exit code 1 if there is
+    something to do, or left to do.
     """
     from rmqlite.store.repair import plan_repair
     from rmqlite.store.repair import repair as carry_out
@@ -92,9 +92,9 @@ def _lines(plan: Plan, side: Path | None, left: Sequence[Finding]) -> Iterator[s
     yield _lost_text(plan.actions)
     yield from _count_lines(plan)
     if side is None:
-        yield "nothing was changed: --yes does this, and keeps what it takes away"
+        yield "nothing was changed: --yes does this, and keeps the removed bytes"
         return
-    yield f"done; what was taken away is in {side}"
+    yield f"done; the removed bytes are in {side}"
     result = count_text(len(left), "inconsistency", "inconsistencies") if left else "all is sound"
     yield f"the store has been opened and checked again: {result}"
     yield from finding_lines(plan.root, left)
@@ -112,7 +112,7 @@ def _action_lines(root: Path, action: Action) -> Iterator[str]:
 
 
 def _count_lines(plan: Plan) -> Iterator[str]:
-    """What can be read before and after: each topic that changes, and all topics together."""
+    """The readable messages before and after: each topic that changes, and all topics."""
     from rmqlite.store.repair import TopicCount, total
 
     none = TopicCount()

@@ -1,4 +1,4 @@
-"""rmqlite store show: what a store holds, how it was left, what waits in it and what it weighs."""
+"""rmqlite store show: a store's contents, state, pending messages and size."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     )
 
 SEGMENTS_SHOWN: Final = 3
-"""So many at the beginning and at the end, unless --all is given."""
+"""The log files shown at the beginning and at the end, without --all."""
 QUEUES_SHOWN: Final = 40
-"""More queues than this are added up by topic, unless --all is given."""
+"""More queues than this are added up by topic, without --all."""
 _ENTRY_BYTES: Final = 20
 _SECONDS: Final = len("2026-11-20 10:00:00")
 _STATES: Final = {
@@ -44,7 +44,7 @@ _STATES: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Figures:
-    """All that is shown, counted before the first line is printed."""
+    """All figures, counted before the first line is printed."""
 
     store: StoreInfo
     levels_text: str
@@ -61,11 +61,11 @@ def show(
     config: ConfigFile = None,
     with_all: Annotated[
         bool,
-        typer.Option("--all", help="Every log file, queue and level, RocketMQ's own topics, too."),
+        typer.Option("--all", help="Every log file, queue and level, and RocketMQ's own topics."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show state, log files, queues, delay levels, lag and disk; a live store is fine."""
+    """Show state, log files, queues, levels, lag and disk; a broker may be running on it."""
     with open_store(path, config) as reader:
         figures = _count(reader.overview(), reader.levels_text, reader.old_before_ms())
     if as_json:
@@ -95,7 +95,7 @@ def _count(overview: Overview, levels_text: str, old_before_ms: int) -> _Figures
 
 
 def _tree(value: Any) -> Any:
-    """Plain values; a path is text."""
+    """A value for JSON; a path is text."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: _tree(getattr(value, name)) for name in names}
@@ -124,7 +124,7 @@ def _print_store(figures: _Figures) -> None:
         ),
     ]
     if info.damage:
-        lines.append(("damage", f"{info.damage}; rmqlite store check tells more"))
+        lines.append(("damage", f"{info.damage}; rmqlite store check shows more"))
     if figures.pin:
         lines.append(("pinned", _pinned(figures.pin)))
     for name, text in lines:

@@ -1,4 +1,4 @@
-"""Which messages cat and export take: the options, and what they mean together."""
+"""The options that choose messages for cat and export, and the filter that they make."""
 
 from __future__ import annotations
 
@@ -52,19 +52,20 @@ class WantedOptions:
         bool,
         typer.Option(
             "--scheduled",
-            help="Delayed messages as they wait or waited; --topic is where they go, "
+            help="The schedule's records of delayed messages; --topic is their target, "
             "--queue their level - 1.",
         ),
     ] = False
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", metavar="N", help="End after so many messages.")
+        int | None,
+        typer.Option("--limit", "-n", metavar="N", help="Stop after this many messages."),
     ] = None
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Go on behind what is broken, and count it.")
+        bool, typer.Option("--skip-damaged", help="Continue behind damaged places, and count them.")
     ] = False
 
     def filter(self) -> MessageFilter:
-        """What the options ask for; one that cannot be ends the command."""
+        """The filter of the options; a wrong option ends the command."""
         from rmqlite.store.reader import MessageFilter
 
         try:

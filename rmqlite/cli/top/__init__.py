@@ -1,5 +1,5 @@
-"""rmqlite top: one screen that says whether a broker is well, and the way down to a message.
+"""rmqlite top: one screen that shows whether a broker is well, and leads down to a message.
 
-What is known (picture), what is asked next (questions) and how it reads (the tables and
-pages) are plain values that know no screen; the screens only draw them and pass keys on.
+The answers so far (picture), the next calls (questions) and the tables and pages are plain values
+without a screen; the screens only draw them and pass keys on.
 """

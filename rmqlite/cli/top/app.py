@@ -1,7 +1,7 @@
-"""The application: asks in rounds, in a thread, and has its screens drawn from the answers.
+"""The application: asks the broker in rounds, in a thread, and draws its screens from the answers.
 
-At most one round is under way, however slow the broker is, and the screen waits for none.
-What a screen asks besides goes through call(), which brings the answer back to its thread.
+At most one round is under way, however slow the broker is, and the screen waits for none.  Other
+calls of a screen go through call(), which brings the answer back to the screen's thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAID_S: Final = 8.0
 
 
 class TopApp(Top):
-    """The picture is the last one known; is_paused: nothing is asked by itself."""
+    """picture: the latest answers.  is_paused: no round starts by itself."""
 
     ENABLE_COMMAND_PALETTE = False
     CSS = "Screen { layout: vertical; overflow: hidden; }"
@@ -54,7 +54,7 @@ class TopApp(Top):
             self.answers = answers
 
     class Returned(Message):
-        """A call came back; done is told what it returned, or its error."""
+        """A call came back; done gets its result or its error."""
 
         def __init__(self, done: Callable[[Any], None], outcome: Any) -> None:
             super().__init__()
@@ -96,7 +96,7 @@ class TopApp(Top):
     # ---- rounds
 
     def tick(self) -> None:
-        """Time has passed: ask when it is time to, and redraw what shows time."""
+        """Ask if a round is due, and redraw everything that shows time."""
         if not self.is_paused and self.elapsed() >= self._next_s:
             self.ask_round()
         if self.said and self.elapsed() - self._said_at_s > _SAID_S:
@@ -133,7 +133,7 @@ class TopApp(Top):
             frame.draw()
 
     def _frame(self) -> Frame | None:
-        """The uppermost screen that shows something of the broker."""
+        """The uppermost screen with data of the broker."""
         frames = [screen for screen in self.screen_stack if isinstance(screen, Frame)]
         return frames[-1] if frames else None
 

@@ -1,6 +1,6 @@
-"""A body as lines that a person can read: set out as what it is, as plain text, or in hex.
+"""A body as lines that a person can read: formatted, as plain text, or in hex.
 
-Nothing in it is interpreted, however it came to be; of a large one the beginning is shown.
+The terminal interprets none of it; a large body is cut.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rmqlite.visible import dump
 FORMS: Final = ("set out", "as text", "in hex")
 SHOWN_BYTES_MAX: Final = 64 * 1024
 SET_OUT_BYTES_MAX: Final = 256 * 1024
-"""Of a larger body only some screens are set out: all would take longer than somebody waits."""
+"""A larger body is formatted only for some screens: all of it would take too long."""
 SHOWN_LINES_MAX: Final = 5_000
 
 
@@ -26,12 +26,12 @@ def next_form(form: str) -> str:
 
 
 def body_of(message: StoredMessage) -> bytes:
-    """As its producer had it, or as it is kept where that cannot be had."""
+    """The body inflated, or as it is stored if that fails."""
     return inflated(message).body
 
 
 def body_lines(body: bytes, form: str) -> list[str]:
-    """A line that says what this is, then the body, not wrapped."""
+    """A line with the kind and size of the body, then the body, not wrapped."""
     size = "1 byte" if len(body) == 1 else f"{len(body):,} bytes"
     part = body[:SHOWN_BYTES_MAX]
     if form == "set out":

@@ -1,4 +1,4 @@
-"""The command `rmqlite top`: what it needs, and the picture as text for scripts."""
+"""The command `rmqlite top`: its checks, and the picture as text for scripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def top(
         str, typer.Option("--interval", "-i", metavar="DELAY", help="How often to ask: 1s, 1m.")
     ] = "2s",
     once: Annotated[
-        bool, typer.Option("--once", help="Print the overview as text, once, and end.")
+        bool, typer.Option("--once", help="Print the overview once as text, and end.")
     ] = False,
     light: Annotated[
         bool, typer.Option("--light/--dark", help="For a light or a dark terminal; t changes it.")
@@ -57,7 +57,7 @@ def top(
     from rmqlite.client import AdminClient
 
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        # A wrong endpoint is better said on the command line than on a screen.
+        # Report a wrong endpoint on the command line, before there is a screen.
         admin.broker_status()
         app = TopApp(admin, endpoint, interval_s=interval_s, is_light=light)
         _end_with_its_terminal()
@@ -80,7 +80,7 @@ def _interval_s(interval: str) -> float:
 
 
 def _check_terminal() -> None:
-    """A full screen is drawn on the standard error and read from the standard input."""
+    """End the command without a terminal on standard error (drawn) and standard input (read)."""
     is_dumb = progress_console().is_dumb_terminal
     if not is_dumb and all([each.isatty() for each in (sys.stdin, sys.stdout, sys.stderr)]):
         return
@@ -89,7 +89,7 @@ def _check_terminal() -> None:
 
 
 def _end_with_its_terminal() -> None:
-    """End by SIGHUP if the terminal vanishes, also where the kernel sends no SIGHUP (setsid).
+    """End by SIGHUP if the terminal vanishes, even if the kernel sends no SIGHUP (setsid).
 
     A vanished terminal reads as empty for ever: Textual's input thread would read it in a
     loop, and its loop would wait for ever for the output thread, which failed.
@@ -97,7 +97,7 @@ def _end_with_its_terminal() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     terminals = select.poll()
     for each in (sys.stdin, sys.stderr):
-        # No event is asked for: a hang-up is reported always.
+        # Register no event: a hang-up is always reported.
         terminals.register(each, 0)
 
     def watch() -> None:
@@ -108,7 +108,7 @@ def _end_with_its_terminal() -> None:
 
 
 def _end_at_sigterm(app: TopApp) -> None:
-    """The first SIGTERM ends in order, and the screen is as it was before; a second one at once.
+    """The first SIGTERM ends in order and restores the terminal; a second one ends at once.
 
     A terminal that takes no output (Ctrl-S) would hold the orderly end for ever.
     """
@@ -130,7 +130,7 @@ def _end_at_sigterm(app: TopApp) -> None:
 
 
 def check_installed(package: str, major_min: int) -> None:
-    """Is this package there, and new enough?  Raises ExtraMissing."""
+    """Check that a package is installed and new enough.  Raises ExtraMissing."""
     rule = f"{package} {major_min} or newer"
     try:
         found = version(package)
@@ -141,7 +141,7 @@ def check_installed(package: str, major_min: int) -> None:
 
 
 def _print_once(endpoint: str) -> None:
-    """The overview; with the totals in place of rates, which one look does not tell."""
+    """Print the overview, with totals in place of rates: rates need two rounds."""
     from rmqlite.cli.top import overview
     from rmqlite.cli.top.grid import Line, lines_of, text_of
     from rmqlite.cli.top.picture import Picture

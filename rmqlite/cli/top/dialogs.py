@@ -1,4 +1,4 @@
-"""What lies over a screen for a moment: a question, and the help."""
+"""The dialogs over a screen: a question, and the help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HELP: Final = (
     ("  arrows, j k", "move; page up/down, space, g, G as well"),
     ("  tab", "to the next table"),
     ("  enter, esc", "into a row, and back"),
-    ("  p", "pause: nothing is asked any more"),
+    ("  p", "pause: ask the broker nothing"),
     ("  r", "ask now"),
     ("  + -", "ask less often, more often"),
     ("  t", "dark or light"),
@@ -41,7 +41,7 @@ _HELP: Final = (
 
 
 class Confirm(ModalScreen[bool]):
-    """Yes only with y."""
+    """A question; only y means yes."""
 
     DEFAULT_CSS = """
     Confirm { align: center middle; }

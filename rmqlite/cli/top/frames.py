@@ -1,4 +1,4 @@
-"""What every screen of `top` has: the header, the verdict, and the line of keys."""
+"""The parts of every screen of `top`: the header, the verdict, and the line of keys."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rmqlite.client import AdminClient
 from rmqlite.requests.letters import Letter
 
 TALL: Final = 40
-"""A terminal of so many lines has room for more than a word of everything."""
+"""A terminal with this many lines has room for charts and more troubles."""
 _TROUBLES_TALL: Final = 4
 
 
 class Top(App[None]):
-    """What a screen knows of the application; picture: the answers of the last round."""
+    """The application as a screen sees it; picture: the answers of the last round."""
 
     endpoint: str
     picture: Picture
@@ -33,7 +33,7 @@ class Top(App[None]):
     said: str
     """Shown for some seconds in place of the keys."""
     asked_since_s: float
-    """When the round under way was asked; 0 when none is."""
+    """The start of the round under way; 0 without one."""
     elapsed: Callable[[], float]
 
     @abstractmethod
@@ -54,11 +54,11 @@ class Top(App[None]):
 
     @abstractmethod
     def repair(self, repair: Repair, done: Callable[[], None]) -> None:
-        """Do it once it is confirmed; done: what to do when it is done."""
+        """Ask, then do the repair; done: called afterwards."""
 
 
 class Frame(Screen[None]):
-    """group: the one it is about, if it is about one."""
+    """group: the group that the screen shows, if it shows one."""
 
     AUTO_FOCUS = "#first"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,12 +71,12 @@ class Frame(Screen[None]):
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        """The keys that are named at the bottom."""
+        """The keys that the bottom line shows."""
         raise NotImplementedError
 
     @property
     def letter(self) -> Letter | None:
-        """The failed message that is looked at, if one is."""
+        """The failed message under the cursor, if there is one."""
         return None
 
     @property
@@ -87,7 +87,7 @@ class Frame(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        # Kept, not looked for: a screen may be drawn while it comes or goes.
+        # Keep these widgets, do not query them: a screen may be drawn while it comes or goes.
         self._header = Lines()
         self._bottom = Lines()
 
@@ -97,11 +97,11 @@ class Frame(Screen[None]):
         yield self._bottom
 
     def content(self) -> ComposeResult:
-        """Between header and keys."""
+        """The widgets between header and keys."""
         raise NotImplementedError
 
     def draw(self) -> None:
-        """Show what is known now."""
+        """Draw the latest answers."""
         top, width = self.top, self.app.size.width
         now_s = self.shown_s
         self._header.show(
@@ -122,10 +122,10 @@ class Frame(Screen[None]):
         raise NotImplementedError
 
     def reload(self) -> None:
-        """Ask again for what is not part of a round."""
+        """Ask again for data that is not part of a round."""
 
     def action_repair(self, what: str) -> None:
-        """Do something for the letter, if that can be done for such a one."""
+        """Do a repair of the letter, if it exists for this kind of letter."""
         letter, picture = self.letter, self.top.picture
         is_retry = what in ("now", "cancel")
         if letter is None or picture.status is None or is_retry != bool(letter.due_ms):
@@ -137,7 +137,7 @@ class Frame(Screen[None]):
 
     @property
     def shown_s(self) -> float:
-        """The moment that is shown: while nothing is asked, that of the last answer."""
+        """The moment that is shown; during a pause that of the last answer."""
         top = self.top
         return top.picture.answered_at_s if top.is_paused else top.elapsed()
 

@@ -1,7 +1,7 @@
-"""Tables as lines of text that fit a width: columns shrink, then go, a line never wraps.
+"""Tables as lines of text that fit a width: columns shrink, then disappear; a line never wraps.
 
-Knows no terminal.  Whatever a cell is made of is made printable here, so that nothing that
-a client chose reaches a screen as it is.
+This module uses no terminal.  It escapes the text of every cell, so that no text of a client
+reaches a screen unescaped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ GAP: Final = 2
 """Columns of a terminal between two columns of a table."""
 ELLIPSIS: Final = "…"
 NOTHING: Final = "-"
-"""A column with a rank that has nothing else is left out, too."""
+"""The cell of a missing value; a ranked column with only such cells is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,8 @@ Line = tuple[Part, ...]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """right: aligned so.  is_short: may be shortened, as far as least and its own name.
-
-    rank: of those with a rank above 0 the highest goes first when there is no room.
+    """right: aligned to the right.  is_short: may be shortened, down to least and its own name.
+    rank: without room the column with the highest rank above 0 disappears first.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """key: by which a cursor finds it again when rows have moved."""
+    """key: the cursor finds the row by it after rows moved."""
 
     key: str
     cells: tuple[Part, ...]
@@ -56,7 +55,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """empty: what is said where there is no row."""
+    """empty: the text shown without rows."""
 
     title: str
     columns: tuple[Column, ...]
@@ -65,17 +64,17 @@ class Table:
 
 
 def cell(value: object, tone: str = "") -> Part:
-    """A value as a table shows it; numbers grouped in thousands, text made printable."""
+    """The cell of a value; numbers are grouped in thousands, text is escaped."""
     return Part(cell_text(value), tone)
 
 
 def row(key: str, *values: object) -> Row:
-    """Each value is a Part already, or becomes one."""
+    """A row; each value is a Part already, or becomes one."""
     return Row(key, tuple([v if isinstance(v, Part) else cell(v) for v in values]))
 
 
 def shortened(text: str, width: int) -> str:
-    """The beginning that fits, with an ellipsis where something is missing."""
+    """The beginning of a text that fits, with an ellipsis if it was cut."""
     if cell_len(text) <= width:
         return text
     if width <= 0:
@@ -84,7 +83,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def widths(table: Table, width: int) -> tuple[int, ...]:
-    """How wide each column is in a line of that width; 0: it is left out."""
+    """The width of each column in a line of this width; 0: the column is left out."""
     columns = table.columns
     found = [cell_len(column.name) for column in columns]
     for each in table.rows:
@@ -144,14 +143,14 @@ def title(text: str, width: int) -> Line:
 
 
 def spread(left: Line, right: Line, width: int) -> Line:
-    """Two ends of a line; the left one gives way."""
+    """A line with a left and a right end; the left one is cut first."""
     room = width - length(right) - (1 if right else 0)
     kept = cut(left, room)
     return (*kept, Part(" " * max(0, width - length(kept) - length(right))), *right)
 
 
 def cut(line: Line, width: int) -> Line:
-    """As much of a line as fits, with an ellipsis where more than blanks is missing."""
+    """A line cut to a width, with an ellipsis if more than blanks is missing."""
     kept: list[Part] = []
     left = width
     for n, part in enumerate(line):
@@ -170,7 +169,7 @@ def length(line: Line) -> int:
 
 
 def text_of(line: Line) -> str:
-    """Without tones; for a file or a test."""
+    """The text of a line without tones, for a file or a test."""
     return "".join([part.text for part in line]).rstrip()
 
 

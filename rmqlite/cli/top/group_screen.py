@@ -1,4 +1,4 @@
-"""One group: its dead letters, retries, queues and members; only what is shown is asked."""
+"""One group: its dead letters, retries, queues and members; it asks only for the visible tab."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _KEYS: Final = {
 }
 _RELOAD_EVERY_S: Final = 5.0
 _NEAR_THE_END: Final = 20
-"""With fewer rows than that below the cursor the next page is asked for."""
+"""With fewer rows than this below the cursor the screen asks for the next page."""
 _PAGES_AT_ONCE_MAX: Final = 50
-"""So many pages may have nothing that fits before somebody has to ask for more."""
+"""After this many pages without a match the user has to ask for more."""
 
 
 class GroupScreen(Frame):
@@ -63,7 +63,7 @@ class GroupScreen(Frame):
         self._rows = Rows(id="first")
         self._prompt = Prompt(FILTER_HELP)
         self._asking: Loaded | None = None
-        """The list's state that the page under way goes on from."""
+        """The list to which the page under way will be added."""
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -80,7 +80,7 @@ class GroupScreen(Frame):
             self._tab = 1 if figures.waiting or figures.due else 2
         self.reload()
 
-    # ---- what is shown
+    # ---- drawing
 
     def draw_content(self, now_s: float, width: int) -> None:
         picture = self.top.picture
@@ -99,7 +99,7 @@ class GroupScreen(Frame):
             self._rows.show(self._table(picture.now_ms(now_s)))
         loaded = self._loaded.get(self._shown)
         if loaded and loaded.pages <= 1 and not self._asking and not self.top.is_paused:
-            # A list of one page is kept fresh; a longer one would move under its reader.
+            # Refresh a list of one page; a longer one would move under its reader.
             age_s = self.top.elapsed() - loaded.at_s
             if loaded.at_s and age_s >= max(_RELOAD_EVERY_S, self.top.interval_s):
                 self._load(self._fresh(), is_first=True)
@@ -123,7 +123,7 @@ class GroupScreen(Frame):
     # ---- pages
 
     def reload(self) -> None:
-        """The list that is shown, from its first page."""
+        """Load the visible list from its first page."""
         if self._shown in _LISTS:
             self._load(self._fresh(), is_first=True)
 
@@ -132,11 +132,11 @@ class GroupScreen(Frame):
         return Loaded(first_query(self.group, self._wanted, newest_first=newest_first))
 
     def _load(self, loaded: Loaded, *, is_first: bool = False) -> None:
-        """The next page of a list; what is shown stays until it is there."""
+        """Load the next page of a list; the old rows stay until it arrives."""
         if loaded.query is None or loaded.is_full or (self._asking and not is_first):
             return
         if not self.is_attached:
-            return  # Nobody looks at it any more.
+            return  # The screen is closed.
         name = self._shown
         self._asking = loaded
 
@@ -148,7 +148,7 @@ class GroupScreen(Frame):
 
     def _take(self, name: str, loaded: Loaded, page: LetterPage | RmqliteError) -> None:
         if self._asking is not loaded:
-            return  # Meanwhile something else is wanted.
+            return  # Meanwhile the user asked for another list.
         self._asking = None
         now_s = self.top.elapsed()
         if isinstance(page, RmqliteError):

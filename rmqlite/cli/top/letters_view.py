@@ -1,4 +1,4 @@
-"""How one group reads: its queues, members, retries and dead letters, and which are wanted."""
+"""The tables of one group: queues, members, retries and dead letters, and their filter."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rmqlite.requests.letters import (
 
 PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000
-"""So many letters of a list are kept; whoever looks for one of more filters."""
+"""The most letters loaded of a list; a filter finds the others."""
 _DAY_MS: Final = 86_400_000
 _FIELDS: Final = {"topic": "topic", "tag": "tag", "key": "key", "id": "message_id"}
 FILTER_HELP: Final = "topic=T tag=T key=K id=ID, other words: part of the reason"
 _REASON_LEAST: Final = 30
-"""Of a reason so much is worth more than a key or a tag."""
+"""The width of a reason that is more useful than a key or a tag."""
 
 _QUEUES: Final = (
     Column("TOPIC", is_short=True),
@@ -64,7 +64,7 @@ _DEAD: Final = (
 
 
 def filter_of(text: str) -> LetterFilter:
-    """What somebody wrote: name=value for a field, every other word is of the reason."""
+    """The filter of a typed text: name=value for a field, other words are part of the reason."""
     fields: dict[str, Any] = {}
     reason = []
     for word in text.split():
@@ -78,10 +78,10 @@ def filter_of(text: str) -> LetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a list has of its letters so far.
+    """The letters of a list so far.
 
-    query: the next page, None at the end.  at_s: when the first page came, or the last call
-    failed; 0: not yet.  error: of the last call, empty when it went well.
+    query: the next page, None at the end.  at_s: the time of the first page, or of the last failed
+    call; 0: not yet.  error: of the last call, empty after a success.
     """
 
     query: LettersQuery | None
@@ -92,7 +92,7 @@ class Loaded:
     error: str = ""
 
     def taken(self, page: LetterPage, at_s: float) -> Loaded:
-        """With one more page."""
+        """This list with one more page."""
         letters = self.letters + page.letters
         query = self.query
         if query is not None:
@@ -137,7 +137,7 @@ def group_line(picture: Picture, group: str, width: int) -> Line:
 
 
 def reasons_line(dead: DeadLetterGroup | None, width: int) -> Line:
-    """Why they died, the most frequent reason first."""
+    """The reasons of dead letters, the most frequent first."""
     if dead is None or not dead.reasons:
         return ()
     parts = [Part("reasons", "dim")]
@@ -191,7 +191,7 @@ def members_table(status: GroupStatus | None, now_ms: int) -> Table:
 
 
 def retries_table(loaded: Loaded, retries_max: int | None, now_ms: int, wanted: str) -> Table:
-    """First what is due, then what waits, in due order."""
+    """Due retries first, then waiting ones in due order."""
     rows = [_retry_row(each, retries_max, now_ms) for each in loaded.letters]
     return Table(
         _title("retries", loaded, wanted, "in due order"), _RETRIES, tuple(rows), _empty(loaded)
@@ -206,7 +206,7 @@ def dead_table(loaded: Loaded, now_ms: int, wanted: str, *, newest_first: bool) 
 
 
 def letter_key(letter: Letter) -> str:
-    """Finds a letter again in a list."""
+    """The key by which a cursor finds a letter again."""
     return f"{letter.topic}/{letter.queue_id}/{letter.queue_offset}/{letter.physical_offset}"
 
 

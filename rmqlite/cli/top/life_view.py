@@ -1,4 +1,4 @@
-"""How one message reads: its life hop by hop, and one of its records in full."""
+"""The tables of one message: its life hop by hop, and one of its records in full."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TONES: Final = {
 
 
 def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
-    """The life; why_not: what stands there while it is not known."""
+    """The table of a life; why_not: the text shown while there is no life."""
     if life is None:
         return Table("life", _HOPS, (), why_not)
     count = "1 hop" if len(life.hops) == 1 else f"{len(life.hops):,} hops"
@@ -43,7 +43,7 @@ def hops_table(life: Life | None, why_not: str, now_ms: int) -> Table:
 
 
 def _hop_rows(number: int, hop: Hop, told: Told, now_ms: int) -> list[Row]:
-    """A line for each thing that happened at a hop; hop_of() knows them all."""
+    """A row for each sentence about a hop; hop_of() finds the hop of any of them."""
     tone = _TONES.get(hop.kind, "")
     first, *more = told.sentences(hop)
     about = [instant_text(hop.at_ms, now_ms), cell(first, tone), cell(place_text(hop), "dim")]
@@ -54,7 +54,7 @@ def _hop_rows(number: int, hop: Hop, told: Told, now_ms: int) -> list[Row]:
 
 
 def hop_of(life: Life, key: str) -> Hop:
-    """The hop that a row of the table tells of."""
+    """The hop of a table's row."""
     return life.hops[int(key.partition(".")[0])]
 
 

@@ -22,7 +22,7 @@ from rmqlite.requests.letters import Letter, Life
 
 
 class MessageScreen(Frame):
-    """Shows the message of a letter; beside its life, the letter's own record first."""
+    """Shows the message of a letter; and beside its life a record, at first the letter's own."""
 
     CSS = "MessageScreen #first { max-height: 60%; }"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -61,7 +61,7 @@ class MessageScreen(Frame):
         self.reload()
 
     def reload(self) -> None:
-        # A message that RocketMQ's clients sent may have no id of its own.
+        # A message may have no message id.
         wanted = self._letter.message_id or self._letter.offset_message_id
         self.top.call(lambda admin: admin.letters.life(wanted), self._take_life)
         self._ask_record()

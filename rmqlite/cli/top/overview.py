@@ -1,6 +1,6 @@
-"""How the overview reads: header, rates, and the tables of levels, groups and redrives.
+"""The parts of the overview: header, rates, and the tables of levels, groups and redrives.
 
-Everything is made of a Picture and a moment; it is the same on a screen and in a file.
+Everything is computed from a Picture and a moment, so a screen and a file show the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rmqlite.requests.status import LevelStatus
 
 _NAME_MAX: Final = 24
 _LATE_MS: Final = 100
-"""From here on a p99 is worth a colour."""
+"""A p99 from here on has a colour."""
 _BAR_COLUMNS: Final = 12
 _JOB_SHOWN_MS: Final = 60_000
 """A redrive that has ended stays for a minute."""
@@ -55,7 +55,7 @@ _JOBS: Final = (
 
 
 def header(picture: Picture, endpoint: str, now_s: float, width: int) -> Line:
-    """Which broker, how long it runs, and what time it is there."""
+    """The broker's name, its uptime and its clock."""
     name: Line = (Part("rmqlite top  ", "head"),)
     status = picture.status
     if status is None:
@@ -83,7 +83,7 @@ def verdict(
     width: int,
     lines: int = 1,
 ) -> list[Line]:
-    """Is it well?  In at most so many lines, the worst said first, on the last one all the rest."""
+    """The troubles in at most this many lines, the worst first; the last line has all the rest."""
     end: Line = ()
     if is_paused:
         end = (Part(f"PAUSED, {span_text(int(picture.age_s(now_s)) * 1000)} old", "warn"),)
@@ -105,7 +105,7 @@ def _mark(trouble: Trouble) -> str:
 
 
 def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
-    """What happens per second, each with its last minutes as a chart of so many lines."""
+    """The rates per second, each with a chart of its last minutes."""
     size = max(12, (width - 2 * (len(COUNTED) - 1)) // len(COUNTED))
     lines: list[list[Part]] = [[] for _ in range(height + 1)]
     for name in COUNTED:
@@ -128,7 +128,7 @@ def totals_line(picture: Picture, width: int) -> Line:
 
 
 def levels_table(picture: Picture, now_s: float, *, all_levels: bool) -> Table:
-    """The delay levels; those that have never had a message are left out unless wanted."""
+    """The delay levels; unused ones only with all_levels."""
     status = picture.status
     levels = status.levels if status else ()
     used = [each for each in levels if all_levels or each.pending or each.delivered]
@@ -159,14 +159,14 @@ def _level_row(level: LevelStatus, picture: Picture, now_s: float) -> Row:
 
 
 def _due(level: LevelStatus, picture: Picture, now_s: float) -> Part:
-    """Counted down here; that it is late only the broker can say."""
+    """The time to the next due message; only the broker decides whether it is late."""
     if not level.next_due_ms or picture.status is None:
         return Part("-", "dim")
     late_ms = picture.status.now_ms - level.next_due_ms
     if late_ms > 0:
         return Part(f"late {span_text(late_ms)}", "bad" if late_ms >= 1_000 else "warn")
     wait_ms = level.next_due_ms - picture.now_ms(now_s)
-    # Milliseconds would be others before they are read.
+    # Milliseconds would change before anyone reads them.
     return Part(f"in {span_text(wait_ms)}" if wait_ms >= 1_000 else "in <1s")
 
 
@@ -178,7 +178,7 @@ SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
     "new dead": lambda g: (-(g.new_dead or 0),),
     "name": lambda _: (),
 }
-"""By what groups can be sorted; among equals by name."""
+"""The sort keys of groups; equal groups are sorted by name."""
 
 
 def _lag(group: GroupFigures) -> int:
@@ -190,7 +190,7 @@ def _unread(group: GroupFigures) -> int:
 
 
 def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
-    """The groups whose names contain what is wanted."""
+    """The groups whose names contain the wanted text."""
     every = picture.groups()
     fitting = [each for each in every if wanted.lower() in each.group.lower()]
     fitting.sort(key=SORTS[sort])
@@ -200,7 +200,7 @@ def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
         f"groups: {count}{about}, by {sort}",
         _GROUPS,
         tuple([_group_row(each) for each in fitting]),
-        "no group fits" if wanted else "no groups yet",
+        "no group matches" if wanted else "no groups yet",
     )
 
 
@@ -220,7 +220,7 @@ def _group_row(group: GroupFigures) -> Row:
 
 
 def shown_jobs(picture: Picture) -> Sequence[RedriveJob]:
-    """Those that run or stand, and those that have just ended."""
+    """Running and paused redrives, and those that have just ended."""
     status = picture.status
     since_ms = status.now_ms - _JOB_SHOWN_MS if status else 0
     return [job for job in picture.jobs if not job.is_over or job.ended_at_ms >= since_ms]

@@ -15,7 +15,7 @@ from rmqlite.cli.top.widgets import Lines, Rows
 
 _CHART_LINES = 5
 _WIDE = 150
-"""One of so many columns has room for levels and groups side by side."""
+"""A terminal with this many columns has room for levels and groups side by side."""
 _LEVELS_LINES_MIN = 3
 _KEYS = (
     ("enter", "group"),
@@ -29,7 +29,7 @@ _SORTS = tuple(overview.SORTS)
 
 
 class Overview(Frame):
-    """Groups have the focus: what one drills into."""
+    """The groups have the focus, because enter opens a group."""
 
     CSS = """
     Overview #rates { margin-bottom: 1; }
@@ -80,7 +80,7 @@ class Overview(Frame):
         groups.show(overview.groups_table(picture, sort=self._sort, wanted=self._wanted))
         room = self._tables.size.height
         if width < _WIDE:
-            # Levels have what groups leave, and at least half of the room.
+            # Levels get the room that groups leave, and at least half of it.
             room = max(room // 2, room - groups.height_wanted)
         levels.styles.max_height = max(_LEVELS_LINES_MIN, room)
         self._jobs.display = bool(overview.shown_jobs(picture))

@@ -1,8 +1,8 @@
-"""What is known of the broker: every answer so far, and how old it is.
+"""The state of the broker as `top` shows it: the latest answers, and their age.
 
-Takes rounds, says which questions are due next, and keeps what only a look over time can
-tell: rates, and how many dead letters came since the first look.  Seconds are elapsed_s();
-the broker's time is its own and stands still while it does not answer.
+A picture takes rounds, returns the questions that are due next, and computes the figures that need
+several rounds: rates, and dead letters since the first one.  Seconds are elapsed_s(); the broker's
+time is its own clock and stands still while it does not answer.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rmqlite.requests.status import BrokerStatus
 T = TypeVar("T")
 
 GROUPS_A_ROUND: Final = 16
-"""Of more groups than that some are asked in each round, in turns."""
+"""With more groups than this, each round asks for some of them, in turns."""
 GROUPS_EVERY_S: Final = 2.0
 DEAD_EVERY_S: Final = 5.0
 JOBS_EVERY_S: Final = 5.0
 SILENT_AFTER_S: Final = 2.0
-"""A round that takes longer is worth a word."""
+"""A round that takes longer is reported."""
 
 
 class Asked(enum.Enum):
-    """What is asked for separately, and may fail separately."""
+    """The calls of a round, each of which may fail alone."""
 
     GROUPS = "groups"
     PENDING = "pending counts"
@@ -43,10 +43,10 @@ class Asked(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class GroupFigures:
-    """A group on one line; None: not known yet.
+    """The figures of a group; None: not known yet.
 
-    lag: without retries.  waiting: retries in the schedule.  due: retries that the group
-    could have and has not had.  new_dead: since the first look.
+    lag: without retries.  waiting: retries in the schedule.  due: retries that the group could get
+    and has not got yet.  new_dead: dead letters since the first round.
     """
 
     group: str
@@ -59,7 +59,7 @@ class GroupFigures:
 
 
 class Picture:
-    """The main thread's alone."""
+    """Used only by the main thread."""
 
     def __init__(self) -> None:
         self.status: BrokerStatus | None = None
@@ -77,10 +77,10 @@ class Picture:
         self._asked_s: dict[Asked | str, float] = {}
         self._told_s: dict[Asked, float] = {}
 
-    # ---- what to ask
+    # ---- questions
 
     def questions(self, now_s: float, *, group: str = "", is_overview: bool = True) -> Questions:
-        """What is due: for the overview, for one group, or only whether the broker is there."""
+        """The due questions: for the overview, for one group, or only the status."""
         if group:
             return Questions(
                 describe=(group,),
@@ -100,7 +100,7 @@ class Picture:
 
     @property
     def lacks_figures(self) -> bool:
-        """Does it wait for the figures of a group that it has never asked for?"""
+        """Is there a group without figures that was never asked for?"""
         return any([name not in self._asked_s for name in self._infos or ()])
 
     def _is_due(self, part: Asked, every_s: float, now_s: float) -> bool:
@@ -111,10 +111,10 @@ class Picture:
         known = sorted(self._infos or (), key=lambda name: (self._asked_s.get(name, 0.0), name))
         return tuple(known[:GROUPS_A_ROUND])
 
-    # ---- what was answered
+    # ---- answers
 
     def take(self, answers: Round) -> None:
-        """Whatever failed leaves what was known before."""
+        """Take the answers of a round; a failed call leaves the old answer."""
         if isinstance(answers.status, RmqliteError):
             self.unreachable = answers.status
             self.rates.gap()
@@ -153,19 +153,19 @@ class Picture:
         self._told_s[part] = asked_at_s
         return answer
 
-    # ---- what is known
+    # ---- the latest answers
 
     def age_s(self, now_s: float) -> float:
-        """How long ago the broker said what is shown."""
+        """The age of the status that is shown."""
         return max(0.0, now_s - self.answered_at_s)
 
     def part_age_s(self, part: Asked) -> float | None:
-        """How old a part was at the last answer; None: it was never told."""
+        """The age of a part at the last answer; None: it was never answered."""
         told_s = self._told_s.get(part)
         return None if told_s is None else self.answered_at_s - told_s
 
     def now_ms(self, now_s: float) -> int:
-        """The broker's clock; while it does not answer, when it last did."""
+        """The broker's clock; while it does not answer, the clock of its last answer."""
         assert self.status is not None, "there was an answer"
         if self.unreachable:
             return self.status.now_ms
@@ -179,7 +179,7 @@ class Picture:
         return self._groups
 
     def figures(self, group: str) -> GroupFigures:
-        """Of one group, as far as they are known."""
+        """The figures of one group, as far as they are known."""
         status = self.described.get(group)
         retry = retry_topic(group)
         lag = due = members = None
@@ -197,7 +197,7 @@ class Picture:
 
     def _new_dead(self, group: DeadLetterGroup) -> int:
         before = (self._died_before or {}).get(group.group, 0)
-        # Retention takes the oldest, which are no longer counted at all.
+        # Retention removes the oldest letters, which then are not counted any more.
         return max(0, _died(group) - before)
 
 

@@ -1,4 +1,4 @@
-"""A line at the bottom in which somebody writes what they look for."""
+"""A line at the bottom in which a user types a filter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHARS_MAX = 200
 
 
 class Prompt(Input):
-    """Hidden until open(); enter takes what is written, escape leaves what was."""
+    """Hidden until open(); enter applies the text, escape keeps the old filter."""
 
     DEFAULT_CSS = """
     Prompt { height: 1; border: none; padding: 0; display: none; }
@@ -21,14 +21,14 @@ class Prompt(Input):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "give_up", show=False)]
 
     class Wanted(Message):
-        """What is wanted now."""
+        """The new filter."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Closed(Message):
-        """It is hidden again."""
+        """The prompt is hidden again."""
 
     def __init__(self, placeholder: str) -> None:
         super().__init__(placeholder=placeholder, max_length=_CHARS_MAX, compact=True)

@@ -1,7 +1,7 @@
-"""What a look at the broker asks: little, and only what is shown.
+"""The calls of a round: few, and only for visible data.
 
-A round is asked in a thread of its own and answered in one value; what failed in it is an
-answer, too.  Nothing here keeps anything, and nothing waits longer than the client does.
+A round runs in its own thread and returns one value; an error is an answer, too.  Nothing here has
+state, and nothing waits longer than the client does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """The status is always asked.  groups: which there are; describe: these in full."""
+    """A round always asks for the status.  groups: list them; describe: these in full."""
 
     groups: bool = False
     describe: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The answers to questions, None where nothing was asked; asked_at_s: elapsed_s() then."""
+    """The answers to questions, None for one that was not asked; asked_at_s: its start."""
 
     asked_at_s: float
     answered_at_s: float
@@ -55,7 +55,7 @@ def ask(
     status = answered(admin.broker_status)
     if isinstance(status, RmqliteError):
         return Round(asked_at_s, elapsed(), status)
-    # The counters belong to this moment, whatever the rest takes.
+    # The counters belong to this moment, however long the rest takes.
     answered_at_s = elapsed()
     return Round(
         asked_at_s,
@@ -70,7 +70,7 @@ def ask(
 
 
 def answered(call: Callable[[], T]) -> T | RmqliteError:
-    """What a call returns, or the error that it raises."""
+    """The result of a call, or the error that it raises."""
     try:
         return call()
     except RmqliteError as error:
@@ -85,7 +85,7 @@ def _described(
         try:
             found.append((group, admin.group(group)))
         except Unavailable as error:
-            # Each of the others would wait as long.
+            # Each of the other calls would wait as long.
             return (*found, (group, error))
         except RmqliteError as error:
             found.append((group, error))

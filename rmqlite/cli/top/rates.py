@@ -1,4 +1,4 @@
-"""How much happens per second, from counters that a broker counts since its start.
+"""Rates per second, from counters that a broker counts since its start.
 
 The seconds are the broker's own, so that a slow answer does not look like a slow broker.
 A restart begins the counters anew: that step has no rate, and none is ever negative.
@@ -14,15 +14,15 @@ from rmqlite.requests.status import BrokerStatus
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 HISTORY_MAX: Final = 240
-"""So many rates are kept of each: what a wide screen has room for."""
+"""The rates stored per counter: as many as a wide screen can show."""
 STEP_MS_MIN: Final = 400
-"""In a shorter time a handful of messages would look like a flood."""
+"""In a shorter step a few messages would look like a flood."""
 LATELY_MS: Final = 60_000
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 
 
 class Rates:
-    """Of each counter its last rates; None for a step that has none."""
+    """The last rates of each counter; None for a step without one."""
 
     def __init__(self) -> None:
         self.history: dict[str, deque[float | None]] = {
@@ -59,7 +59,7 @@ class Rates:
 
     @property
     def dead_lately(self) -> int:
-        """How many messages died in the last minute that was looked at."""
+        """The messages that died in the last minute of the rounds."""
         return sum([count for _, count in self._dead])
 
     def _count_dead(self, now_ms: int, count: int) -> None:
@@ -88,12 +88,12 @@ def _eighths(rate: float | None, most: float, height: int) -> int:
         return 0
     if rate <= 0:
         return 1
-    # Whatever there is stands out from nothing.
+    # Any rate above 0 differs from the line of 0.
     return max(2, int(rate / most * 8 * height))
 
 
 def rate_text(rate: float | None) -> str:
-    """Per second: "1,234", "0.5", "-" while it is not known."""
+    """Per second: "1,234", "0.5", "-" if it is unknown."""
     if rate is None:
         return "-"
     return f"{rate:,.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"

@@ -1,4 +1,4 @@
-"""What can be done to one failed message, and the question before it."""
+"""The repairs of one failed message, each with its question."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from rmqlite.requests.schedule import ChangedId
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """do: makes the call; what has become of it, in a sentence."""
+    """do: makes the call, and returns a sentence about the outcome."""
 
     question: str
     do: Callable[[AdminClient], str]
 
 
 def redrive(letter: Letter) -> Repair:
-    """Send a dead letter again; one that was redriven before only knowingly."""
+    """Send a dead letter again; the question says if it was redriven before."""
     again = bool(letter.redriven_by)
     before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
     where = letter.origin_topic or "its topic"
@@ -45,7 +45,7 @@ def retry_now(letter: Letter) -> Repair:
 
 
 def cancel(letter: Letter) -> Repair:
-    """Let a retry that waits never come."""
+    """Cancel a waiting retry."""
 
     def do(admin: AdminClient) -> str:
         topic = retry_topic(letter.group)
@@ -56,7 +56,7 @@ def cancel(letter: Letter) -> Repair:
 
 
 def _named(letter: Letter) -> str:
-    """By its id, and by the keys, which tell a person more."""
+    """The letter's id, and its keys, which mean more to a person."""
     keys = f" ({' '.join(letter.keys)})" if letter.keys else ""
     return f"message {letter.message_id}{keys}"
 
@@ -73,4 +73,4 @@ REPAIRS: Final[dict[str, Callable[[Letter], Repair]]] = {
     "now": retry_now,
     "cancel": cancel,
 }
-"""redrive is for dead letters, the others are for retries that wait."""
+"""redrive is for dead letters, the others are for waiting retries."""

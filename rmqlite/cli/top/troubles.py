@@ -1,6 +1,6 @@
-"""What is wrong with a broker, the worst first: what an operator wants to know at once.
+"""The troubles of a broker for an operator, the worst first.
 
-Decided by what the broker said last, never by what a clock here makes of it.
+They are computed from the broker's last answers, never from a clock here.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rmqlite.requests.redrive import JobState
 from rmqlite.requests.status import BrokerStatus
 
 LATE_MS: Final = 1_000
-"""A message that has been due for so long and is not delivered: the level is late."""
+"""A level is late if a message is due for this long and not delivered."""
 _UNKNOWN: Final = "UNIMPLEMENTED"
-"""gRPC's word for a call that a broker does not know."""
+"""gRPC's code for a call that an older broker does not have."""
 BAD: Final = "bad"
 WARN: Final = "warn"
 
@@ -34,10 +34,10 @@ class Trouble:
 
 
 def connection_trouble(picture: Picture, now_s: float, waiting_since_s: float) -> Trouble | None:
-    """Whether the broker answers; waiting_since_s: when the open round was asked, 0: none is."""
+    """The trouble of a silent broker; waiting_since_s: start of the open round, 0: none."""
     age = span_text(int(picture.age_s(now_s)) * 1000)
     if picture.unreachable is not None:
-        # gRPC tells the whole way there; the end of it is the reason.
+        # gRPC's text has the whole path; its end is the reason.
         reason = printable(str(picture.unreachable).rsplit(": ", 1)[-1])
         return Trouble(f"no answer for {age} ({reason}), this is how it was then", BAD)
     if waiting_since_s and now_s - waiting_since_s >= SILENT_AFTER_S:
@@ -46,7 +46,7 @@ def connection_trouble(picture: Picture, now_s: float, waiting_since_s: float) -
 
 
 def troubles(picture: Picture) -> list[Trouble]:
-    """All but the connection; none is good."""
+    """All troubles but those of the connection; empty if all is well."""
     status = picture.status
     if status is None:
         return []
@@ -65,13 +65,13 @@ def troubles(picture: Picture) -> list[Trouble]:
 
 
 def why(error: RmqliteError) -> str:
-    """An error for a person; a broker that is older than this tool does not know all calls."""
+    """An error for a person; a broker older than this tool does not have all calls."""
     is_unknown = str(error).startswith(_UNKNOWN)
-    return "the broker is too old to tell" if is_unknown else printable(str(error))
+    return "the broker is too old for this" if is_unknown else printable(str(error))
 
 
 def _not_told(picture: Picture) -> list[Trouble]:
-    """What the broker did not answer, all that for one reason together."""
+    """The calls that the broker did not answer, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for asked, error in picture.errors.items():
         age_s = picture.part_age_s(asked)
@@ -109,7 +109,7 @@ def _dead_letters(picture: Picture) -> list[Trouble]:
 
 
 def _groups(groups: tuple[GroupFigures, ...]) -> list[Trouble]:
-    """Groups that have messages and nobody who takes them."""
+    """Groups that have messages and no member."""
     left = [
         each for each in groups if each.members == 0 and ((each.lag or 0) > 0 or (each.due or 0))
     ]

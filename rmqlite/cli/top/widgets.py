@@ -1,7 +1,7 @@
-"""The few things that are drawn: lines, a table with a cursor, and a page that scrolls.
+"""The widgets: lines, a table with a cursor, and a page that scrolls.
 
-They draw parts of text in tones and nothing else: no markup is ever parsed, and the last
-step before the screen makes text printable once more.
+They draw only parts of text in tones: they never parse markup, and the last step before the screen
+escapes text once more.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Drawn(Widget):
 
 
 class Lines(Drawn):
-    """Some lines, as high as they are many."""
+    """Some lines; the widget is as high as they are."""
 
     DEFAULT_CSS = "Lines { height: auto; width: 1fr; }"
 
@@ -90,7 +90,8 @@ class Lines(Drawn):
 class Rows(Drawn, can_focus=True):
     """A table with a cursor that stays on its row when rows move.
 
-    Its cursor is seen while it has the focus; as high as it has rows, within its style.
+    The cursor is visible while the table has the focus; the table is as high as its rows, within
+    its style.
     """
 
     DEFAULT_CSS = "Rows { height: auto; width: 1fr; }"
@@ -113,7 +114,7 @@ class Rows(Drawn, can_focus=True):
             self.key = key
 
     class Moved(Message):
-        """The cursor is on another row; left: so many are below it."""
+        """The cursor is on another row; left: the number of rows below it."""
 
         def __init__(self, rows: Rows, left: int) -> None:
             super().__init__()
@@ -129,14 +130,14 @@ class Rows(Drawn, can_focus=True):
         self._sized_for = (self.table, 0)
 
     def show(self, table: Table) -> None:
-        """Another state of the same table; the cursor follows its row."""
+        """Show another state of the same table; the cursor follows its row."""
         if table == self.table:
             return
         key = self.key
         is_other_height = len(table.rows) != len(self.table.rows)
         self.table = table
         keys = [each.key for each in table.rows]
-        # On the first row it stays on the first row: that is where new ones come.
+        # A cursor on the first row stays there: new rows appear at the top.
         if self._at and key in keys:
             self._at = keys.index(key)
         self._at = max(0, min(self._at, len(keys) - 1))
@@ -145,7 +146,7 @@ class Rows(Drawn, can_focus=True):
 
     @property
     def key(self) -> str:
-        """Of the row under the cursor; empty without any."""
+        """The key of the row under the cursor; empty without rows."""
         rows = self.table.rows
         return rows[self._at].key if self._at < len(rows) else ""
 
@@ -184,7 +185,7 @@ class Rows(Drawn, can_focus=True):
 
     @property
     def _widths(self) -> tuple[int, ...]:
-        # Asked for with every line, and made of every cell.
+        # Every line needs the widths, and they need every cell, so they are cached.
         table, width = self._sized_for
         if table is not self.table or width != self.size.width:
             self._sized_for = (self.table, self.size.width)
@@ -207,7 +208,7 @@ class Rows(Drawn, can_focus=True):
 
     @property
     def height_wanted(self) -> int:
-        """With all rows."""
+        """The height with all rows."""
         return max(1, len(self.table.rows)) + (_ABOVE_ROWS if self.table.rows else 1)
 
     def render_line(self, y: int) -> Strip:
@@ -253,7 +254,7 @@ class Page(Drawn, can_focus=True):
         self._top = 0
 
     def show(self, name: str, lines: Sequence[Line]) -> None:
-        """Other content; it begins at its top."""
+        """Show other content, from its top."""
         self._heading, self._given, self._top = name, lines, 0
         self._wrap()
 
@@ -303,7 +304,7 @@ class Page(Drawn, can_focus=True):
 
 
 def wrapped_line(line: Line, width: int) -> list[Line]:
-    """A line in as many as it needs; what goes on stands under what it goes on from."""
+    """A line wrapped to a width; later pieces are indented below the last part's beginning."""
     if length(line) <= width or not line:
         return [line]
     *before, last = line

@@ -137,7 +137,7 @@ def test_a_group_that_is_not_known_yet_shows_no_zeros() -> None:
     picture = seen(groups=(GroupInfo("new"),), pending=(waiting("new", 4),))
     line = texts(overview.groups_table(picture, sort="name", wanted=""))[2]
     assert line.split() == ["new", "-", "4", "-", "-", "-"]
-    assert texts(overview.groups_table(picture, sort="name", wanted="x"))[1] == "no group fits"
+    assert texts(overview.groups_table(picture, sort="name", wanted="x"))[1] == "no group matches"
 
 
 def test_a_redrive_stays_a_minute_after_its_end() -> None:

@@ -91,7 +91,7 @@ def test_what_an_older_broker_does_not_know_is_said_once() -> None:
     """gRPC's own word for it helps nobody."""
     unknown = RmqliteError("UNIMPLEMENTED: unix:x: Method not found!")
     assert said(seen(dead=unknown, jobs=unknown)) == [
-        ("warn", "dead letters not known, redrive jobs not known: the broker is too old to tell")
+        ("warn", "dead letters not known, redrive jobs not known: the broker is too old for this")
     ]
 
 
