@@ -132,7 +132,7 @@ def test_letters_are_found_looked_at_and_redriven_to_the_end(
         assert len(seen) > 2, "the page moves by itself while the job runs"
         (job,) = admin.redrives.jobs()
         assert (job.sent, job.refused) == (30, 0)
-    browser.button("What became of every letter")
+    browser.button("Outcome of every letter")
     browser.wait_for("30 letters on this page")
     browser.open(f"/dead/letters?group={GROUP}&view=open")
     browser.wait_for("5 letters on this page")

@@ -1,8 +1,8 @@
-"""The web page of the broker: what top, schedule, retry and dlq show and do, for a browser.
+"""The broker's web page: shows and does in a browser what top, schedule, retry and dlq do.
 
-Pages are made here and sent whole.  They ask the broker at its front, as every face does, so
-that no rule stands twice.  Nothing outside this folder needs what it imports, and a broker
-without a webPort never loads it.
+Pages are made here and sent whole.  They call the broker's front, as every face does, so no rule
+stands twice.  No module outside this folder needs its packages, and a broker without a webPort
+never loads them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
 
 
 def web_face(config: BrokerConfig) -> WebFace:
-    """The page's port.  Raises ExtraMissing."""
+    """The face of the web page.  Raises ExtraMissing."""
     try:
         from rmqlite.server.web.face import WebFace
     except ModuleNotFoundError as error:

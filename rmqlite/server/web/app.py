@@ -1,4 +1,4 @@
-"""From a request to a page: which page has which path, and what is answered when one fails."""
+"""Answers a request with its page: the path of each page, and the answer if a page fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rmqlite.wire.status import STATUS_NAMES
 
 FORM_BYTES_MAX: Final = 256 << 10
 ANSWER_S_MAX: Final = 60.0
-"""How long one page may take: whoever sends a form byte by byte gets no more."""
+"""How long one page may take, so that a form sent byte by byte does not last for ever."""
 _STATUS: Final = {
     "INVALID_ARGUMENT": HTTPStatus.BAD_REQUEST,
     "NOT_FOUND": HTTPStatus.NOT_FOUND,
@@ -111,9 +111,15 @@ async def _answer(site: Site, request: Request, make: PageMethod) -> Response:
         if error.rule and error.rule not in sentence:
             sentence = f"{sentence}: {error.rule}"
     except TimeoutError:
-        status, sentence = HTTPStatus.REQUEST_TIMEOUT, "this took too long, and was given up"
+        status, sentence = (
+            HTTPStatus.REQUEST_TIMEOUT,
+            "the request took too long, the broker gave it up",
+        )
     except ClientDisconnect:
-        status, sentence = HTTPStatus.BAD_REQUEST, "the form broke off"
+        status, sentence = (
+            HTTPStatus.BAD_REQUEST,
+            "the connection closed before the whole form had arrived",
+        )
     except Exception:
         log.exception("page failed path=%r", request.url.path)
         status, sentence = _FAILED, "the broker failed to make this page; its log says why"
@@ -124,7 +130,7 @@ def _error_page(
     request: Request, status: HTTPStatus, sentence: str, visit: Visit | None
 ) -> Response:
     if visit is None or status is HTTPStatus.MISDIRECTED_REQUEST:
-        # Nothing of the broker for a stranger, and no cookie.
+        # A stranger gets nothing about the broker, and no cookie.
         return Response(f"{status.value} {sentence}\n", status, media_type="text/plain")
     wait = request.method != "POST" and status is HTTPStatus.SERVICE_UNAVAILABLE
     return visit.page(
@@ -136,7 +142,7 @@ def _no_page(status: HTTPStatus) -> PageMethod:
     async def refuse(_: Visit) -> Response:
         known = {
             HTTPStatus.NOT_FOUND: "there is no such page",
-            HTTPStatus.METHOD_NOT_ALLOWED: "this page does not take that kind of request",
+            HTTPStatus.METHOD_NOT_ALLOWED: "this page does not accept this kind of request",
         }
         raise Forbidden(known.get(status, status.phrase), status)
 
@@ -144,7 +150,7 @@ def _no_page(status: HTTPStatus) -> PageMethod:
 
 
 async def _form(request: Request) -> str:
-    """The form that was sent.  Raises Forbidden for another body, or one that is too large."""
+    """The form of a request.  Raises Forbidden if the body is no form, or is too large."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM_TYPE:
         raise Forbidden(f"a form is sent as {FORM_TYPE}", HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
     body = bytearray()

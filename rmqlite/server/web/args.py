@@ -1,4 +1,4 @@
-"""What a browser has sent, read field by field; InvalidValue names the field that is wrong."""
+"""Reads the fields that a browser has sent; InvalidValue names the wrong field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.schedule import PendingFilter
 
 FIELDS_MAX: Final = 1_200
-"""Of a form or a query: a thousand ids, and what belongs to them."""
+"""The most fields of a form or a query: a thousand ids, and the fields that go with them."""
 _NUMBER_CHARS_MAX: Final = 15
 _TEXT_CHARS_MAX: Final = 4_096
 _MOMENT_RULE: Final = (
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=enum.IntEnum)
 
 
 class Args:
-    """The fields of a query string or of a form, both of one encoding."""
+    """The fields of a query string or of a form; both have the same encoding."""
 
     def __init__(self, encoded: str) -> None:
         try:
@@ -38,7 +38,7 @@ class Args:
             self._values.setdefault(name, []).append(value)
 
     def text(self, name: str) -> str:
-        """The field without blanks around it; empty when it is not there."""
+        """The field without blanks around it; empty if it is missing."""
         value = self._values.get(name, [""])[-1].strip()
         if len(value) > _TEXT_CHARS_MAX:
             raise InvalidValue(name, value, f"at most {_TEXT_CHARS_MAX} characters")
@@ -64,23 +64,23 @@ class Args:
         return self.text(name) not in ("", "0", "no")
 
     def one_of(self, name: str, words: Sequence[str]) -> str:
-        """One of these words; the first when it is not there."""
+        """The field, which must be one of these words; the first word if it is missing."""
         value = self.text(name) or words[0]
         if value not in words:
             raise InvalidValue(name, value, " or ".join(words))
         return value
 
     def member(self, name: str, kind: type[E]) -> E:
-        """A value of an enumeration, by its name in lower case."""
+        """The member of an enumeration that the field names in lower case."""
         return kind[self.one_of(name, [each.name.lower() for each in kind]).upper()]
 
     def quoted_ids(self, name: str) -> tuple[str, ...]:
-        """Ids that text.quoted() wrote, each once."""
+        """The ids of a field that text.quoted() wrote, each once."""
         given = self._values.get(name, [])
         return tuple(dict.fromkeys([unquote(each, errors="surrogatepass") for each in given]))
 
     def moment_ms(self, name: str, now_ms: int) -> int | None:
-        """A time; None when it is not there."""
+        """The field as a time; None if it is missing."""
         value = self.text(name)
         if not value:
             return None
@@ -122,7 +122,7 @@ class Args:
         )
 
     def kept(self, *names: str) -> dict[str, str]:
-        """These fields as they were sent, the empty ones left out: for a link or a form."""
+        """These fields as they were sent, without the empty ones, for a link or a form."""
         return {name: self.text(name) for name in names if self.text(name)}
 
 

@@ -1,4 +1,4 @@
-"""A body as a page shows it: text, indented JSON, or byte by byte; never all of a huge one."""
+"""Shows a body as text, indented JSON or hex; only the beginning of a long one."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _LOOK_CHARS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class BodyView:
-    """view: how it is shown.  can_be: the other ways.  size: in bytes, whole and as stored.
+    """view: how the body is shown.  can_be: all views that fit it.  size: its bytes, as stored.
 
-    is_cut: the rest is not shown.  note: what was done to it first, or could not be.
+    shown: the bytes that are shown.  is_cut: there are more.  note: how it was decompressed, or
+    why it was not.
     """
 
     view: str
@@ -35,7 +36,7 @@ class BodyView:
 
 
 def body_view(message: StoredMessage, wanted: str) -> BodyView:
-    """The body in the view that is wanted; "" is the one that fits it best."""
+    """The body in the wanted view; in the best one if that is "" or does not fit."""
     body, is_whole, note = _inflated(message)
     text = _as_text(body[:SHOWN_BYTES_MAX], is_whole and len(body) <= SHOWN_BYTES_MAX)
     pretty = None if text is None or len(body) > SHOWN_BYTES_MAX else _set_out(text)
@@ -54,12 +55,12 @@ def body_view(message: StoredMessage, wanted: str) -> BodyView:
 
 
 def _set_out(text: str) -> str | None:
-    """JSON with a line for each value; None when it is no JSON object or list."""
+    """JSON with a line for each value; None if the text is no JSON object or list."""
     return "\n".join(json_lines(text)) if is_json(text) else None
 
 
 def _fitting(text: str | None, pretty: str | None) -> str:
-    """The view that tells most at a glance."""
+    """The view that is easiest to read: JSON, text, or hex if many characters are unprintable."""
     if pretty is not None:
         return "json"
     look = (text or "")[:_LOOK_CHARS]
@@ -71,14 +72,14 @@ def _as_text(body: bytes, is_whole: bool) -> str | None:
     try:
         return body.decode()
     except UnicodeDecodeError as error:
-        # Cut within a character is no reason not to be text.
+        # A text that is cut within a character is still text.
         if not is_whole and error.start >= len(body) - 3:
             return body[: error.start].decode()
         return None
 
 
 def _inflated(message: StoredMessage) -> tuple[bytes, bool, str]:
-    """The body as its producer had it, is it whole, and a note; never more than is shown."""
+    """The body, decompressed only as far as it is shown; whether it is whole; a note."""
     body = message.body
     if not message.sys_flag & COMPRESSED or not body:
         return body, True, ""
@@ -88,5 +89,5 @@ def _inflated(message: StoredMessage) -> tuple[bytes, bool, str]:
     try:
         inflated = stream.decompress(body, SHOWN_BYTES_MAX + 1)
     except zlib.error:
-        return body, True, "marked as compressed, and is not: shown as it is stored"
+        return body, True, "marked as compressed, but is not: shown as it is stored"
     return inflated, stream.eof, f"inflated from {len(body):,} bytes"

@@ -1,8 +1,8 @@
 """The page's own port: uvicorn inside the broker's loop, as one task among the others.
 
-It shares nothing with the broker's other ports, takes no signals and writes no access log.
-Whoever connects gets a bounded request and a bounded time; who comes when all connections are
-taken is told to come again.
+It shares nothing with the broker's other ports, handles no signals and writes no access log.
+A connection gets a bounded request and a bounded time; when all connections are taken, a new one
+is answered 503.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from rmqlite.server.web.site import Site
 
 CONNECTIONS_MAX: Final = 200
 CONNECTION_S_MAX: Final = 75.0
-"""How long a connection may last: else silent ones could take all there are."""
+"""How long a connection may last; without this, silent ones could take all places."""
 REQUEST_BYTES_MAX: Final = 64 << 10
-"""Of a request's first line and headers; a link can name many ids."""
+"""The longest first line and headers of a request, together; a link can name many ids."""
 KEEP_ALIVE_S: Final = 15
 
 log = logging.getLogger(__name__)
 
 
 class WebFace:
-    """Has the port from bind() on, and answers from open() to drain()."""
+    """Takes the port in bind(), and answers from open() to drain()."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -56,7 +56,7 @@ class WebFace:
 
     async def open(self, running: Running) -> None:
         assert self._socket is not None
-        # What it would say of a request that is no HTTP is of no use to anybody.
+        # Its warnings about requests that are no HTTP help nobody.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         settings = uvicorn.Config(
             web_app(Site(self._config, running.front)),
@@ -83,7 +83,7 @@ class WebFace:
         await self._ended.wait()
 
     async def close(self) -> None:
-        # The task that answers has ended already, with the drain or with the broker.
+        # The task that answers has ended before, by drain() or by a failure of the broker.
         if self._socket is not None:
             self._socket.close()
 
@@ -100,7 +100,7 @@ class WebFace:
             await server.serve([listening])
         finally:
             self._ended.set()
-            # Also when the broker has failed: then nobody is answered any more.
+            # After a failure of the broker, too, no request is answered any more.
             for connection in list(server.server_state.connections):
                 connection.transport.abort()
             for task in list(server.server_state.tasks):
@@ -111,12 +111,12 @@ class WebFace:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the broker's, which drains all its ports."""
+        """Leave signals to the broker, which drains all its ports."""
         yield
 
 
 class _Protocol(H11Protocol):
-    """One connection: it may be used again and again, but not for ever."""
+    """One connection, which may carry many requests, but not for ever."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -127,6 +127,6 @@ class _Protocol(H11Protocol):
         super().connection_lost(exc)
 
     def _expire(self) -> None:
-        """Close what asks nothing now, the rest after its answer, which must be taken in time."""
+        """Close an idle connection now, a busy one after its answer; abort it if that is slow."""
         self._end = asyncio.get_running_loop().call_later(CONNECTION_S_MAX, self.transport.abort)
         self.shutdown()

@@ -1,4 +1,4 @@
-"""Consumer groups: how far they are, and how their failed messages come again."""
+"""Pages of consumer groups: their progress, and the retries of their failed messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def group(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Other settings, at once and durably."""
+    """Change a group's settings; when the page is sent, the change is on disk."""
     fields = visit.form
     wanted = GroupChange(
         fields.required("name"),

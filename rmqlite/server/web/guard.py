@@ -1,9 +1,9 @@
-"""Who may have a page, and who may change something: decided before any page is made.
+"""Decides, before any page is made, which requests get a page and which may change something.
 
-There is no log-in, so a page must not be usable by another site in the same browser.  The
-Host header has to be a name that we know (a name of somebody else's that points here is a
-trap); only a page of ours, told by Origin and Sec-Fetch-Site and by a token that no other
-page can read, may send a form; and what is answered can be neither framed nor scripted.
+There is no log-in, so no other site in the same browser may use a page.  The Host header must
+be one of the page's own names (a foreign name that points here is a trap).  Only a page of ours
+may send a form: Origin and Sec-Fetch-Site say which page sent it, and it carries a token that no
+other page can read.  Other sites can neither frame nor script the answers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Of every answer.  Nothing inline may style or script a page, nothing foreign may be loaded."""
+"""Headers of every answer.  They forbid inline styles and scripts, and foreign files."""
 _ALWAYS_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
 _SESSION: Final = re.compile(r"[0-9a-f]{32}")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
@@ -43,7 +43,7 @@ _PORTS: Final = {"http": "80", "https": "443"}
 
 
 class Forbidden(Exception):
-    """Why a request is not answered; status is what HTTP calls it."""
+    """Why a request is refused; status is the HTTP status of the answer."""
 
     def __init__(self, sentence: str, status: HTTPStatus = HTTPStatus.FORBIDDEN) -> None:
         super().__init__(sentence)
@@ -51,7 +51,7 @@ class Forbidden(Exception):
 
 
 class Guard:
-    """The rules of one broker process; its secret dies with it."""
+    """The rules of one broker process; a restart makes a new secret."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.can_write = config.web_access == "write"
@@ -61,26 +61,28 @@ class Guard:
         self._hosts = {name.lower() for name in (*_ALWAYS_HOSTS, *names) if name}
 
     def session(self, cookie: str) -> str:
-        """The browser's session, or a new one for a browser without."""
+        """The session in the browser's cookie, or a new one if there is none."""
         return cookie if _SESSION.fullmatch(cookie) else secrets.token_hex(16)
 
     def token(self, session: str) -> str:
-        """What a form of this session must carry."""
+        """The token that a form of this session must carry."""
         return hmac.new(self._secret, session.encode(), hashlib.sha256).hexdigest()
 
     def check(self, headers: Mapping[str, str]) -> None:
-        """May this browser have the answer?  Raises Forbidden."""
+        """Raises Forbidden unless this browser may have an answer."""
         found = _HOST.fullmatch(headers.get("host", ""))
         if not found or found[1].lower() not in self._hosts:
-            sentence = "this page does not answer under that name; webHosts says which it knows"
+            sentence = (
+                "this page does not answer under that host name; webHosts lists further names"
+            )
             raise Forbidden(sentence, HTTPStatus.MISDIRECTED_REQUEST)
         site = headers.get("sec-fetch-site", "none")
-        # Following a link is harmless; an image or a script of another site's page is not one.
+        # A link on another site is harmless; an image or script that it loads from here is not.
         if site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate":
             raise Forbidden("another site's page asked for this one")
 
     def check_change(self, headers: Mapping[str, str], cookie: str, token: str) -> None:
-        """May this form change something?  Raises Forbidden."""
+        """Raises Forbidden unless this form may change something."""
         if not self.can_write:
             raise Forbidden("this page only shows: webAccess=read")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
@@ -92,14 +94,17 @@ class Guard:
             self.token(cookie).encode(), token.encode("utf-8", "replace")
         ):
             sentence = (
-                "this form is older than the broker, or of another browser:"
+                "this form is from before the broker's start, or from another browser:"
                 " load its page again, and send it again"
             )
             raise Forbidden(sentence)
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Does an Origin, scheme://name:port, name what Host names?  A proxy may add TLS."""
+    """Does an Origin, scheme://name:port, name the same host and port as Host?
+
+    The scheme may differ, as a proxy may add TLS.
+    """
     try:
         parts = urlsplit(origin)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Dead letters: whose, how many and why; a group's letters one by one; out of sight or back."""
+"""Pages of dead letters: the groups with counts and reasons, a group's letters, the purge."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def dead_letters(visit: Visit) -> Response:
 
 
 async def purge_preview(visit: Visit) -> Response:
-    """What a purge would put out of sight, and the form that does it."""
+    """The letters that a purge would hide or bring back, and the form that does it."""
     request = replace(_purge(visit), dry_run=True)
     purged = await visit.front.letters.purge(request)
     return visit.page(
@@ -85,7 +85,7 @@ def _purge(visit: Visit) -> PurgeRequest:
 async def filled_letters(
     pages: Callable[[LettersQuery], Awaitable[LetterPage]], query: LettersQuery
 ) -> tuple[list[Letter], str]:
-    """A page's rows, from several calls where few fit, and where the next page begins."""
+    """A page's rows and the next page's cursor; makes several calls if few letters fit."""
     rows: list[Letter] = []
     for _ in range(_CALLS_MAX):
         page = await pages(replace(query, max_letters=ROWS - len(rows)))

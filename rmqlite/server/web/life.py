@@ -1,4 +1,4 @@
-"""One message: its life, hop by hop, and any of its records with headers and body."""
+"""Pages of one message: its life, hop by hop, and each of its records with headers and body."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FIRST: frozenset[str] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A hop, and how long after the one before."""
+    """A hop, and the time since the hop before it."""
 
     hop: Hop
     kind: str
@@ -35,7 +35,7 @@ class Step:
 
 
 async def life(visit: Visit) -> Response:
-    """The life of a message; without an id, the forms to find one."""
+    """The life of a message; without an id, the forms that find a message."""
     message_id = visit.args.text("id")
     if not message_id:
         return await _search(visit)
@@ -68,11 +68,11 @@ async def _search(visit: Visit) -> Response:
 
 
 async def record(visit: Visit) -> Response:
-    """A record with its headers and its body; looking at it never consumes it."""
+    """A record with its headers and its body; reading it never consumes it."""
     found = await visit.front.messages.at(visit.args.required("id"))
     message = found.message
     wanted = visit.args.one_of("as", ("", *VIEWS))
-    # The reason first: that is what one looks for.
+    # The properties of a failure first: readers look for them.
     properties = sorted(message.properties.items(), key=lambda each: (each[0] not in _FIRST, each))
     return visit.page(
         "record.html",

@@ -1,4 +1,4 @@
-"""The first page, and how late each level delivers."""
+"""The pages Overview and Lateness."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rmqlite.server.web.site import ROWS, Visit
 
 COUNTED: Final = ("sent", "delivered", "retried", "dead")
 _AT_LEAST_MS: Final = 1_500
-"""Of a rate: over less it would only flicker."""
+"""The shortest time that a rate is measured over; over less it would only flicker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Messages a second, by what was counted, over the last over_ms."""
+    """Messages per second in the last over_ms, by the name of their count in BrokerStatus."""
 
     per_second: dict[str, float]
     over_ms: int
@@ -30,7 +30,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group as a table shows it; retries: due or waiting."""
+    """A group's row in a table.  retries: those that wait, and the due ones not yet consumed."""
 
     info: GroupInfo
     members: int
@@ -64,7 +64,7 @@ async def lateness(visit: Visit) -> Response:
 
 
 async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupLine]:
-    """What each of these groups has before it."""
+    """Members, lag, retries and dead letters of each of these groups."""
     dead = {each.group: each for each in await visit.front.letters.dead_groups()}
     waiting: dict[str, int] = {}
     for count in await visit.front.schedule.counts():
@@ -76,7 +76,7 @@ async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupL
         status = await visit.front.groups.status(info.group)
         lag = sum([queue.lag for queue in status.progress])
         again = retry_topic(info.group)
-        # Those that are due and not consumed yet have left the schedule, and are lag as well.
+        # Due retries that are not consumed yet have left the schedule; they count as lag, too.
         due = sum([each.lag for each in status.progress if each.queue.topic == again])
         retries = waiting.get(again, 0) + due
         members = len(status.members)
@@ -85,14 +85,14 @@ async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupL
 
 
 def _counted_before(text: str, status: BrokerStatus) -> tuple[int, ...]:
-    """When, and the counts then, as the page before has told; else the broker's start."""
+    """The time and the counts of the page before, from its mark; else of the broker's start."""
     start = (status.started_at_ms, 0, 0, 0, 0)
     words = text.split(".")
     if len(words) != len(start) or not all(w.isascii() and w.isdigit() for w in words):
         return start
     before = tuple([int(word[:15]) for word in words])
     now = (status.now_ms, *[getattr(status, name) for name in COUNTED])
-    # Counts that have gone back are those of a broker before this one.
+    # If a count is higher than now, the mark is of a broker that has ended.
     is_older = before[0] >= status.started_at_ms and all(
         then <= here for then, here in zip(before, now, strict=True)
     )
@@ -109,7 +109,7 @@ def _rates(before: tuple[int, ...], status: BrokerStatus) -> Rates:
 
 
 def _mark(before: tuple[int, ...], status: BrokerStatus) -> str:
-    """What the next page takes as before."""
+    """The mark that the next page sends as before."""
     if status.now_ms - before[0] < _AT_LEAST_MS:
         return ".".join(map(str, before))
     counts = [getattr(status, name) for name in COUNTED]

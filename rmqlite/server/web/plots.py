@@ -1,6 +1,6 @@
-"""What is drawn: figures in, places and sizes out; the templates write them as SVG.
+"""Turns figures into places and sizes of drawings, which the templates write as SVG.
 
-A drawing has no words in it, so that it may be stretched to any width: its axes are text
+A drawing has no words in it, so that a browser may stretch it to any width: its axes are text
 beside it, and every figure is in a table, too.
 """
 
@@ -15,7 +15,7 @@ from rmqlite.requests.schedule import LevelTimeline
 from rmqlite.requests.status import LevelStatus
 
 SERIES_MAX: Final = 6
-"""Colours that can be told apart; further levels are drawn as one."""
+"""There are so many distinct colours; further levels are drawn together."""
 OTHERS: Final = "other levels"
 
 
@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What comes due from one instant to another."""
+    """The messages that fall due from begin_ms until before end_ms."""
 
     x: float
     begin_ms: int
@@ -59,7 +59,7 @@ class Timeline:
 def timeline(
     bounds_ms: Sequence[int], levels: Sequence[LevelTimeline], names: Mapping[int, str]
 ) -> Timeline:
-    """Columns between the instants, stacked by level, the most frequent levels apart."""
+    """A column between each two instants, stacked by level; the rarest levels are one part."""
     by_count = sorted(levels, key=lambda each: -sum(each.counts[1:-1]))
     apart = sorted(by_count[:SERIES_MAX], key=lambda each: each.level)
     stacked = [(names[each.level], each.counts) for each in apart if sum(each.counts[1:-1])]
@@ -91,7 +91,7 @@ def timeline(
 
 
 def _round_up(count: int) -> int:
-    """The next number that reads well on an axis."""
+    """The next round number, for an axis; at least 4."""
     if count <= 4:
         return 4
     unit: int = 10 ** (len(str(count)) - 1)
@@ -104,7 +104,7 @@ def _round_up(count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """One level's line: places in percent of the width, None for what does not exist."""
+    """One level's line; p50, p99, most: places in percent of the width."""
 
     level: LevelStatus
     p50: float
@@ -114,7 +114,7 @@ class Lateness:
 
 @dataclass(frozen=True, slots=True)
 class LatenessPlot:
-    """ticks: (place, "10 ms")."""
+    """ticks: place in percent of the width, and text such as "10 ms"."""
 
     rows: tuple[Lateness, ...]
     ticks: tuple[tuple[float, str], ...]
@@ -126,7 +126,7 @@ def lateness(levels: Sequence[LevelStatus]) -> LatenessPlot:
     decades = max(3, math.ceil(math.log10(max(1, most_ms))))
 
     def place(late_ms: int) -> float:
-        # One millisecond and less is the left end: a logarithm has no nought.
+        # One millisecond or less is at the left end, because 0 has no logarithm.
         return round(100 * math.log10(max(1, late_ms)) / decades, 2)
 
     rows = [
@@ -144,5 +144,5 @@ def lateness(levels: Sequence[LevelStatus]) -> LatenessPlot:
 
 
 def _tick(length_ms: int) -> str:
-    # Not in minutes: each tick is to be seen as ten times the last.
+    # No minutes: readers should see that each tick is ten times the one before.
     return f"{length_ms} ms" if length_ms < 1_000 else f"{length_ms // 1000:,}s"

@@ -1,4 +1,4 @@
-"""Dead letters sent again: what would happen, the start of a job, and how it goes on."""
+"""Pages of redrives: the dry run, the start of a job, its progress and its outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rmqlite.server.web.site import ROWS, Visit
 
 SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to_topic", "level", "rate", "again")
 PREVIEW_S_MAX: Final = 10.0
-"""How long a dry run looks; it then says of how many letters it speaks."""
+"""How long a dry run reads letters; its page says how many it has read until then."""
 _TOPICS_SHOWN: Final = 20
 
 
@@ -45,10 +45,10 @@ async def form(visit: Visit) -> Response:
 
 
 async def preview(visit: Visit) -> Response:
-    """The dry run, and the form that starts the job."""
+    """The result of a dry run, and the form that starts the job."""
     spec = _spec(visit.args, visit.now_ms)
     found = await _previewed(visit, spec)
-    # The times are said as instants, so that the job means what the dry run has meant.
+    # Times become instants: "-1h" would mean another time when the job starts.
     kept = visit.args.kept(*SPEC_FIELDS)
     if spec.filter.since_ms:
         kept["since"] = str(spec.filter.since_ms)
@@ -59,7 +59,7 @@ async def preview(visit: Visit) -> Response:
         spec=spec,
         found=found,
         kept=kept,
-        # With an id of its own a form that is sent twice starts one job.
+        # The form has the job's id: if it is sent twice, only one job starts.
         job_id=f"web-{secrets.token_hex(6)}",
     )
 
@@ -94,7 +94,7 @@ async def bulk_job(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Pause, resume, cancel, or another rate."""
+    """Pause, resume or cancel a job, or change its rate."""
     fields = visit.form
     wanted = JobChange(
         fields.required("id"), fields.member("action", JobAction), fields.number("rate")
@@ -104,7 +104,7 @@ async def change(visit: Visit) -> Response:
 
 
 async def outcomes(visit: Visit) -> Response:
-    """What became of a job's letters, one by one."""
+    """The outcomes of a job's letters, page by page."""
     args = visit.args
     only = args.one_of("only", ("all", *[each.name.lower() for each in RedriveOutcome]))
     wanted = () if only == "all" else (RedriveOutcome[only.upper()],)
@@ -134,7 +134,7 @@ def _spec(fields: Args, now_ms: int) -> RedriveSpec:
 
 
 async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
-    """All pages of a dry run as one; with a cursor when there was no time for all."""
+    """All pages of a dry run as one; it has a cursor if there was no time for all."""
     request = RedrivePreviewRequest(spec)
     topics: Counter[str] = Counter()
     samples: list[RedrivenLetter] = []
@@ -145,7 +145,7 @@ async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
         for each in page.topics:
             topics[each.topic] += each.count
         samples += page.samples
-        # Refused ones first: of the others one is like the next.
+        # Refused ones first: the others are all alike.
         samples.sort(key=lambda each: each.outcome is not RedriveOutcome.REFUSED)
         del samples[SAMPLES_MAX:]
         whole = RedrivePreview(

@@ -1,8 +1,8 @@
-"""What waits: when it comes due, a list of it, and what becomes of it instead.
+"""Pages of the schedule: a plot of due times, lists of pending messages and retries, changes.
 
-A change is looked at first, page by page and without doing anything; the form on that page
-then does it.  What is many is changed in several calls, and a page that had no more time says
-how far it came and goes on from there.
+A change begins with a dry run; the form on its page then does it.  A change of many messages
+takes several calls; if one request has no time for all, its page says how many it has changed,
+and a button continues from there.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import ROWS, Visit
 
 SPANS: Final = ("1h", "10m", "6h", "1d", "7d", "30d")
-"""How far a timeline looks ahead; the first unless another is asked for."""
+"""How far a timeline may look ahead; the first is the default."""
 COLUMNS: Final = 60
 WORK_S_MAX: Final = 15.0
-"""How long one request works on a change of many."""
+"""How long one request works on a change of many messages."""
 _CALLS_MAX: Final = 20
-"""How often a page asks for rows where few fit."""
+"""How many calls a page makes for its rows if few messages fit."""
 _SAMPLES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change as a form has it: of the messages with these ids, or of all that fit."""
+    """A change that a form asks for: of the messages with these ids, or of all that fit kept."""
 
     action: ScheduleAction
     ids: tuple[str, ...]
@@ -55,13 +55,13 @@ class Change:
 
     @property
     def group(self) -> str | None:
-        """Whose retries are changed; None: anything that waits."""
+        """The group whose retries are changed; None if the change is not limited to one group."""
         return group_of(self.topic) if self.topic else None
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """What a change did, or would do; cursor: where it goes on, empty at its end."""
+    """What a change did, or would do.  cursor: where it continues; empty at its end."""
 
     count: int
     cursor: str = ""
@@ -110,7 +110,7 @@ async def retries(visit: Visit) -> Response:
     query = LettersQuery(group, wanted, cursor=args.text("cursor"))
     rows, cursor = await filled_letters(visit.front.letters.retries, query)
     kept = args.kept(*RETRY_FIELDS)
-    # The same words as a filter of the schedule has.
+    # The filter of the schedule calls the origin topic "origin".
     change = {("origin" if name == "topic" else name): value for name, value in kept.items()}
     return visit.page(
         "retries.html",
@@ -139,7 +139,7 @@ async def change_preview(visit: Visit) -> Response:
 
 
 async def change(visit: Visit) -> Response:
-    """Do it; what is said is on disk."""
+    """Do the change; when the page is sent, it is on disk."""
     asked = _asked(visit)
     done = await _done(visit, asked, dry_run=False)
     before = visit.form.number("before", at_most=10**15)
@@ -185,7 +185,7 @@ async def _done(visit: Visit, asked: Change, *, dry_run: bool) -> Changed:
 
 
 async def _filled(visit: Visit, query: PendingQuery) -> tuple[list[PendingMessage], str]:
-    """A page's rows, from several calls where few fit, and where the next page begins."""
+    """A page's rows and the next page's cursor; makes several calls if few messages fit."""
     rows: list[PendingMessage] = []
     cursor = query.cursor
     for _ in range(_CALLS_MAX):
@@ -204,7 +204,7 @@ async def _table(visit: Visit) -> LevelTable:
 
 
 def _names(table: LevelTable, levels: tuple[LevelTimeline, ...]) -> dict[int, str]:
-    """A level as a legend calls it; one that only an older table had has no length now."""
+    """The legend's names of levels; a level that only an older table had has no delay now."""
     return {
         each.level: f"{table.name(each.level)} (level {each.level})"
         if each.level <= table.max_level

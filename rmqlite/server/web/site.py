@@ -1,7 +1,7 @@
-"""What every page is made with: the broker's front, the templates, and one visit of a browser.
+"""The parts that every page needs: the broker's front, the templates, and one visit of a browser.
 
-A page asks at the same front as every other face, so it obeys the same rules, waits for the same
-disk and lets others have their turns.
+A page calls the same front as every other face, so it obeys the same rules, waits for the same
+disk and lets other calls have their turns.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rmqlite.server.web.text import FILTERS, GLOBALS, visible
 
 FOLDER: Final = Path(__file__).parent
 ROWS: Final = 50
-"""Of a page: its making must not hold up the loop."""
+"""The rows of a page: so few that making it does not hold up the loop."""
 
 
 class Site:
@@ -35,7 +35,7 @@ class Site:
         self.front = front
         self.guard = Guard(config)
         self.static = Static(FOLDER / "static")
-        # Trusted, and the only thing here that is: what is put into them is escaped.
+        # Only the templates are trusted: every value in them is escaped.
         self._templates = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
             autoescape=True,
@@ -47,7 +47,7 @@ class Site:
         )
         self._templates.filters.update(FILTERS)
         self._templates.globals.update(GLOBALS)
-        # Compiled before the first call: that takes long enough to be felt by others.
+        # Compile all now: compiling takes so long that it would hold up other calls.
         for name in self._templates.list_templates():
             self._templates.get_template(name)
 
@@ -56,7 +56,7 @@ class Site:
 
 
 class Visit:
-    """One request and what its page is made of."""
+    """One request, and everything that its page is made of."""
 
     def __init__(self, site: Site, request: Request) -> None:
         self._site = site
@@ -74,7 +74,7 @@ class Visit:
 
     @property
     def fields(self) -> Args:
-        """The form's where one was sent, else the query's."""
+        """The fields of the form if one was sent, else those of the query."""
         return self.form if self.is_change else self.args
 
     @property
@@ -87,7 +87,7 @@ class Visit:
         self._site.guard.check_change(headers, self._cookie, token)
 
     def page(self, template: str, *, code: int = 200, **values: Any) -> Response:
-        """The answer: a page."""
+        """Answer with a page."""
         config = self._site.config
         common = {
             "here": self.request.url.path,
@@ -107,7 +107,7 @@ class Visit:
         return response
 
     def go_to(self, path: str, **values: str) -> Response:
-        """The answer: have that page instead, with a GET."""
+        """Answer with a redirect: the browser then gets that page."""
         return RedirectResponse(f"{path}?{urlencode(values)}", 303)
 
 

@@ -1,4 +1,4 @@
-"""The files that pages load: read once, named by their content, so that a browser keeps them."""
+"""The files that pages load.  Their URLs contain a hash, so that a browser may cache them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Static:
         }
 
     def url(self, name: str) -> str:
-        """Where a page finds a file; another one after every change of it."""
+        """The URL of a file; it changes with the file's content."""
         return self._urls[name]
 
     def answer(self, request: Request) -> Response | None:
-        """The file that is asked for; None when there is none."""
+        """The file that a request names; None if there is none."""
         name = request.path_params["name"]
         content = self._files.get(name)
         if content is None:

@@ -1,7 +1,7 @@
-"""How values are written on a page: numbers, times, lengths, and whatever somebody else wrote.
+"""Writes values on a page: numbers, times, lengths, and texts of strangers.
 
-visible() is the door of every template: what is put into one passes here first, so that no
-control character of a message reaches a browser; the template then escapes it for HTML.
+Every template passes each value through visible() first, so that no control character of a
+message reaches a browser; then the template escapes the value for HTML.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHORT_CHARS: Final = 160
 
 
 def visible(value: Any) -> Any:
-    """A value as a template may write it."""
+    """A value as a template writes it."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -32,17 +32,17 @@ def visible(value: Any) -> Any:
 
 
 def plain(value: object) -> Markup:
-    """A number for an attribute, without marks between its thousands."""
+    """A value for an attribute: a number has no commas, a text stays as it is."""
     return Markup("{}").format(str(value))
 
 
 def short(text: str, chars: int = _SHORT_CHARS) -> str:
-    """The beginning of a text, for a table."""
+    """The beginning of a text, cut to so many characters, for a table."""
     return text if len(text) <= chars else text[: chars - 1] + "…"
 
 
 def lines(text: str) -> Markup:
-    """A text of several lines as it is, all else in it made visible."""
+    """A text that keeps its lines and tabs; other control characters become visible."""
     shown = "\n".join(
         [
             "\t".join(map(printable, line.split("\t")))
@@ -53,12 +53,12 @@ def lines(text: str) -> Markup:
 
 
 def clock_time(timestamp_ms: int) -> str:
-    """A moment on the broker's clock, to the second; - for 0, which means never."""
+    """A time of the broker's clock, to the second; - for 0, which means never."""
     return local_text(timestamp_ms).partition(".")[0] if timestamp_ms else "-"
 
 
 def moment(timestamp_ms: int) -> Markup | str:
-    """The same, and to the millisecond where one points at it."""
+    """Like clock_time(), with the milliseconds in a tooltip."""
     if not timestamp_ms:
         return "-"
     whole = local_text(timestamp_ms)
@@ -83,7 +83,7 @@ def span(length_ms: float) -> str:
 
 
 def until(timestamp_ms: int, now_ms: int) -> str:
-    """How far off something due is: "in 2h 5m", "now", "3s late"; - for 0."""
+    """The time until a deliver time: "in 2h 5m", "now", "3s late"; - for 0."""
     if not timestamp_ms:
         return "-"
     wait_ms = timestamp_ms - now_ms
@@ -93,14 +93,14 @@ def until(timestamp_ms: int, now_ms: int) -> str:
 
 
 def ago(timestamp_ms: int, now_ms: int) -> str:
-    """How long since: "2h 5m ago"; - for 0."""
+    """The time since an instant: "2h 5m ago"; - for 0."""
     if not timestamp_ms:
         return "-"
     return f"{span(now_ms - timestamp_ms)} ago" if now_ms - timestamp_ms >= 1_000 else "just now"
 
 
 def size(count: float) -> str:
-    """Bytes in the largest unit of which there is one: "1.5 MiB"."""
+    """Bytes in the largest unit that gives at least 1: "1.5 MiB"."""
     for unit in _SIZES[:-1]:
         if count < 1024:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
@@ -109,24 +109,24 @@ def size(count: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """Messages a second; small ones keep a decimal."""
+    """Messages per second; a rate below 10 has one decimal."""
     return f"{per_second:,.1f}" if 0 < per_second < 10 else f"{per_second:,.0f}"
 
 
 def percent(part: float, whole: float = 1) -> str:
-    """A share; never 100% before the whole is there."""
+    """A share; never 100% if part is less than whole."""
     if not whole:
         return "-"
     return f"{min(99.9, 100 * part / whole) if part < whole else 100:.1f}%"
 
 
 def quoted(text: str) -> Markup:
-    """An id for a form's field: what a browser would change in it is written as %0d."""
+    """An id for a form's field: characters that a browser would change become %0d and the like."""
     return Markup("{}").format(quote(text, safe="", errors="surrogatepass"))
 
 
 def url(path: str, values: Mapping[str, object] | None = None, **more: object) -> Markup:
-    """A link to a page of ours; empty values are left out.  Where text is put, it is quoted."""
+    """A link to a page of ours; values are quoted, empty ones are left out."""
     pairs = [(name, str(each)) for name, each in {**(values or {}), **more}.items()]
     query = urlencode([pair for pair in pairs if pair[1]], errors="surrogatepass")
     return Markup("{}").format(f"{path}?{query}" if query else path)

@@ -154,11 +154,11 @@ def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderT
     async def scenario(browser: Browser) -> None:
         dry = await browser.get(f"/dead/purge?group={GROUP}&what={what}&until=-5s")
         assert f"{gone} letters of {GROUP}" in dry.text
-        assert f"would go out of sight, {gone} of them open" in dry.text
+        assert f"would be hidden, {gone} of them open" in dry.text
         # The time is said as an instant: it means the same however long somebody thinks.
         under_test.clock.forward(60_000)
         done = await browser.send("/dead/purge", dry.fields())
-        assert f"went out of sight, {gone} of them open" in done.text
+        assert f"were hidden, {gone} of them open" in done.text
         listed = await browser.get(f"/dead/letters?group={GROUP}")
         assert f"{7 - gone} letters" in listed.text
         back = await browser.get(f"/dead/purge?group={GROUP}&what=restore")

@@ -97,7 +97,7 @@ def test_the_timeline_draws_what_comes_due(under_test: BrokerUnderTest) -> None:
 
     async def scenario(browser: Browser) -> None:
         page = await browser.get("/schedule?span=10m")
-        assert "3 come due within 10m; 0 are due now, 1 come later." in page.text
+        assert "Messages due within 10m: 3; due now: 0; due later: 1." in page.text
         assert len([tag for tag, attrs in page.elements if attrs.get("class") == "s0"]) == 2
         column = page.link("/schedule?span=10m&from=")
         chosen = await browser.get(column)

@@ -1,11 +1,11 @@
-// What a page does beyond htmx's swapping of its live part; without scripts all but that works.
+// htmx swaps the live part of a page; this script does the rest.  Without scripts all else works.
 "use strict";
 
 const lost = document.getElementById("lost");
 let focused = null;
 let opened = [];
 
-// On a narrow screen the list of pages is longer than it is wide.
+// On a narrow screen the list of pages is wider than the screen.
 document.querySelector("header [aria-current]")?.scrollIntoView({ inline: "center", block: "nearest" });
 
 function isReading() {
@@ -13,14 +13,14 @@ function isReading() {
   return document.hidden || (selection !== null && !selection.isCollapsed);
 }
 
-// Two things that are the same before and after a swap.
+// A selector that finds the same element before and after a swap.
 function nameOf(element) {
   return element.id ? "#" + CSS.escape(element.id)
     : element.getAttribute("href") ? "a[href=" + JSON.stringify(element.getAttribute("href")) + "]" : null;
 }
 
 document.addEventListener("htmx:beforeRequest", (event) => {
-  // Nothing moves under a reader's hands, nor for a page that nobody sees.
+  // Swap nothing while somebody selects text, or while the page is hidden.
   if (isReading()) event.preventDefault();
 });
 document.addEventListener("htmx:beforeSwap", (event) => {
