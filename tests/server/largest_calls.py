@@ -60,7 +60,7 @@ LETTERS: Final = 1_500
 PENDING: Final = 4_000
 JOBS: Final = 1_000
 USED: Final = 640
-"""How many topics have messages."""
+"""The number of topics that have messages."""
 REASON: Final = "ValueError: " + "y" * 500
 KEY_TEXT: Final = "k" * (limits.KEYS_BYTES_MAX // limits.KEYS_MAX - 2)
 TEXT: Final = "x" * limits.MESSAGE_ID_BYTES_MAX
@@ -128,7 +128,7 @@ def _jobs(broker: BrokerUnderTest) -> None:
 
 
 class Largest:
-    """The largest request of each call; every time another one, where it is done only once."""
+    """The largest request of each call; a new one each time if it can be done only once."""
 
     def __init__(self, broker: BrokerUnderTest, rpc: Rpc[Any, Any]) -> None:
         self._broker = broker
@@ -136,7 +136,7 @@ class Largest:
         self._number = 0
 
     def next(self) -> Any:
-        """Of two kinds in turn, where there is more than one that is large."""
+        """If two kinds of requests are large, one of each in turn."""
         self._number += 1
         return REQUESTS[self._rpc](self)
 
@@ -147,7 +147,7 @@ class Largest:
 
     @property
     def name(self) -> str:
-        """One that was not used before."""
+        """A name that was not used before."""
         return f"{self._rpc.name}-{self._number:05}"
 
     def send(self) -> SendRequest:

@@ -1,4 +1,4 @@
-"""Bytes in, bytes out, errors as status; and of a request that failed nothing stays."""
+"""Bytes in, bytes out, errors as status; a request that failed leaves nothing in memory."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_of_a_request_that_failed_nothing_stays_in_memory(
     in_flight: InFlight,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """600 refused requests of 1 MiB stayed for as long as the collector of cycles did not run."""
+    """Otherwise 600 refused requests of 1 MiB stay until the garbage collector runs."""
     # The test's own log would keep every error.
     monkeypatch.setattr(calls.log, "disabled", True)
     data = bytes(bytearray(data))
@@ -128,7 +128,7 @@ def test_of_a_request_that_failed_nothing_stays_in_memory(
 def test_everybody_who_waits_for_a_disk_that_fails_is_refused(
     commit: Callable[[], GroupCommit], in_flight: InFlight
 ) -> None:
-    """They share one error; each tells it to its own caller."""
+    """They share one error; each caller gets it."""
 
     async def main() -> None:
         committing = commit()
@@ -159,7 +159,7 @@ def test_an_error_is_the_status_of_its_call(
     code: grpc.StatusCode,
     in_flight: InFlight,
 ) -> None:
-    """The class and its fields arrive, and nothing is logged: it is the caller's affair."""
+    """The class and its fields arrive; nothing is logged, because the caller made the mistake."""
 
     async def method(_: SendRequest, __: Context) -> Any:
         raise error
@@ -175,7 +175,7 @@ def test_an_error_is_the_status_of_its_call(
 def test_a_bug_is_logged_and_its_caller_is_not_shown_the_inside(
     commit: Callable[[], GroupCommit], in_flight: InFlight, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who mends it needs the stack; who calls can do nothing with it."""
+    """The log needs the stack to mend the bug; the caller cannot use it."""
 
     async def method(_: SendRequest, __: Context) -> Any:
         await bug(commit())
@@ -196,7 +196,7 @@ def test_a_bug_is_logged_and_its_caller_is_not_shown_the_inside(
 def test_a_call_without_a_request_is_refused(
     in_flight: InFlight, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not taken for an empty one."""
+    """The broker does not mistake it for an empty request."""
     monkeypatch.setattr(calls, "CANCEL_S_MAX", 0)
 
     async def method(_: SendRequest, __: Context) -> Any:
@@ -211,12 +211,12 @@ def test_a_call_without_a_request_is_refused(
 
 
 def test_a_path_that_nobody_answers_has_no_handler() -> None:
-    """gRPC then says by itself that it is unimplemented."""
+    """gRPC itself then answers UNIMPLEMENTED."""
     details: Any = type("Details", (), {"method": "/rmqlite.v1.Messaging/Nothing"})()
     assert Handlers({}).service(details) is None
 
 
 def test_a_peer_is_told_by_its_address() -> None:
-    """What is stored as the sender of a message; 0.0.0.0:0 for what is no address."""
+    """The address is stored with a message; 0.0.0.0:0 if the peer has none."""
     assert peer_host("ipv4:127.0.0.1:5000") == b"\x7f\x00\x00\x01\x00\x00\x13\x88"
     assert peer_host("unix:/tmp/socket") == bytes(8)

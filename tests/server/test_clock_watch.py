@@ -1,4 +1,4 @@
-"""Steps and suspends: each is told once, with size, direction and consequence, and counted."""
+"""Steps and suspends: each is logged once, with size, direction and consequence, and counted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_step_is_told_once(
     machine: FakeMachine,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """How far, which way, and that it is no reason to worry."""
+    """The line says how far, in which direction, and that delays are not affected."""
     look(watch, machine, 10)
     assert caplog.messages == []
     machine.step_wall(step_ms)
@@ -66,7 +66,7 @@ def test_a_step_is_told_once(
 
 
 def test_a_step_back_and_its_correction_are_two(watch: ClockWatch, machine: FakeMachine) -> None:
-    """The sum of both is nothing, and yet something happened."""
+    """The two steps add up to zero, but both happened."""
     for step_ms in (-HOUR_MS, HOUR_MS):
         machine.step_wall(step_ms)
         look(watch, machine)
@@ -85,7 +85,7 @@ def test_what_is_small_is_told_when_it_adds_up(watch: ClockWatch, machine: FakeM
 def test_a_suspend_is_no_step(
     watch: ClockWatch, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The wall clock goes on meanwhile, and so does the broker's; who waited waited longer."""
+    """Both clocks count the time of the suspend; messages that fell due in it were late."""
     look(watch, machine)
     for sleep_ms in (HOUR_MS, SUSPEND_MS_MIN):
         machine.suspend(sleep_ms)
@@ -101,7 +101,7 @@ def test_a_suspend_is_no_step(
 def test_a_wall_clock_that_missed_the_sleep_is_both(
     watch: ClockWatch, machine: FakeMachine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a battery-backed clock it goes on where it stopped."""
+    """Without a battery the wall clock continues where it stopped."""
     machine.suspend(HOUR_MS)
     machine.step_wall(-HOUR_MS)
     look(watch, machine)
@@ -158,7 +158,7 @@ def test_a_start_on_another_time_is_told_with_its_reason(
     machine: FakeMachine,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Who reads a time of the broker wonders otherwise."""
+    """Otherwise the broker's times would surprise their readers."""
     clock = SystemClock(machine)
     machine.step_wall(-ahead_ms)
     watch = ClockWatch(clock, machine, origin)

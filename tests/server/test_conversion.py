@@ -1,4 +1,4 @@
-"""What is too much is refused before any work is done on it; what is long is done in turns."""
+"""Requests above a limit are refused before they are decoded; long ones take several turns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_is_too_much_is_not_read(rpc: Rpc[Any, Any], data: bytes) -> None:
 
 
 async def turns_of(work: Any) -> tuple[Any, int]:
-    """An answer, and how often others had their turn meanwhile."""
+    """The answer, and the number of turns that others had meanwhile."""
     task = asyncio.create_task(work)
     turns = 0
     while not task.done():
@@ -64,7 +64,7 @@ async def turns_of(work: Any) -> tuple[Any, int]:
 
 
 def test_a_long_request_is_read_in_a_turn_of_its_own() -> None:
-    """Looking at it and reading it take a few milliseconds each; so does what follows."""
+    """The check, the decoding and the method take a few milliseconds each."""
     conversion = Conversion(BrokerConfig())
     for body_bytes, is_long in ((100, False), (SHORT_BYTES_MAX, True)):
         message = pb.OutgoingMessage(topic="orders", body=bytes(body_bytes))
@@ -75,7 +75,7 @@ def test_a_long_request_is_read_in_a_turn_of_its_own() -> None:
 
 
 def test_a_long_answer_is_written_in_turns() -> None:
-    """10,000 topics are 20 ms of work; in parts the bytes are the same."""
+    """10,000 topics take 20 ms; the bytes of the parts together are the same."""
     conversion = Conversion(BrokerConfig())
     for count, is_long in ((10, False), (10_000, True)):
         topics = tuple([TopicInfo(f"topic-{number}", 4, 4) for number in range(count)])

@@ -1,4 +1,4 @@
-"""The Grafana dashboard shows every metric, and none that is not there."""
+"""The Grafana dashboard shows every metric, and none that does not exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_metric_that_is_shown_exists(found: Scrape) -> None:
 
 
 def test_every_metric_is_shown(found: Scrape) -> None:
-    """Who adds one decides where it is looked at."""
+    """A new metric needs a place on the dashboard."""
     text = " ".join(expressions())
     assert [name for name in found.families if name not in text] == []
 
@@ -59,7 +59,7 @@ def test_only_labels_that_exist_are_grouped_by(found: Scrape) -> None:
 
 
 def test_a_counter_is_shown_as_a_rate_and_a_histogram_by_its_buckets() -> None:
-    """A count since the start tells nothing over time, least of all across restarts."""
+    """A count since the start means nothing over time, least of all across restarts."""
     for expression in expressions():
         for name in METRIC.findall(expression):
             if name.endswith(("_total", "_bucket", "_count")):
@@ -69,7 +69,7 @@ def test_a_counter_is_shown_as_a_rate_and_a_histogram_by_its_buckets() -> None:
 
 
 def test_it_is_a_dashboard_that_grafana_takes_as_it_is() -> None:
-    """No plug-in, no data source of whoever made it, nothing to edit after the import."""
+    """It needs no plug-in and no special data source, and no edit after the import."""
     assert DASHBOARD["schemaVersion"] >= 39
     assert "id" not in DASHBOARD
     assert "__inputs" not in DASHBOARD

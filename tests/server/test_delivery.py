@@ -41,7 +41,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[Delivery], Awaitable[No
 
 
 def send(under_test: BrokerUnderTest, delivery: Delivery, level: int, count: int = 1) -> int:
-    """Send delayed messages, tell the tasks as a server would; when they are due."""
+    """Send delayed messages, notify the tasks like a server; return the deliver times."""
     messages = tuple(Message("orders", b"x", delay_level=level) for _ in range(count))
     results = done(under_test.broker.send(SendRequest(messages, queue_id=0), BORN_HOST))
     if under_test.heard.sooner:
@@ -85,7 +85,7 @@ def test_an_earlier_message_of_another_level_is_not_waited_past(
 
 
 def test_a_burst_leaves_in_slices_between_which_others_run(under_test: BrokerUnderTest) -> None:
-    """P3 for everybody else: a drain never holds the loop for longer than one slice."""
+    """P3 for all other calls: a backlog never holds the loop for longer than one slice."""
     seen: list[int] = []
 
     async def scenario(delivery: Delivery) -> None:
@@ -110,7 +110,7 @@ FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_f
 
 
 def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
-    """So many deliveries cannot be appended; when they were tried."""
+    """Let so many deliveries fail; return the times of the attempts."""
     append = under_test.store.append
     tried: list[int] = []
 
@@ -176,7 +176,7 @@ def test_what_could_not_be_delivered_arrives_once_and_in_order(
 
 
 def test_a_failed_sync_is_not_tried_again(under_test: BrokerUnderTest) -> None:
-    """Whatever it was to make durable may be gone: the task ends, and with it the broker."""
+    """The data of the sync may be gone: the task ends, and so does the broker."""
     failed = FlushFailed("cannot sync commitlog: Input/output error")
 
     async def main() -> None:

@@ -28,7 +28,7 @@ class Stop(Exception):
 def arrived_after_ms(
     broker: BrokerUnderTest, level: int, during: Callable[[FakeMachine], Awaitable[None]]
 ) -> int:
-    """Send with a delay, do something, wait; how long it really took, sleep included."""
+    """Send with a delay, do something, wait; return the real time that it took, sleep included."""
     machine = broker.clock.machine
     took: list[int] = []
 
@@ -55,7 +55,7 @@ def arrived_after_ms(
 
 @pytest.mark.parametrize("step_ms", [1_000, -1_000, HOUR_MS, -HOUR_MS, YEAR_MS, -YEAR_MS])
 def test_a_step_hastens_and_delays_nothing(under_test: BrokerUnderTest, step_ms: int) -> None:
-    """Nobody sleeps by the wall clock."""
+    """No task sleeps by the wall clock."""
 
     async def during(machine: FakeMachine) -> None:
         await asyncio.sleep(5)
@@ -65,7 +65,7 @@ def test_a_step_hastens_and_delays_nothing(under_test: BrokerUnderTest, step_ms:
 
 
 def test_what_came_due_in_a_sleep_arrives_within_a_second(under_test: BrokerUnderTest) -> None:
-    """The loop's own time stood still: it would go on to wait for what was left."""
+    """The loop's own time stood still: it would still wait for the rest of the delay."""
 
     async def during(machine: FakeMachine) -> None:
         await asyncio.sleep(5)
@@ -76,7 +76,7 @@ def test_what_came_due_in_a_sleep_arrives_within_a_second(under_test: BrokerUnde
 
 
 def test_a_short_sleep_makes_nothing_late(under_test: BrokerUnderTest) -> None:
-    """It is awake again in time, and knows it."""
+    """The machine is awake again in time, and the broker notices that."""
 
     async def during(machine: FakeMachine) -> None:
         await asyncio.sleep(1)

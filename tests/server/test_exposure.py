@@ -1,4 +1,4 @@
-"""A port that other machines can reach is said at each start."""
+"""The broker warns at each start of ports that other machines can reach."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def warnings(
 def test_a_broker_on_loopback_says_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The default; also with all its ports."""
+    """The default addresses, with all ports open."""
     assert warnings(tmp_path, caplog, metrics_port=9870, web_port=8080, web_access="write") == []
 
 
@@ -33,7 +33,7 @@ def test_a_broker_on_loopback_says_nothing(
 def test_a_broker_that_others_can_reach_says_what_they_can_do(
     address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One sentence for its port, and one for that of the metrics, which is on the same address."""
+    """One sentence for the gRPC port, and one for the metrics port on the same address."""
     assert warnings(tmp_path, caplog, bind_address=address, metrics_port=9870) == [
         (
             "WARNING",
@@ -55,7 +55,7 @@ def test_a_broker_that_others_can_reach_says_what_they_can_do(
 def test_a_web_page_that_others_can_reach_says_what_they_can_do(
     access: str, can: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its address is its own."""
+    """The page has an address key of its own."""
     (told,) = warnings(
         tmp_path,
         caplog,
@@ -69,10 +69,10 @@ def test_a_web_page_that_others_can_reach_says_what_they_can_do(
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
 def test_loopback_is_known_in_all_its_spellings(address: str) -> None:
-    """Who is warned without cause does not read the next warning."""
+    """After a warning without cause, operators ignore the next one."""
     assert is_loopback(address)
 
 
 def test_a_name_that_nobody_knows_is_no_loopback() -> None:
-    """Binding it fails, and says so itself."""
+    """Binding it fails with an error of its own."""
     assert not is_loopback("no-such-host.invalid")

@@ -117,7 +117,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("log.read", (LogReadRequest(0),)),
     ("log.read_queue", (QueueReadRequest(dlq_topic(GROUP), 0, 0),)),
 )
-"""Every method that only looks."""
+"""Every method that only reads."""
 
 
 def methods_of_the_front(front: Front) -> set[str]:
@@ -137,7 +137,7 @@ async def ask(front: Front, method: str, arguments: tuple[Any, ...]) -> Any:
 
 @pytest.fixture
 def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
-    """A message that waits, dead letters, and a redrive job that has not begun."""
+    """A pending message, dead letters, and a redrive job that has not begun."""
     under_test = BrokerUnderTest(tmp_path)
     under_test.send(Message("orders", b"the record at physical offset 0"))
     under_test.send(Message("orders", b"x", delay_level=5, message_id=WAITING))
@@ -148,7 +148,7 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
 
 
 def test_every_method_is_known_to_write_or_to_only_look(under_test: BrokerUnderTest) -> None:
-    """A new method comes with its line above, and so keeps the rule."""
+    """A new method needs a line in the tables above, so the rule is tested for it."""
 
     async def scenario(server: Served, _: object) -> None:
         writing, reading = {name for name, _ in WRITING}, {name for name, _ in READING}
@@ -164,7 +164,7 @@ def test_every_method_is_known_to_write_or_to_only_look(under_test: BrokerUnderT
 def test_a_failed_sync_inside_a_method_ends_the_broker(
     method: str, arguments: tuple[Any, ...], under_test: BrokerUnderTest
 ) -> None:
-    """What is on disk may not be what the broker believes: only a recovery can tell."""
+    """The disk may lack records that the broker has counted: only a recovery finds out."""
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
@@ -183,7 +183,7 @@ def test_a_failed_sync_inside_a_method_ends_the_broker(
 def test_a_method_that_only_looks_needs_no_disk_that_can_be_written(
     method: str, arguments: tuple[Any, ...], under_test: BrokerUnderTest
 ) -> None:
-    """And the table above says the truth about it."""
+    """So the table above is right about it."""
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:
@@ -206,7 +206,7 @@ def test_a_method_that_only_looks_needs_no_disk_that_can_be_written(
 def test_a_disk_that_is_slow_or_full_ends_nothing(
     error: RmqliteError, under_test: BrokerUnderTest
 ) -> None:
-    """Both get better by themselves."""
+    """Both faults pass by themselves."""
     breaking(under_test, error)
 
     async def scenario(server: Served, ending: asyncio.Task[None]) -> None:

@@ -36,7 +36,7 @@ async def names(server: Served) -> list[str]:
 def test_a_member_leaves_when_its_waiting_heartbeat_is_cancelled(
     under_test: BrokerUnderTest,
 ) -> None:
-    """So a face says that a connection has ended; the others need not wait for the expiry."""
+    """A face cancels the call when a connection ends; the others need not wait for the expiry."""
 
     async def scenario(server: Served, _: object) -> None:
         groups = server.front.groups

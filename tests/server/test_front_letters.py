@@ -1,4 +1,4 @@
-"""Failed messages at the front: long looks leave turns to others."""
+"""Failed messages at the front: long reads give other calls their turns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOSTILE = "\x1b]0;owned\x07<script>alert(1)</script>\u202e\x00\ufeff"
 
 
 def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
-    """Thousands of letters are looked at between two sends, not before the next one."""
+    """A send does not wait until thousands of letters are read."""
     under_test = BrokerUnderTest(tmp_path, mapped_file_size_commit_log=1 << 23)
     for topic in (dlq_topic(GROUP), retry_topic(GROUP), "orders"):
         record = new_record("letter", topic, properties={"UNIQ_KEY": "same", "TAGS": "a"})

@@ -1,4 +1,4 @@
-"""Reading in bulk through the real loop: others get their turn meanwhile."""
+"""Reading the log through the real loop: other calls get their turns meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.fronts import Served, served
 
 
 def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
-    """A job that reads millions of records must not be heard by those who send and pull."""
+    """A job that reads millions of records must not delay sends and pulls."""
     under_test = BrokerUnderTest(tmp_path, mapped_file_size_commit_log=1 << 23)
     for _ in range(8):
         under_test.send(*[Message("orders", b"x" * 900) for _ in range(500)])

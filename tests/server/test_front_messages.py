@@ -11,7 +11,7 @@ from tests.support.steps import done
 
 
 def test_a_duplicate_is_answered_when_what_it_repeats_is_on_disk(tmp_path: Path) -> None:
-    """Else a power cut could take back a message whose sender was told that it is there."""
+    """Otherwise a power cut could remove a message after its sender got the answer."""
     under_test = BrokerUnderTest(tmp_path)
     done(under_test.broker.schedule_bulk(request(["a"], job_id=""), BORN_HOST))
     store = under_test.store

@@ -1,4 +1,4 @@
-"""One sync for all who wait, and nothing is believed after a sync that failed."""
+"""One sync for all calls that wait; after a failed sync every call fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.steps import done
 
 
 class CountingFiles(SystemFiles):
-    """Counts syncs; fails them when told to."""
+    """Counts syncs; fails them while failing is set."""
 
     syncs = 0
     failing = False
@@ -68,7 +68,7 @@ class Committed:
         return self.under_test.store.end
 
     async def running(self, work: asyncio.Future[None]) -> None:
-        """Wait for work, or for the group commit to die."""
+        """Wait for work, or for the group commit to fail."""
         loop = asyncio.create_task(self.commit.run())
         try:
             await asyncio.wait([loop, work], return_when=asyncio.FIRST_COMPLETED)
@@ -115,7 +115,7 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecuto
 
 
 def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
-    """Only who asked for it by name gets an answer before the disk has it."""
+    """A call is answered before its bytes are on disk only if the operator has configured that."""
     committed = Committed(tmp_path, syncer, "ASYNC_FLUSH")
 
     async def main() -> None:
@@ -153,7 +153,7 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
 def test_a_sync_that_failed_elsewhere_is_as_final(
     flush: str, tmp_path: Path, syncer: ThreadPoolExecutor
 ) -> None:
-    """Nobody gets an answer after it, also not one that was to come before the disk has it."""
+    """No call is answered after it, not even with ASYNC_FLUSH."""
     committed = Committed(tmp_path, syncer, flush)
     failed = FlushFailed("cannot cut: Input/output error")
 

@@ -1,4 +1,4 @@
-"""Health: SERVING until the broker drains; a watcher is told and let go.  And reflection."""
+"""Health: SERVING until the broker drains, which ends each watch.  And reflection."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_watch_ends_with_the_drain(service: str, answers: list[Any]) -> None:
 
 
 def test_who_watches_a_broker_that_drains_is_told_once() -> None:
-    """It came late; there is nothing else to wait for."""
+    """The health does not change any more."""
 
     async def main() -> list[Any]:
         health = Health(SERVICES)
@@ -108,7 +108,7 @@ def test_who_watches_a_broker_that_drains_is_told_once() -> None:
 
 
 def test_there_is_a_limit_to_watching() -> None:
-    """Each is a call that stays; who has gone makes room."""
+    """Each is a long call; one that has ended makes room."""
 
     async def main() -> None:
         health = Health(SERVICES)
@@ -147,7 +147,7 @@ def test_reflection_answers_each_question() -> None:
 
 
 def test_there_is_a_limit_to_reflection() -> None:
-    """A stream that asks nothing keeps room for a whole request."""
+    """A silent stream keeps room for a whole request."""
 
     async def main() -> None:
         health = Health(SERVICES)
@@ -202,6 +202,6 @@ def test_what_is_no_request_is_refused_and_nothing_is_logged(
     )
 )
 def test_no_question_is_a_bug_of_ours(data: bytes) -> None:
-    """The library that answers them is not ours, and whoever asks is nobody we know."""
+    """A library answers them, and the caller may be anybody."""
     context = asyncio.run(ask(handlers(Health(SERVICES)), REFLECT, data))
     assert context.code in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)

@@ -55,7 +55,7 @@ class Client:
         self._writer.write(request)
 
     async def ask(self, request: bytes) -> bytes:
-        """Send; everything that comes until the connection is closed."""
+        """Send; return everything that arrives until the connection is closed."""
         self.send(request)
         try:
             return await self._reader.read()
@@ -78,7 +78,7 @@ async def connected(port: HttpPort) -> AsyncIterator[Client]:
 
 
 def run(scenario: Callable[[HttpPort], Awaitable[None]]) -> int:
-    """Run it on a loop whose time is moved by hand; how many milliseconds it took."""
+    """Run it on a loop with a fake clock; return how many milliseconds it took."""
     clock = FakeClock()
     began_ms = clock.now_ms()
 
@@ -105,7 +105,7 @@ def answer_to(request: bytes) -> bytes:
 
 
 def test_a_page_is_answered_and_the_connection_closed() -> None:
-    """Length, type, and nothing to keep open; also of one larger than the socket takes."""
+    """With length, type and Connection: close; also if it is larger than the socket's buffer."""
     assert answer_to(ASK) == (
         OK + b"Content-Type: text/plain; version=0.0.4\r\n"
         b"Content-Length: 4\r\n"
@@ -134,7 +134,7 @@ def test_a_query_is_ignored() -> None:
     ],
 )
 def test_everything_else_is_not_found(line: str) -> None:
-    """There is nothing here to change and nothing to browse."""
+    """The port has nothing to change and nothing to browse."""
     assert answer_to(f"{line}\r\n\r\n".encode()).startswith(b"HTTP/1.1 404 Not Found\r\n")
 
 
@@ -150,19 +150,19 @@ def test_everything_else_is_not_found(line: str) -> None:
     ],
 )
 def test_what_is_no_request_is_refused(request_bytes: bytes) -> None:
-    """Such as a gRPC client at the wrong port."""
+    """A gRPC client at the wrong port, for example."""
     assert answer_to(request_bytes).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
 def test_a_page_that_fails_is_logged_and_no_page(caplog: pytest.LogCaptureFixture) -> None:
-    """The broker goes on: a mistake in a figure stops nobody's messages."""
+    """The broker continues: a mistake in a metric stops no messages."""
     caplog.set_level(logging.ERROR)
     assert answer_to(b"GET /fails HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 500 ")
     assert "told to fail" in caplog.text
 
 
 def test_a_request_that_does_not_end_is_cut_off() -> None:
-    """At its bytes, not only at its time."""
+    """The port limits its bytes, not only its time."""
     assert answer_to(b"GET /figures HTTP/1.1\r\nX: " + b"x" * 4 * REQUEST_BYTES_MAX) == b""
 
 
@@ -178,7 +178,7 @@ def test_a_client_that_sends_slowly_is_cut_off(begun: bytes) -> None:
 
 
 def test_a_client_that_does_not_read_is_cut_off() -> None:
-    """Its answer would stay in memory."""
+    """Otherwise its answer would stay in memory."""
 
     async def scenario(port: HttpPort) -> None:
         async with connected(port) as client:
@@ -203,7 +203,7 @@ def test_a_client_that_goes_is_forgotten() -> None:
 
 
 def test_too_many_at_once_are_not_answered() -> None:
-    """Those before them are, and so is who comes when they are gone."""
+    """Connections before the limit are answered, and later ones when those have ended."""
 
     async def scenario(port: HttpPort) -> None:
         async with AsyncExitStack() as stack:

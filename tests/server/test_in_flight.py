@@ -1,4 +1,4 @@
-"""The bytes of requests that are held at once: never more than the limit, and nobody is lost."""
+"""The bytes of all requests never exceed the limit, and no request is forgotten."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def never() -> bytes | None:
 
 
 async def answered(in_flight: InFlight, read: Awaitable[bytes | None]) -> None:
-    """A request that is answered as soon as it is there."""
+    """A request that is answered as soon as it has arrived."""
     room = await in_flight.room()
     try:
         await room.receive(read)
@@ -53,7 +53,7 @@ def run(main: Any) -> None:
 
 
 def test_a_request_takes_the_longests_room_and_keeps_its_own() -> None:
-    """How long it is, gRPC says only when all of it is in memory."""
+    """gRPC says how long a request is only when all of it is in memory."""
 
     async def main() -> None:
         in_flight = InFlight(LIMIT, LONGEST)
@@ -69,7 +69,7 @@ def test_a_request_takes_the_longests_room_and_keeps_its_own() -> None:
 
 @pytest.mark.parametrize("data", [None, b""])
 def test_a_call_without_a_request_takes_no_room(data: bytes | None) -> None:
-    """It may go on for long: a stream that is at its end."""
+    """The call may last long after it: a stream whose requests have ended."""
 
     async def main() -> None:
         in_flight = InFlight(LIMIT, LONGEST)
@@ -134,7 +134,7 @@ def test_who_comes_later_does_not_overtake_the_line() -> None:
 
 @pytest.mark.parametrize("turns", range(4))
 def test_who_gives_up_in_line_leaves_the_turn_to_the_next(turns: int) -> None:
-    """Also in the moment in which it got its turn."""
+    """Also if it ends in the moment of its turn."""
 
     async def main() -> None:
         in_flight = InFlight(LONGEST, LONGEST)
@@ -173,7 +173,7 @@ def test_a_request_that_does_not_arrive_gives_way_when_others_wait() -> None:
 
 
 def test_a_request_that_gets_no_room_is_refused_in_time() -> None:
-    """The others are being worked on: its client may try again, or another broker."""
+    """The other requests still run: its client may try again, or use another broker."""
 
     async def main() -> None:
         in_flight = InFlight(LIMIT, LONGEST)
@@ -193,7 +193,7 @@ def test_a_request_that_gets_no_room_is_refused_in_time() -> None:
 
 
 def test_the_line_has_an_end() -> None:
-    """Of each that waits gRPC already holds the beginning."""
+    """gRPC already holds the beginning of each one that waits."""
 
     async def main() -> None:
         in_flight = InFlight(LONGEST, LONGEST)

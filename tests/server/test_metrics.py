@@ -38,11 +38,11 @@ NOT_MEASURED = {
     "rmqlite_dead_letters_open",
     "rmqlite_disk_full",
 }
-"""Gauges that count, or are 0 or 1: without a unit."""
+"""Gauges without a unit: they count something, or are 0 or 1."""
 
 
 class Disk(SystemFiles):
-    """As full as it is told to be, and it may refuse to be read."""
+    """A disk with a given use; it may also refuse to be read."""
 
     ratio = 0.25
     refuses = False
@@ -146,7 +146,7 @@ def test_lateness_is_a_histogram_per_level(broker: BrokerUnderTest) -> None:
 
 
 def test_what_is_overdue_shows(broker: BrokerUnderTest) -> None:
-    """Per level by how much; and how old the oldest message is that still waits."""
+    """How late each level is, and how old the oldest pending message is."""
     found = scrape(broker)
     assert found.value("rmqlite_oldest_pending_age_seconds") == 0
     broker.send(Message("orders", b"x", delay_level=4), Message("orders", b"x", delay_level=2))
@@ -175,7 +175,7 @@ def test_a_full_disk_and_what_it_refuses_show(broker: BrokerUnderTest, disk: Dis
 
 
 def test_a_message_that_pins_old_files_shows_with_its_level(broker: BrokerUnderTest) -> None:
-    """Somebody wonders why the disk does not get empty."""
+    """It explains why the disk does not become empty."""
     broker.send(Message("orders", b"x", delay_level=4))
     while broker.store.end < 3 * SEGMENT:
         broker.send(Message("orders", b"x" * 30_000))
@@ -215,7 +215,7 @@ def test_what_the_clocks_have_done_shows(broker: BrokerUnderTest) -> None:
 def test_a_disk_that_cannot_be_read_hides_no_other_figure(
     broker: BrokerUnderTest, disk: Disk
 ) -> None:
-    """Then most of all somebody looks at them."""
+    """Operators need the metrics most of all then."""
     broker.send(Message("orders", b"x", delay_level=4))
     disk.refuses = True
     found = scrape(broker)
@@ -224,7 +224,7 @@ def test_a_disk_that_cannot_be_read_hides_no_other_figure(
 
 
 def test_the_broker_and_its_process_introduce_themselves(broker: BrokerUnderTest) -> None:
-    """Which version, and what it takes of the machine."""
+    """The version, and the memory and CPU of the process."""
     found = scrape(broker)
     assert found.value("rmqlite_build_info", version=__version__) == 1
     assert found.value("process_resident_memory_bytes") > 1 << 20

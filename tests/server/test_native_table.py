@@ -12,7 +12,7 @@ from tests.support.fronts import Served, served
 
 
 def test_every_call_of_the_protocol_has_its_method(tmp_path: Path) -> None:
-    """Else its callers are told that there is no such method."""
+    """Otherwise its callers get UNIMPLEMENTED."""
     under_test = BrokerUnderTest(tmp_path)
 
     async def scenario(server: Served, _: object) -> None:

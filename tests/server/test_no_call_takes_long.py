@@ -1,4 +1,4 @@
-"""P3 for everybody: nothing that one call does holds the loop for long."""
+"""P3 for all calls: no call holds the loop for long."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ SIZES: Final = (
     "max_hash_slots",
     "max_index_entries",
 )
-"""What a broker under test has smaller than a real one."""
+"""Limits that are lower here than in a real broker."""
 REFERENCE_MS: Final = 3.3
-"""What reference() takes where a turn is to take no more than TURN_MS_MAX."""
+"""The time of reference() on a machine where a turn takes at most TURN_MS_MAX."""
 
 
 def reference() -> None:
@@ -101,7 +101,7 @@ def test_every_call_is_measured() -> None:
 def test_no_turn_of_the_largest_call_is_long(
     rpc: Rpc[Any, Any], near_its_limits: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others, and deliveries, wait for 20 ms at most; the best of some runs counts."""
+    """Other calls, and deliveries, wait for at most 20 ms; the best of some runs counts."""
     largest = Largest(near_its_limits, rpc)
     found = []
 

@@ -1,4 +1,4 @@
-"""Large groups are told of their assignments a few at a time; small ones at once."""
+"""Members of large groups are woken a few at a time, those of small groups at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Members:
         self.broker = broker
         self.heartbeats = Waiting("maxParkedPolls", 10_000)
         self.woken: Counter[int] = Counter()
-        """How many were woken at each millisecond."""
+        """How many heartbeats were woken in each millisecond."""
 
     def join(self, client_id: str) -> None:
         request = HeartbeatRequest(GROUP, client_id, (Subscription("orders"),))
@@ -60,7 +60,7 @@ def run(broker: BrokerUnderTest, main: Callable[[Members], Awaitable[None]]) -> 
 
 
 def test_members_that_joined_together_are_told_once(under_test: BrokerUnderTest) -> None:
-    """After the pause, and that without anybody asking again."""
+    """It comes after the pause, without another call."""
 
     async def main(members: Members) -> None:
         count = 200

@@ -79,7 +79,7 @@ def request(**spec: Any) -> RedriveRequest:
 
 
 def times(under_test: BrokerUnderTest) -> list[int]:
-    """When each letter was sent, after the first."""
+    """The times at which the letters were sent, from the first one on."""
     found = [message.store_timestamp_ms for message in redriven_messages(under_test)]
     return [each - found[0] for each in found]
 
@@ -90,7 +90,7 @@ async def until_over(redrives: RedriveCalls, job_id: str) -> None:
 
 
 def test_a_job_runs_to_its_end_by_itself(under_test: BrokerUnderTest) -> None:
-    """Whoever started it may be gone; what it sends is on disk."""
+    """The client that started it may be gone; the messages of each step are on disk."""
     bury_many(under_test, 450)
 
     async def scenario(redrives: RedriveCalls) -> None:
@@ -104,7 +104,7 @@ def test_a_job_runs_to_its_end_by_itself(under_test: BrokerUnderTest) -> None:
 
 
 def test_a_rate_is_kept_evenly(under_test: BrokerUnderTest) -> None:
-    """In no second more than that, and not all of them at its beginning."""
+    """No second has more than that, and they do not all come at its beginning."""
     bury_many(under_test, 300)
 
     async def scenario(redrives: RedriveCalls) -> None:
@@ -137,7 +137,7 @@ def test_a_slow_job_holds_up_no_other(under_test: BrokerUnderTest) -> None:
 
 
 def test_pause_and_resume_take_effect_at_once(under_test: BrokerUnderTest) -> None:
-    """Not at the end of a wait that has begun."""
+    """It does not wait for the end of the current pause."""
     bury_many(under_test, 30)
 
     async def scenario(redrives: RedriveCalls) -> None:
@@ -157,7 +157,7 @@ def test_pause_and_resume_take_effect_at_once(under_test: BrokerUnderTest) -> No
 
 
 def test_another_rate_takes_effect_at_once(under_test: BrokerUnderTest) -> None:
-    """Who finds a job too slow does not wait."""
+    """An operator who finds a job too slow need not wait."""
     bury_many(under_test, 100)
 
     async def scenario(redrives: RedriveCalls) -> None:
@@ -173,7 +173,7 @@ def test_another_rate_takes_effect_at_once(under_test: BrokerUnderTest) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool) -> None:
-    """By themselves; a paused one stays paused."""
+    """They continue by themselves; a paused one stays paused."""
     bury_many(under_test, 10)
     running, paused = start(under_test).job_id, start(under_test, again=True).job_id
     under_test.broker.redrive.change(JobChange(paused, JobAction.PAUSE))
@@ -196,7 +196,7 @@ def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool)
 def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
     under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Others of the broker's calls are refused for the same reason."""
+    """Sends are refused for the same reason."""
     bury_many(under_test, 10)
     job_id = start(under_test).job_id
     under_test.broker.retention.is_disk_full = True
@@ -217,7 +217,7 @@ def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
 
 
 def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -> None:
-    """Nothing of the step was kept, and the job begins with it again."""
+    """Nothing of the step was stored, and the job does it again."""
     bury_many(under_test, 10)
     job_id = start(under_test).job_id
     append = under_test.store.append
@@ -242,7 +242,7 @@ def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -
 
 
 def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest) -> None:
-    """The log's end may not be what the broker believes: only a recovery can tell."""
+    """The disk may lack records that the broker has counted: only a recovery finds out."""
     bury_many(under_test, 1)
     start(under_test)
 
@@ -263,7 +263,7 @@ def test_an_append_whose_sync_failed_ends_the_broker(under_test: BrokerUnderTest
 def test_a_slow_disk_is_waited_for(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has not failed: what was appended is there, and the job goes on behind it."""
+    """The sync has not failed: the records are in the log, and the job continues after them."""
     bury_many(under_test, 250)
     durable = GroupCommit.durable
     late = 3
