@@ -9,13 +9,14 @@ only has the names.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
+from rmqlite.property_string import pairs_of
 
 # Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
 KEYS: Final = "KEYS"
@@ -234,46 +235,12 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
 
     Pairs without key or value are dropped.  If a key is there several times, its last pair counts.
     """
-    return _pairs(encoded.decode("utf-8", "replace"))
-
-
-def _pairs(text: str) -> dict[str, str]:
     pairs: dict[str, str] = {}
-    for segment in text.split(PAIR_END):
+    for segment in encoded.decode("utf-8", "replace").split(PAIR_END):
         key, _, value = segment.partition(KEY_END)
         if key and value:
             pairs[key] = value
     return pairs
-
-
-def exact_properties(encoded: bytes) -> dict[str, str]:
-    """The same pairs for edit_properties, which restores every byte of their values.
-
-    A byte that is no UTF-8 becomes a lone surrogate: such a text cannot be sent or written.
-    """
-    return _pairs(encoded.decode("utf-8", "surrogateescape"))
-
-
-def edit_properties(
-    encoded: bytes, changes: Mapping[str, str], without: Collection[str] = ()
-) -> bytes:
-    """A property string with some pairs set and others left out; all other bytes stay.
-
-    Every pair of a name in changes or without is left out, even if there are several; the new
-    pairs come last.  Several pairs of another name stay, and so do bytes that RocketMQ cannot
-    read as a pair.
-    """
-    gone = frozenset(without).union(changes)
-    parts = [
-        part
-        for part in encoded.decode("utf-8", "surrogateescape").split(PAIR_END)
-        if part.partition(KEY_END)[0] not in gone or KEY_END not in part
-    ]
-    if changes and parts and not parts[-1]:
-        # A string of an older RocketMQ ends with a separator.
-        parts.pop()
-    parts += [name + KEY_END + value for name, value in changes.items()]
-    return PAIR_END.join(parts).encode("utf-8", "surrogateescape")
 
 
 def property_marker(name: str) -> bytes:
@@ -298,19 +265,16 @@ def find_property(encoded: bytes, marker: bytes) -> bytes | None:
     if value:
         return value
     # Rare: the last pair has no value, and one before it counts.
-    text = exact_properties(encoded).get(marker[1:-1].decode())
-    return None if text is None else text.encode("utf-8", "surrogateescape")
+    return pairs_of(encoded).get(marker[1:-1])
 
 
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
-    """All properties of a message to be stored: the user's, then TAGS, KEYS, UNIQ_KEY, DELAY."""
+    """The properties that a message is sent with; where it waits is for the broker to write."""
     pairs = dict(message.properties)
     if message.keys:
         pairs[KEYS] = " ".join(message.keys)
     if message_id or message.message_id:
         pairs[UNIQ_KEY] = message_id or message.message_id
-    if message.delay_level:
-        pairs[DELAY] = str(message.delay_level)
     if message.max_reconsume_times is not None:
         pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
     if message.tags:

@@ -193,9 +193,7 @@ class Broker:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
         level = self.groups.retry_level(group.group, failed.head.reconsume_times)
-        failure = after_failure(
-            failed.head, request, group, level, self._clock.now_ms(), self._room
-        )
+        failure = after_failure(failed, request, group, level, self._clock.now_ms(), self._room)
         queue_id = 0
         if failure.delay_level:
             # Not the group's number, which may have changed since its retry topic was made.

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rmqlite.broker.room import Room, without_body
+from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
 from rmqlite.levels import LevelTable
@@ -30,24 +30,18 @@ from rmqlite.message import (
     RESCHEDULED_FROM,
     RETRY_TOPIC,
     WAIT,
-    edit_properties,
-    exact_properties,
+    decode_properties,
     offset_message_id,
     senders_limit,
     unpack_host,
 )
 from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.commit_log import Walked
-from rmqlite.store.record import (
-    BORN_HOST_V6,
-    STORE_HOST_V6,
-    Head,
-    NewRecord,
-    tags_code,
-)
+from rmqlite.store.drafts import derived
+from rmqlite.store.record import NewRecord, Record
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64
@@ -74,20 +68,20 @@ _SPARED_FIRST: Final = (
 class Failure:
     """What becomes of a failed message; delay_level 0 is a dead letter.
 
-    changes, without: what its property string gets and loses, for edit_properties.
+    changes, without: what its property string gets and loses.
     """
 
     topic: str
     delay_level: int
     reconsume_times: int
-    changes: dict[str, str]
+    changes: dict[str, str | bytes]
     without: frozenset[str]
     has_body: bool = True
     """False: there is no room for it."""
 
 
 def after_failure(
-    head: Head,
+    failed: Record,
     request: SendBackRequest,
     group: GroupInfo,
     retry_level: int,
@@ -99,8 +93,9 @@ def after_failure(
     retry_level: what the group's policy says; the consumer's own level goes before it.  Of
     the limits the sender's goes before the consumer's, and that before the group's.
     """
-    own = exact_properties(head.properties)
-    limits = (senders_limit(own), request.max_reconsume_times, group.max_reconsume_times)
+    head, own = failed.head, failed.properties
+    senders = senders_limit(decode_properties(own.encoded))
+    limits = (senders, request.max_reconsume_times, group.max_reconsume_times)
     most = next(limit for limit in limits if limit is not None)
     is_dead = head.reconsume_times >= most or request.delay_level < 0
     origin: dict[str, str] = {
@@ -110,8 +105,8 @@ def after_failure(
         ORIGIN_QUEUE_OFFSET: str(head.queue_offset),
         FIRST_FAILURE_TIMESTAMP: str(now_ms),
     }
-    changes: dict[str, str] = {
-        **{name: value for name, value in origin.items() if name not in own},
+    changes: dict[str, str | bytes] = {
+        **{name: value for name, value in origin.items() if own.get(name) is None},
         LAST_FAILURE_TIMESTAMP: str(now_ms),
         DELIVERY_ATTEMPTS: str(head.reconsume_times + 1),
         WAIT: "false",
@@ -121,73 +116,63 @@ def after_failure(
         changes[FAILURE_REASON] = reason
     if is_dead:
         changes[DELAY] = "0"
-        changes[DLQ_ORIGIN_TOPIC] = own.get(RETRY_TOPIC, head.topic)
-        changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID, origin[ORIGIN_MESSAGE_ID])
+        changes[DLQ_ORIGIN_TOPIC] = own.get(RETRY_TOPIC) or head.topic
+        changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID) or origin[ORIGIN_MESSAGE_ID]
         topic, level = dlq_topic(group.group), 0
     else:
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
     failure = Failure(topic, level, head.reconsume_times + 1, changes, _SAID_OF_THE_LAST_DELAY)
-    return _fitted(failure, head, group, room)
+    return _fitted(failure, failed, group, room)
 
 
-def failed_record(walked: Walked, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
+def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
     """The record to append: what failure does not change stays, byte by byte.
 
     Raises MessageTooLarge for a foreign record whose property string is longer than allowed.
     """
-    head, data = walked
-    topic = failure.topic
-    routed: dict[str, str] = {}
-    if failure.delay_level:
-        topic, queue_id = route(topic, queue_id, failure.delay_level, routed, table)
-    changes = {**routed, **failure.changes}
-    properties = edit_properties(head.properties, changes, failure.without)
+    level = table.clamp(failure.delay_level) if failure.delay_level else 0
+    place = route(failure.topic, queue_id, level)
+    changes = {**place.properties, **failure.changes}
+    properties = failed.properties.edited(changes, failure.without)
     check_property_string(properties)
-    record = NewRecord(
-        topic,
-        queue_id,
-        properties,
-        data[head.body_position : head.body_end],
-        head.body_crc,
-        head.flag,
-        head.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6),
-        head.born_timestamp_ms,
-        head.born_host,
-        head.store_host,
-        failure.reconsume_times,
-        0,
-        tags_code(properties),
+    return derived(
+        failed,
+        place.topic,
+        place.queue_id,
+        properties=properties,
+        body=None if failure.has_body else LEFT_BEHIND.encode(),
+        reconsume_times=failure.reconsume_times,
     )
-    return record if failure.has_body else without_body(record)
 
 
-def _fitted(failure: Failure, head: Head, group: GroupInfo, room: Room) -> Failure:
+def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> Failure:
     """The failure with no more properties than a record can carry."""
+    head, own = failed.head, failed.properties
     size_max = room.for_properties(head, failure.topic)
     size_max -= ROUTING_BYTES if failure.delay_level else 0
     # Nearly all have plenty of room: two of their values come twice, and the rest is short.
-    if 3 * len(head.properties) + ADDED_BYTES_MAX <= size_max:
+    if 3 * len(own.encoded) + ADDED_BYTES_MAX <= size_max:
         return failure
-    fitted = _spared(failure, head, size_max)
+    fitted = _spared(failure, own, size_max)
     if fitted is not None:
         return fitted
     # Not even the way back fits.  As a dead letter as it was it is not lost.
     topic = dlq_topic(group.group)
     dead = Failure(topic, 0, failure.reconsume_times, {}, frozenset())
-    if len(head.properties) <= room.for_properties(head, topic):
+    if len(own.encoded) <= room.for_properties(head, topic):
         return dead
     # Without its body it says where that is.
     changes = {**failure.changes, DELAY: "0", FAILURE_REASON: LEFT_BEHIND}
     dead = replace(dead, changes=changes, without=failure.without, has_body=False)
     size_max = room.for_properties(head, topic, has_body=False)
-    return _spared(dead, head, size_max) or replace(dead, changes={})
+    return _spared(dead, own, size_max) or replace(dead, changes={})
 
 
-def _spared(failure: Failure, head: Head, size_max: int) -> Failure | None:
+def _spared(failure: Failure, own: PropertyString, size_max: int) -> Failure | None:
     """The failure without what its property string has no room for; None if that is not enough."""
     changes, without, spared = dict(failure.changes), failure.without, iter(_SPARED_FIRST)
-    while len(edit_properties(head.properties, changes, without)) > size_max:
+    while len(own.edited(changes, without).encoded) > size_max:
         name = next(spared, None)
         if name is None:
             return None

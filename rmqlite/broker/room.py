@@ -16,7 +16,7 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.store.log.checksums import record_bytes_max
-from rmqlite.store.record import OVERHEAD_BYTES, Head, NewRecord, body_crc
+from rmqlite.store.record import OVERHEAD_BYTES, Head
 
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24
@@ -72,9 +72,3 @@ class Room:
         own = OVERHEAD_BYTES + len(head.born_host) + len(head.store_host) - _PLAIN_HOSTS_BYTES
         names = max(len(topic.encode()), len(SCHEDULE_TOPIC))
         return own + names + head.body_end - head.body_position
-
-
-def without_body(record: NewRecord) -> NewRecord:
-    """The record with a short notice in place of its body."""
-    body = LEFT_BEHIND.encode()
-    return record._replace(body=body, body_crc=body_crc(body), sys_flag=0)

@@ -1,42 +1,67 @@
 """Where a message is stored, which is not always where it is going.
 
 A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, and carries its
-destination in two properties.  route() hides it, record.destination() reads it; ending() is
-route() for very many; nothing else in the house writes these properties.
+destination in two properties.  route() hides it, record.destination() reads it; nothing else
+in the house writes these properties.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from functools import lru_cache
+from typing import NamedTuple
 
-from rmqlite.levels import LevelTable
-from rmqlite.message import CLUSTER, DELAY, KEY_END, PAIR_END, REAL_QID, REAL_TOPIC, WAIT
+from rmqlite.message import CLUSTER, DELAY, REAL_QID, REAL_TOPIC, WAIT, encode_properties
+from rmqlite.property_string import PropertyString
 from rmqlite.store.wait_queues import queue_of
 
 
-def route(
-    topic: str, queue_id: int, level: int, properties: MutableMapping[str, str], table: LevelTable
-) -> tuple[str, int]:
-    """The topic and queue id to store under; properties change for a level of 1 or more."""
-    if level <= 0:
-        return topic, queue_id
-    level = table.clamp(level)
-    properties[DELAY] = str(level)
-    properties[REAL_TOPIC] = topic
-    properties[REAL_QID] = str(queue_id)
-    # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
-    properties.setdefault(WAIT, "true")
-    return queue_of(level)
+class Place(NamedTuple):
+    """Where a message is stored, and which properties it gets there.
 
-
-def ending(cluster: str, topic: str, level: int, queue_id: int) -> tuple[str, int, str]:
-    """Topic and queue id to store under, and how the property string ends.
-
-    The same for all messages of a topic and a level: level 0 is now, another one is in the
-    table.
+    ending: the same properties at the end of a property string.  markers: how each begins.
     """
-    if level <= 0:
-        return topic, queue_id, f"{PAIR_END}{CLUSTER}{KEY_END}{cluster}"
-    properties = {DELAY: level, CLUSTER: cluster, REAL_TOPIC: topic, REAL_QID: queue_id}
-    pairs = [f"{PAIR_END}{name}{KEY_END}{value}" for name, value in properties.items()]
-    return *queue_of(level), f"{''.join(pairs)}{PAIR_END}{WAIT}{KEY_END}true"
+
+    topic: str
+    queue_id: int
+    properties: dict[str, str]
+    ending: bytes
+    markers: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=4096)
+def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Place:
+    """The place for messages to a queue; level 0 is now, any other one is in the table.
+
+    cluster: the broker's, for a message that comes in.
+    """
+    properties = {CLUSTER: cluster} if cluster else {}
+    if level:
+        properties = {DELAY: str(level), **properties, REAL_TOPIC: topic, REAL_QID: str(queue_id)}
+        # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
+        properties[WAIT] = "true"
+        topic, queue_id = queue_of(level)
+    markers = tuple([f"{name}\x01".encode() for name in properties])
+    return Place(topic, queue_id, properties, encode_properties(properties), markers)
+
+
+def routed(properties: PropertyString, place: Place) -> PropertyString:
+    """The property string of a message that is stored at a place.
+
+    Nearly every string gets new pairs at its end.  One that has some of them already keeps
+    those that say the same, and its own WAIT.
+    """
+    own = properties.encoded
+    for marker in place.markers:
+        if marker in own:
+            break
+    else:
+        separator = b"\x02" if own and own[-1] != 2 else b""
+        return PropertyString(own + separator + place.ending)
+    changes = {
+        name: value
+        for name, value in place.properties.items()
+        if properties.get(name) != value.encode()
+    }
+    if properties.get(WAIT) is not None:
+        changes.pop(WAIT, None)
+    return properties.edited(changes)

@@ -7,15 +7,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route
+from rmqlite.broker.routing import route, routed
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge
 from rmqlite.levels import LevelTable
 from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX, PROPERTIES_MAX
-from rmqlite.message import CLUSTER, Message, encode_properties, message_properties
+from rmqlite.message import (
+    Message,
+    encode_properties,
+    message_properties,
+)
 from rmqlite.names import check_sendable
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.messages import SendRequest
-from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.store.drafts import Draft, fresh
+from rmqlite.store.record import NewRecord
 
 STEP_MESSAGES: Final = 100
 """A call with more has its records made in one step, 10 ms, and appended in another one."""
@@ -76,46 +82,48 @@ def new_records(
     records = []
     addressed = []
     for message in request.messages:
-        topic, body = message.topic, message.body
+        topic = message.topic
         queue_id = queues[topic]
         if message.delay is not None:
             # Only now: the sender may know an older table.
             message = message.at_level(table.level_lasting(message.delay))
         message_id = message.message_id or uuid.uuid4().hex.upper()
-        properties = message_properties(message, message_id)
-        properties[CLUSTER] = cluster
-        records.append(
-            NewRecord(
-                *stored_as(topic, queue_id, message.delay_level, properties, table),
-                body,
-                body_crc(body),
-                message.flag,
-                0,
-                born_at_ms,
-                born_host,
-                store_host,
-                0,
-                0,
-                tags_hash(message.tags) if message.tags else 0,
-            )
+        properties = encode_properties(message_properties(message, message_id))
+        draft = Draft(
+            topic,
+            queue_id,
+            PropertyString(properties),
+            message.body,
+            born_at_ms,
+            born_host,
+            message.flag,
         )
+        level = table.clamp(message.delay_level) if message.delay_level > 0 else 0
+        records.append(record_of(draft, level, cluster=cluster, store_host=store_host))
         addressed.append((topic, queue_id, message_id))
     return records, addressed
 
 
-def stored_as(
-    topic: str, queue_id: int, level: int, properties: dict[str, str], table: LevelTable
-) -> tuple[str, int, bytes]:
-    """Topic, queue id and property string to store under.  Raises MessageTooLarge."""
-    if level > 0:
-        topic, queue_id = route(topic, queue_id, level, properties, table)
-    encoded = encode_properties(properties)
-    check_property_string(encoded)
-    return topic, queue_id, encoded
+def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> NewRecord:
+    """The record of a draft that waits at a level of the table, or with level 0 does not wait.
+
+    Raises MessageTooLarge.
+    """
+    place = route(draft.topic, draft.queue_id, level, cluster)
+    properties = routed(draft.properties, place)
+    check_property_string(properties)
+    return fresh(
+        draft,
+        store_host,
+        topic=place.topic,
+        queue_id=place.queue_id,
+        properties=properties,
+    )
 
 
-def check_property_string(encoded: bytes) -> None:
+def check_property_string(properties: PropertyString) -> None:
     """Raises MessageTooLarge for one that no record can hold."""
-    if len(encoded) > PROPERTIES_BYTES_MAX:
+    size = len(properties.encoded)
+    if size > PROPERTIES_BYTES_MAX:
         rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
-        raise MessageTooLarge("properties", len(encoded), rule)
+        raise MessageTooLarge("properties", size, rule)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.store import record
@@ -26,7 +26,7 @@ from rmqlite.store.log.checksums import (
     record_bytes_max,
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.record import BLANK_BYTES, Head, NewRecord
+from rmqlite.store.record import BLANK_BYTES, NewRecord, Record
 from rmqlite.store.segments import Segments
 from rmqlite.store.written import Place, Written
 
@@ -34,13 +34,6 @@ WALK_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""
 CHECKSUMS: Final = "checksums"
 """The folder of the checksums, beside the log's."""
-
-
-class Walked(NamedTuple):
-    """A record; the positions in its head are those of buffer."""
-
-    head: Head
-    buffer: bytes
 
 
 class CommitLog:
@@ -204,15 +197,17 @@ class CommitLog:
         """Bytes of the files at a position, also past the log's end; for checks."""
         return self._segments.read(position, size)
 
-    def read_record(self, physical_offset: int, size: int = 4096) -> Walked:
+    def read_record(self, physical_offset: int, size: int = 4096) -> Record:
         """The record that begins there; size is a guess.  Raises MessageNotFound, StoreDamaged."""
         found = self.read_head(physical_offset, size)
         if found is None:
             raise MessageNotFound(physical_offset)
-        self._check_body(*found, physical_offset)
+        if not found.has_sound_body():
+            expected = f"a body with CRC {found.head.body_crc:#010x}"
+            raise self.damage(physical_offset, expected)
         return found
 
-    def read_head(self, physical_offset: int, size: int = 4096) -> Walked | None:
+    def read_head(self, physical_offset: int, size: int = 4096) -> Record | None:
         """The record that begins there, or None.  Its own physical offset must agree."""
         if not self.min_offset <= physical_offset < self.end:
             return None
@@ -224,9 +219,9 @@ class CommitLog:
         head = record.read_head(data)
         if head is None or head.physical_offset != physical_offset:
             return None
-        return Walked(head, data)
+        return Record(head, data)
 
-    def walk(self, physical_offset: int, *, to_end: bool = False) -> Iterator[Walked]:
+    def walk(self, physical_offset: int, *, to_end: bool = False) -> Iterator[Record]:
         """Every record from one on, CRC checked.
 
         The walk goes up to `end`; with to_end as far as the bytes are sound: then `end` moves
@@ -247,7 +242,7 @@ class CommitLog:
                         self.newest_timestamp_ms = max(
                             self.newest_timestamp_ms, head.store_timestamp_ms
                         )
-                    yield Walked(head, data)
+                    yield Record(head, data)
                     continue
             elif self._is_blank(data, position - base, position):
                 # `end` does not move yet: a torn batch may have written only this blank.
@@ -311,10 +306,10 @@ class CommitLog:
                 self._segments.read(place, MARK_BYTES)
             ):
                 end = start
-                for head, _ in self.walk(start):
-                    if head.physical_offset >= place:
+                for walked in self.walk(start):
+                    if walked.head.physical_offset >= place:
                         break
-                    end = head.physical_offset + head.size
+                    end = walked.end
                 # If RocketMQ has filled the file, these bytes belong to a record.
                 if end + BLANK_BYTES <= place:
                     self._segments.write(place, bytes(MARK_BYTES))
@@ -387,7 +382,3 @@ class CommitLog:
         size, magic = record.BLANK.unpack_from(data, at)
         room = self.segment_bytes - position % self.segment_bytes
         return bool(magic == record.BLANK_MAGIC and size == room)
-
-    def _check_body(self, head: Head, data: bytes, physical_offset: int) -> None:
-        if not record.has_sound_body(head, data):
-            raise self.damage(physical_offset, f"a body with CRC {head.body_crc:#010x}")

@@ -18,14 +18,13 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from rmqlite.message import FIRED, RESCHEDULED_FROM, find_property, property_marker
+from rmqlite.message import FIRED, RESCHEDULED_FROM
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.store import record
 from rmqlite.store.record import Head
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
-_FIRED: Final = property_marker(FIRED)
-_RESCHEDULED_FROM: Final = property_marker(RESCHEDULED_FROM)
 
 
 class Completion(enum.Enum):
@@ -43,14 +42,14 @@ class Completion(enum.Enum):
         return self in (Completion.FIRED, Completion.RESCHEDULED, Completion.CANCELLED)
 
 
-def completed_level(head: Head) -> int:
+def completed_level(head: Head, properties: PropertyString) -> int:
     """The level of the scheduled record that this one completes; 0 if it completes none."""
-    if not head.completes or not is_completing(head.topic, head.sys_flag, head.properties):
+    if not head.completes or not is_completing(head.topic, head.sys_flag, properties):
         return 0
-    return level_of(head.topic, head.properties)
+    return level_of(head.topic, properties)
 
 
-def is_completing(topic: str, sys_flag: int, properties: bytes) -> bool:
+def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool:
     """Does the prepared transaction offset of such a record mean a scheduled record?"""
     if topic == SCHEDULE_TOPIC:
         # A message that RocketMQ commits points to its half message; a delay schedules it.
@@ -62,27 +61,27 @@ def is_completing(topic: str, sys_flag: int, properties: bytes) -> bool:
     return not transaction or level_of(topic, properties) > 0
 
 
-def level_of(topic: str, properties: bytes) -> int:
+def level_of(topic: str, properties: PropertyString) -> int:
     """The level of the scheduled record that a record completes; 0 if it names none."""
     if topic == SCHEDULE_TOPIC:
-        return record.level_property(properties, _RESCHEDULED_FROM)
+        return properties.number(RESCHEDULED_FROM) or 0
     return record.delay_level(properties)
 
 
-def waited_for(topic: str, properties: bytes) -> str:
+def waited_for(topic: str, properties: PropertyString) -> str:
     """The destination of the scheduled record that a record completes; "" if none."""
     if completion_of(topic, properties) in (Completion.DELIVERED, Completion.FIRED):
         return topic
     return topic_ahead(properties)
 
 
-def topic_ahead(properties: bytes) -> str:
+def topic_ahead(properties: PropertyString) -> str:
     """The destination topic of a scheduled record; "" if it has none."""
     destination = record.destination(properties)
     return destination[0] if destination else ""
 
 
-def completion_of(topic: str, properties: bytes) -> Completion:
+def completion_of(topic: str, properties: PropertyString) -> Completion:
     """How a record completes a scheduled one."""
     if topic == SCHEDULE_TOPIC:
         return Completion.RESCHEDULED
@@ -90,6 +89,6 @@ def completion_of(topic: str, properties: bytes) -> Completion:
         return Completion.CANCELLED
     if topic == UNDELIVERABLE_TOPIC:
         return Completion.UNDELIVERABLE
-    if find_property(properties, _FIRED) is not None:
+    if properties.get(FIRED) is not None:
         return Completion.FIRED
     return Completion.DELIVERED

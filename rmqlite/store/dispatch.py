@@ -15,16 +15,17 @@ from typing import Final, NamedTuple
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
+from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.store import record
-from rmqlite.store.commit_log import CommitLog, Walked
+from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import completed_level, topic_ahead, waited_for
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.files import Files
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import Head, NewRecord
+from rmqlite.store.record import Head, NewRecord, Record
 from rmqlite.store.regular_file import FOLDER
 from rmqlite.store.wait_queues import QueueKey as QueueKey
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
@@ -94,11 +95,12 @@ class Dispatch:
         """Note that the last flush is synced; without this call the next one repeats it."""
         self._flush = QueueFlush()
 
-    def index_record(self, head: Head) -> None:
+    def index_record(self, found: Record) -> None:
         """Enter the keys of a record of the log, if RocketMQ would index it."""
+        head = found.head
         if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
             self.index.add(
-                head.topic, head.properties, head.physical_offset, head.store_timestamp_ms
+                head.topic, found.properties, head.physical_offset, head.store_timestamp_ms
             )
 
     def next_places(self, records: Sequence[NewRecord], stored_ms: int) -> list[Place]:
@@ -118,7 +120,8 @@ class Dispatch:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
         for new, at in zip(records, written, strict=True):
-            entry = ENTRY.pack(at.physical_offset, at.size, at.due_ms or new.tags_code)
+            code = at.due_ms or record.code_of_tags(new.properties.get(TAGS))
+            entry = ENTRY.pack(at.physical_offset, at.size, code)
             key = (new.topic, new.queue_id)
             batch = batches.get(key)
             if batch is None:
@@ -161,7 +164,7 @@ class Redo:
         self._place: RepairedPlace | None = None
         """The last anonymous repaired place."""
 
-    def run(self, walk: Iterator[Walked]) -> int:
+    def run(self, walk: Iterator[Record]) -> int:
         """Dispatch every record of a walk; returns their number."""
         count = 0
         for walked in walk:
@@ -170,25 +173,26 @@ class Redo:
             transaction = head.sys_flag & record.TRANSACTION_TYPE
             # RocketMQ gives prepared and rolled back records of its log no queue entry.
             if transaction not in (record.PREPARED, record.ROLLBACK):
-                self._enter(head)
+                self._enter(walked)
                 wait_queue = wait_queue_of(head.topic, head.queue_id)
                 if wait_queue:
-                    self._dispatch.progress.scheduled(wait_queue, topic_ahead(head.properties))
+                    self._dispatch.progress.scheduled(wait_queue, topic_ahead(walked.properties))
                 if head.completes:
-                    self._complete(head)
+                    self._complete(walked)
             elif is_anonymous(head):
                 self._place = RepairedPlace(
                     head.physical_offset, head.size, head.store_timestamp_ms
                 )
             elif is_repaired(head):
-                self._enter(head)
+                self._enter(walked)
                 self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
-            self._dispatch.index_record(head)
+            self._dispatch.index_record(walked)
         for key in list(self._buffers):
             self._write(key)
         return count
 
-    def _enter(self, head: Head) -> None:
+    def _enter(self, walked: Record) -> None:
+        head = walked.head
         key = (head.topic, head.queue_id)
         queue = self._dispatch.queue(*key)
         self._dispatch.changed.add(key)
@@ -204,7 +208,7 @@ class Redo:
             self._write(key)
             self._enter_lost(queue, head)
             buffer = self._buffers.setdefault(key, [])
-        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, head)))
+        buffer.append(ENTRY.pack(head.physical_offset, head.size, self._code(queue, walked)))
         if len(buffer) >= _BUFFERED_MAX:
             self._write(key)
 
@@ -235,10 +239,10 @@ class Redo:
             completed = self._dispatch.progress.of(wait_queue)
             completed.add(queue_offset, queue_offset + count)
 
-    def _code(self, queue: ConsumeQueue, head: Head) -> int:
-        stored_ms = head.store_timestamp_ms
+    def _code(self, queue: ConsumeQueue, walked: Record) -> int:
+        head, stored_ms = walked.head, walked.head.store_timestamp_ms
         if not wait_queue_of(head.topic, head.queue_id):
-            return record.tags_code(head.properties)
+            return record.code_of_tags(walked.properties.get(TAGS))
         due_ms = when_due_ms(self._dispatch.levels, head.topic, head.queue_id, stored_ms)
         if stored_ms >= self._kept_before_ms:
             return due_ms
@@ -264,8 +268,9 @@ class Redo:
         queue.write(queue.max_offset, b"".join(buffer))
         queue.advance(queue.max_offset + len(buffer))
 
-    def _complete(self, head: Head) -> None:
-        level = completed_level(head)
+    def _complete(self, walked: Record) -> None:
+        head = walked.head
+        level = completed_level(head, walked.properties)
         if level < 1:
             return
         key = queue_of(level)
@@ -277,7 +282,7 @@ class Redo:
             entry = queue.entry(queue_offset)
             if entry is not None and entry.physical_offset + entry.size == head.completes:
                 if completed.next_open(queue_offset) == queue_offset:
-                    topic = waited_for(head.topic, head.properties)
+                    topic = waited_for(head.topic, walked.properties)
                     progress.complete(level, queue_offset, queue_offset + 1, {topic: 1})
                 return
 

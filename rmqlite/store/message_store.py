@@ -19,7 +19,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, MessageNotFound, StoreUnavailable
 from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
-from rmqlite.store.commit_log import CommitLog, Walked
+from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
@@ -29,7 +29,7 @@ from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.raw_records import end_of_neighbours, raw_records
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import NewRecord, has_sound_body, read_head, to_message
+from rmqlite.store.record import NewRecord, Record, has_sound_body, read_head
 from rmqlite.store.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
@@ -253,7 +253,7 @@ class MessageStore:
         """Bytes of the log: whole records, if the arguments come from queue entries."""
         return self._log.read(physical_offset, size)
 
-    def read_record(self, physical_offset: int, size: int = 4096) -> Walked:
+    def read_record(self, physical_offset: int, size: int = 4096) -> Record:
         """The record that begins there; size is a guess.  Raises MessageNotFound, StoreDamaged."""
         found = self._log.read_record(physical_offset, size)
         if is_repaired(found.head):
@@ -262,17 +262,17 @@ class MessageStore:
 
     def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
         """The same as a message."""
-        return to_message(*self.read_record(physical_offset, size))
+        return self.read_record(physical_offset, size).to_message()
 
     def read_records(
         self, entries: Sequence[Entry], *, check_bodies: bool = True
-    ) -> list[Walked | None]:
+    ) -> list[Record | None]:
         """The records behind queue entries, None for one that is gone, or a repaired place.
 
         Neighbours in the log are read at once.  Raises StoreDamaged for a body whose CRC
         does not fit, if bodies are checked.
         """
-        found: list[Walked | None] = []
+        found: list[Record | None] = []
         data, base, upto = b"", 0, 0
         for index, (offset, size, _) in enumerate(entries):
             if offset < base or offset + size > upto:
@@ -285,7 +285,7 @@ class MessageStore:
                 continue
             if check_bodies and not has_sound_body(head, data):
                 raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
-            found.append(Walked(head, data))
+            found.append(Record(head, data))
         return found
 
     def read_raw(self, entries: Sequence[Entry]) -> bytes:
@@ -295,7 +295,7 @@ class MessageStore:
         """
         return b"".join(raw_records(entries, self._log.read, self._log.damage))
 
-    def walk(self, physical_offset: int) -> Iterator[Walked]:
+    def walk(self, physical_offset: int) -> Iterator[Record]:
         """Every record from one on, CRC checked.  Raises StoreDamaged."""
         return self._log.walk(physical_offset)
 

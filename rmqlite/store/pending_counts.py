@@ -44,5 +44,5 @@ def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -
         for queue_offset in completed.open_between(start, start + len(entries)):
             entry = entries[queue_offset - start]
             found = log.read_head(entry.physical_offset, entry.size)
-            counts[topic_ahead(found.head.properties) if found else ""] += 1
+            counts[topic_ahead(found.properties) if found else ""] += 1
     return counts

@@ -43,6 +43,7 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
+from rmqlite.property_string import PropertyString
 from rmqlite.store.index.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
@@ -70,22 +71,18 @@ _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
 """The most bytes behind a body: topic, properties, and their lengths."""
 _NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
-_DELAY = property_marker(DELAY)
-_REAL_TOPIC = property_marker(REAL_TOPIC)
-_REAL_QID = property_marker(REAL_QID)
 
 
 class NewRecord(NamedTuple):
-    """A record that has no place yet.
+    """A record that has no place yet; drafts.py makes it.
 
-    tags_code: of its queue entry, unless it is scheduled.  born_host, store_host: 8 or 20
-    packed bytes.  completes: physical offset at which the scheduled record ends that this
-    one delivers, cancels or replaces; 0 for every other record.
+    born_host, store_host: 8 or 20 packed bytes.  completes: physical offset at which the
+    scheduled record ends that this one delivers, cancels or replaces; 0 for every other record.
     """
 
     topic: str
     queue_id: int
-    properties: bytes
+    properties: PropertyString
     body: bytes
     body_crc: int
     flag: int
@@ -95,7 +92,6 @@ class NewRecord(NamedTuple):
     store_host: bytes
     reconsume_times: int
     completes: int
-    tags_code: int
 
 
 class Head(NamedTuple):
@@ -118,6 +114,44 @@ class Head(NamedTuple):
     body_end: int
     topic: str
     properties: bytes
+
+
+class Record:
+    """A record of the log: its header, the bytes it lies in, and a view on its properties.
+
+    buffer: what the header was read from; it can hold other records, too.
+    """
+
+    __slots__ = ("_properties", "buffer", "head")
+
+    def __init__(self, head: Head, buffer: bytes) -> None:
+        self.head = head
+        self.buffer = buffer
+        self._properties: PropertyString | None = None
+
+    @property
+    def properties(self) -> PropertyString:
+        """The same view each time, so that the property string is parsed at most once."""
+        if self._properties is None:
+            self._properties = PropertyString(self.head.properties)
+        return self._properties
+
+    @property
+    def body(self) -> bytes:
+        return self.buffer[self.head.body_position : self.head.body_end]
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which it ends."""
+        return self.head.physical_offset + self.head.size
+
+    def has_sound_body(self) -> bool:
+        """Does the body's CRC fit?"""
+        return has_sound_body(self.head, self.buffer)
+
+    def to_message(self) -> StoredMessage:
+        """The record as text, for a person or a client."""
+        return to_message(self.head, self.buffer)
 
 
 def body_crc(body: bytes) -> int:
@@ -145,14 +179,14 @@ def encode(
         store_host,
         reconsume_times,
         completes,
-        _,
     ) = record
+    encoded = properties.encoded
     head = HEAD
     if len(born_host) + len(store_host) != 16:
         head = _HEADS[len(born_host), len(store_host)]
         sys_flag |= BORN_HOST_V6 if len(born_host) == 20 else 0
         sys_flag |= STORE_HOST_V6 if len(store_host) == 20 else 0
-    tail = b"%b%b%b" % (_encoded_topic(topic), len(properties).to_bytes(2, "big"), properties)
+    tail = b"%b%b%b" % (_encoded_topic(topic), len(encoded).to_bytes(2, "big"), encoded)
     size = head.size + len(body) + len(tail)
     packed = head.pack(
         size,
@@ -303,28 +337,25 @@ def to_message(head: Head, data: bytes) -> StoredMessage:
 
 def tags_code(properties: bytes) -> int:
     """The tags code of a property string (reference §2.1): Java's hash of TAGS, 0 without."""
-    tags = find_property(properties, _TAGS)
+    return code_of_tags(find_property(properties, _TAGS))
+
+
+@lru_cache(maxsize=4096)
+def code_of_tags(tags: bytes | None) -> int:
+    """The tags code for a record whose TAGS are these."""
     return tags_hash(tags.decode("utf-8", "replace")) if tags else 0
 
 
-def delay_level(properties: bytes) -> int:
+def delay_level(properties: PropertyString) -> int:
     """The DELAY property as a number; 0 without, or when it is none."""
-    return level_property(properties, _DELAY)
+    return properties.number(DELAY) or 0
 
 
-def level_property(properties: bytes, marker: bytes) -> int:
-    """A property that names a level as a number; 0 without, or when it is none."""
-    level = find_property(properties, marker)
-    return int(level) if level and level.isdigit() else 0
-
-
-def destination(properties: bytes) -> tuple[str, int] | None:
+def destination(properties: PropertyString) -> tuple[str, int] | None:
     """Topic and queue id that a scheduled record is to be delivered to; None if it says none."""
-    topic = find_property(properties, _REAL_TOPIC)
-    queue_id = find_property(properties, _REAL_QID)
-    if not topic or not queue_id or not queue_id.isdigit():
-        return None
-    return topic.decode("utf-8", "replace"), int(queue_id)
+    topic = properties.text(REAL_TOPIC)
+    queue_id = properties.number(REAL_QID)
+    return (topic, queue_id) if topic and queue_id is not None else None
 
 
 @lru_cache(maxsize=4096)

@@ -198,7 +198,7 @@ def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
             "the key index is made again from the log bytes=%d", log.end - log.min_offset
         )
     for walked in log.walk(log.min_offset):
-        dispatch.index_record(walked.head)
+        dispatch.index_record(walked)
 
 
 def _load(files: Files, path: Path) -> ProgressTable | None:

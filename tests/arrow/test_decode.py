@@ -59,7 +59,8 @@ new_records = st.builds(
         store_host=hosts[1],
         reconsume_times=3,
         completes=completes,
-    )._replace(properties=properties),
+        properties=properties,
+    ),
     st.sampled_from(
         ["orders", "é", SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, "%RETRY%g", "a" * 127]
     ),

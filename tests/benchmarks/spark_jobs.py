@@ -27,9 +27,11 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
+from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc
+from rmqlite.store.record import NewRecord, destination
 from tests.benchmarks.spark_read import HOSTS, STORE_HOST, best_s, run
 from tests.support.clock import FakeClock
 
@@ -63,17 +65,22 @@ def message(number: int, *, is_scheduled: bool) -> NewRecord:
         topic, queue_id = SCHEDULE_TOPIC, level - 1
     body = b'{"order": "%020d", "lines": [{"article": "chair", "amount": 4}]}' % number
     host = HOSTS[number % len(HOSTS)]
-    where = (topic, queue_id, encode_properties(pairs), body, body_crc(body))
-    return NewRecord(*where, 0, 0, 1_700_000_000_000, host, STORE_HOST, times, 0, 0)
+    draft = Draft(
+        topic,
+        queue_id,
+        PropertyString(encode_properties(pairs)),
+        body,
+        born_timestamp_ms=1_700_000_000_000,
+        born_host=host,
+        reconsume_times=times,
+    )
+    return fresh(draft, STORE_HOST)
 
 
 def delivery(scheduled: NewRecord, completes: int) -> NewRecord:
-    pairs = dict(pair.split("\x01") for pair in scheduled.properties.decode().split("\x02") if pair)
-    return scheduled._replace(
-        topic=pairs[REAL_TOPIC],
-        queue_id=int(pairs[REAL_QID]),
-        completes=completes,
-    )
+    target = destination(scheduled.properties)
+    assert target is not None
+    return scheduled._replace(topic=target[0], queue_id=target[1], completes=completes)
 
 
 def write_store(root: Path, count: int) -> None:

@@ -22,11 +22,13 @@ from rmqlite.clock import SystemClock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import plan, read_partition
+from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.store.record import NewRecord
 
 FIVE: Final = ("topic", "queue_id", "queue_offset", "store_timestamp", "store_size")
 EVERY: Final = tuple(column.name for column in COLUMNS)
@@ -51,21 +53,15 @@ def records(count: int) -> Iterator[NewRecord]:
             pairs |= {DELAY: str(level), REAL_TOPIC: topic, REAL_QID: str(queue_id)}
         filled = body % (number, b"x" * 64)
         where = (SCHEDULE_TOPIC, level - 1) if number % 10 == 8 else (topic, queue_id)
-        yield NewRecord(
-            topic=where[0],
-            queue_id=where[1],
-            properties=encode_properties(pairs),
-            body=filled,
-            body_crc=body_crc(filled),
-            flag=0,
-            sys_flag=0,
+        draft = Draft(
+            where[0],
+            where[1],
+            PropertyString(encode_properties(pairs)),
+            filled,
             born_timestamp_ms=1_763_700_000_000 + number,
             born_host=HOSTS[number % 50],
-            store_host=STORE_HOST,
-            reconsume_times=0,
-            completes=1 if number % 10 == 9 else 0,
-            tags_code=tags_hash(pairs["TAGS"]),
         )
+        yield fresh(draft, STORE_HOST, completes=1 if number % 10 == 9 else 0)
 
 
 def write_store(root: Path, count: int) -> None:

@@ -22,6 +22,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import CANCELLED_TOPIC, retry_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     CHANGES_MAX,
     IDS_MAX,
@@ -650,7 +651,7 @@ def test_completions_are_told_apart_by_where_they_lie(under_test: BrokerUnderTes
 
 def _completion(broker: BrokerUnderTest, physical_offset: int) -> Completion:
     message = broker.store.read_message(physical_offset)
-    return completion_of(message.topic, encode_properties(message.properties))
+    return completion_of(message.topic, PropertyString(encode_properties(message.properties)))
 
 
 # ---- what is refused

@@ -28,7 +28,7 @@ from rmqlite.message import (
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.record import NewRecord, tags_code
+from rmqlite.store.record import NewRecord
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, create_topic, save_group, send_back
 from tests.support.pending import by_filter, deliver_all
@@ -66,9 +66,7 @@ def foreign(topic: str = TOPIC, level: int = 0, body: bytes = b"x") -> NewRecord
         own += [f"{REAL_QID}\x010".encode()]
         topic = SCHEDULE_TOPIC
     queue_id = level - 1 if level else 0
-    properties = b"\x02".join(own)
-    record = new_record(body, topic, queue_id)
-    return record._replace(properties=properties, tags_code=tags_code(properties))
+    return new_record(body, topic, queue_id, properties=b"\x02".join(own))
 
 
 def stored(broker: BrokerUnderTest, record: NewRecord) -> None:
@@ -81,7 +79,7 @@ def stored(broker: BrokerUnderTest, record: NewRecord) -> None:
 def property_strings(broker: BrokerUnderTest, topic: str) -> list[bytes]:
     """Those of all records of a topic, in the order of the log."""
     walk = broker.store.walk(broker.store.min_offset)
-    return [head.properties for head, _ in walk if head.topic == topic]
+    return [each.properties.encoded for each in walk if each.head.topic == topic]
 
 
 def users(properties: bytes) -> list[bytes]:
@@ -108,7 +106,7 @@ def test_a_delivery_keeps_every_byte(under_test: BrokerUnderTest) -> None:
     record = foreign(level=2)
     stored(under_test, record)
     deliver_all(under_test)
-    assert property_strings(under_test, TOPIC) == [record.properties]
+    assert property_strings(under_test, TOPIC) == [record.properties.encoded]
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 3])

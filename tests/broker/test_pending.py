@@ -16,6 +16,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
@@ -399,7 +400,7 @@ def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
     for each in waiting(under_test):
         index._end_offset = -1
         record = under_test.store.read(each.physical_offset, each.store_size)
-        properties = record[record.index(b"KEYS") :]
+        properties = PropertyString(record[record.index(b"KEYS") :])
         index.add(SCHEDULE_TOPIC, properties, each.physical_offset, each.store_timestamp_ms)
     assert waiting_ids(under_test, PendingFilter(key="k")) == ["a", "b"]
     assert by_filter(under_test, FIRE, PendingFilter(key="k")) == 2

@@ -165,7 +165,7 @@ def test_what_is_no_utf8_stays_as_it_is(under_test: BrokerUnderTest) -> None:
     """RocketMQ lets such properties in, and somebody reads them."""
     own = b"name\x01caf\xe9\x02" + encode_properties({names.RETRY_TOPIC: "orders"})
     under_test.broker.topics.ensure(DLQ, 1)
-    under_test.store.append([new_record(b"x", DLQ)._replace(properties=own)])
+    under_test.store.append([new_record(b"x", DLQ, properties=own)])
     redrive(under_test)
     message = the_message(under_test)
     raw = under_test.store.read(message.physical_offset, message.store_size)
@@ -309,7 +309,8 @@ def test_a_hostile_letter_changes_nothing_but_itself(under_test: BrokerUnderTest
     note = "\x1b[2J<script>alert(1)</script>"
     own = encode_properties({"note": note, names.RETRY_TOPIC: "orders"})
     under_test.broker.topics.ensure(DLQ, 1)
-    record = new_record(b"\x1b]0;x\x07<b>", DLQ)._replace(properties=b"\x02\x02=\x01\x02" + own)
+    own = b"\x02\x02=\x01\x02" + own
+    record = new_record(b"\x1b]0;x\x07<b>", DLQ, properties=own)
     under_test.store.append([record])
     redrive(under_test)
     message = the_message(under_test)

@@ -54,8 +54,7 @@ def put(broker: BrokerUnderTest, topic: str, record_bytes: int, **properties: st
     encoded = encode_properties({UNIQ_KEY: "large", **properties})
     body = bytes(record_bytes - OVERHEAD_BYTES - len(topic) - len(encoded))
     queue_id = int(properties[DELAY]) - 1 if topic == SCHEDULE_TOPIC else 0
-    new = new_record(body, topic, queue_id, properties=properties | {UNIQ_KEY: "large"})
-    (at,) = broker.store.append([new._replace(properties=encoded)])
+    (at,) = broker.store.append([new_record(body, topic, queue_id, properties=encoded)])
     if topic == SCHEDULE_TOPIC:
         broker.broker.wait_queues.notice(queue_id + 1, at.queue_offset, at.due_ms)
     broker.sync()
@@ -256,7 +255,7 @@ def test_properties_that_are_too_long_cost_no_body(make: Make) -> None:
     broker = make()
     properties = encode_properties({DELAY: "1", REAL_TOPIC: "gone", REAL_QID: "0"})
     properties += b"\x02note\x01" + b"n" * PROPERTIES_BYTES_MAX
-    new = new_record(b"kept", SCHEDULE_TOPIC, 0)._replace(properties=properties)
+    new = new_record(b"kept", SCHEDULE_TOPIC, 0, properties=properties)
     (at,) = broker.store.append([new])
     broker.broker.wait_queues.notice(1, at.queue_offset, at.due_ms)
     broker.sync()

@@ -28,9 +28,8 @@ from rmqlite.message import (
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.requests.schedule import ChangeOutcome
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.record import NewRecord, body_crc
 from tests.broker.conftest import Make
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.messages import (
     GROUP,
@@ -54,16 +53,14 @@ from tests.support.pending import (
     waiting,
 )
 from tests.support.restarts import WAYS, Restart
+from tests.support.stores import new_record
 
 SOUND = {DELAY: "1", REAL_TOPIC: TOPIC, REAL_QID: "0", UNIQ_KEY: "x"}
 
 
 def put(broker: BrokerUnderTest, properties: bytes, body: bytes = b"x", level: int = 1) -> int:
     """A record put into a level by hand, with this property string; when it is due."""
-    new = NewRecord(
-        *(SCHEDULE_TOPIC, level - 1, properties, body, body_crc(body), 0, 0),
-        *(broker.clock.now_ms(), BORN_HOST, BORN_HOST, 0, 0, 0),
-    )
+    new = new_record(body, SCHEDULE_TOPIC, level - 1, properties=properties)
     (at,) = broker.store.append([new])
     broker.broker.wait_queues.notice(level, at.queue_offset, at.due_ms)
     broker.sync()

@@ -15,8 +15,7 @@ from rmqlite.errors import InvalidValue, MessageTooLarge, Refused
 from rmqlite.message import RESERVED_PROPERTIES, decode_properties, message_properties
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal, RefusedAt
 from rmqlite.requests.letters import UNREADABLE
-from rmqlite.store.commit_log import Walked
-from rmqlite.store.record import read_head
+from rmqlite.store.record import Record, read_head
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, letter_of, record, stored
@@ -58,7 +57,7 @@ def test_a_letter_becomes_the_message_that_a_redrive_would_send() -> None:
     head = read_head(data)
     assert head is not None
     sent = decode_properties(
-        new_properties(Walked(head, data), "%DLQ%billing:0:7", "job", made.message_id)
+        new_properties(Record(head, data), "%DLQ%billing:0:7", "job", made.message_id).encoded
     )
     assert sent.pop("REDRIVEN_BY") == "job"
     assert message_properties(made) == sent

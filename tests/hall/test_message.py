@@ -14,12 +14,11 @@ from rmqlite.message import (
     Message,
     StoredMessage,
     decode_properties,
-    edit_properties,
     encode_properties,
-    exact_properties,
     find_property,
     property_marker,
 )
+from rmqlite.property_string import PropertyString
 
 TEXT = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -95,8 +94,9 @@ def test_one_property_is_found_as_all_are_decoded(encoded: bytes) -> None:
     """Of several pairs of a name the last one with a value counts, as in RocketMQ's map."""
     for name in ("a", "b"):
         found = find_property(encoded, property_marker(name))
-        wanted = exact_properties(encoded).get(name)
-        assert found == (None if wanted is None else wanted.encode("utf-8", "surrogateescape"))
+        assert found == PropertyString(encoded).get(name)
+        text = decode_properties(encoded).get(name)
+        assert (None if found is None else found.decode("utf-8", "replace")) == text
 
 
 @pytest.mark.parametrize(
@@ -116,63 +116,8 @@ def test_the_last_pair_with_a_value_counts(encoded: bytes, found: bytes | None) 
     assert find_property(encoded, property_marker("a")) == found
 
 
-@pytest.mark.parametrize(
-    ("encoded", "changes", "without", "wanted"),
-    [
-        (b"", {"a": "1"}, "", b"a\x011"),
-        (b"", {}, "a", b""),
-        (b"a\x011\x02b\x012", {}, "", b"a\x011\x02b\x012"),
-        (b"a\x011\x02b\x012", {"a": "3", "c": "4"}, "", b"b\x012\x02a\x013\x02c\x014"),
-        (b"a\x011\x02b\x012", {}, "b", b"a\x011"),
-        (b"a\x011", {}, "a", b""),
-        (b"a\x011\x02b\x012\x02a\x013", {"a": "4"}, "", b"b\x012\x02a\x014"),
-        (b"a\x011\x02b\x012\x02a\x013", {}, "a", b"b\x012"),
-        (b"a\x011\x02b\x012\x02a\x013", {"b": "4"}, "", b"a\x011\x02a\x013\x02b\x014"),
-        (b"a\x011\x02", {}, "", b"a\x011\x02"),
-        (b"a\x011\x02", {"b": "2"}, "", b"a\x011\x02b\x012"),
-        (b"a\x01\x02b\x012", {"a": "1"}, "", b"b\x012\x02a\x011"),
-        (b"a\x02\x01x\x02\x02", {"a": "1"}, "", b"a\x02\x01x\x02\x02a\x011"),
-        (b"a\x01\xff\x01\xfe", {"b": "\u00e4"}, "", b"a\x01\xff\x01\xfe\x02b\x01\xc3\xa4"),
-    ],
-)
-def test_an_edit_changes_what_it_names_and_no_other_byte(
-    encoded: bytes, changes: dict[str, str], without: str, wanted: bytes
-) -> None:
-    """A value that is no UTF-8, a key that is there twice, a part that is no pair: all stay."""
-    assert edit_properties(encoded, changes, tuple(without)) == wanted
-
-
-@given(PARTS, st.dictionaries(st.sampled_from("abc"), TEXT), st.sets(st.sampled_from("bcd")))
-def test_after_any_edit_the_rest_is_there_in_its_order(
-    parts: list[bytes], changes: dict[str, str], without: set[str]
-) -> None:
-    """And a reader finds exactly the pairs that were set."""
-    encoded = b"\x02".join([*parts, b"b\x01x", b"z\x01z"])
-    edited = edit_properties(encoded, changes, without)
-    names = tuple([f"{name}\x01".encode() for name in {*changes, *without}])
-
-    def others(of: bytes) -> list[bytes]:
-        return [part for part in of.split(b"\x02") if not part.startswith(names)]
-
-    assert others(edited) == others(encoded) if names else edited == encoded
-    kept = {k: v for k, v in exact_properties(encoded).items() if k not in without}
-    assert exact_properties(edited) == kept | changes
-    for name, value in changes.items():
-        assert find_property(edited, property_marker(name)) == value.encode()
-
-
-@given(st.binary(max_size=60))
-def test_exact_values_are_given_back_byte_by_byte(encoded: bytes) -> None:
-    """The last value of a key counts, as in RocketMQ."""
-    pairs = exact_properties(encoded)
-    copied = edit_properties(b"", pairs)
-    assert exact_properties(copied) == pairs
-    for part in copied.split(b"\x02"):
-        assert part in encoded.split(b"\x02") or not pairs
-
-
 def test_a_message_carries_its_fields_as_properties() -> None:
-    """On disk TAGS, KEYS, UNIQ_KEY and DELAY are ordinary pairs."""
+    """On disk TAGS, KEYS and UNIQ_KEY are ordinary pairs; DELAY is for the broker to write."""
     message = Message(
         "t", b"x", tags="TagA", keys="k1 k2", properties={"u": "1"}, delay_level=3, message_id="ID"
     )
@@ -180,7 +125,6 @@ def test_a_message_carries_its_fields_as_properties() -> None:
         "u": "1",
         "KEYS": "k1 k2",
         "UNIQ_KEY": "ID",
-        "DELAY": "3",
         "TAGS": "TagA",
     }
 

@@ -16,7 +16,7 @@ PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "refused_keys", "clock"}
     | {"requests", "retry_ladder", "retry_policy", "visible"}
-    | {"json_tree", "table_shapes"}
+    | {"json_tree", "property_string", "table_shapes"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
 

@@ -13,14 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from rmqlite.message import FAILURE_REASON, FIRED, find_property, property_marker
+from rmqlite.message import FAILURE_REASON, FIRED
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.topics import Queue
 from rmqlite.store.completion import topic_ahead
 from rmqlite.store.message_store import MessageStore
-
-_REASON = property_marker(FAILURE_REASON)
-_FIRED = property_marker(FIRED)
 
 
 class Seen(NamedTuple):
@@ -91,10 +88,9 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
         entries = stored.read(first, stored.max_offset - first)
         for at, walked in enumerate(store.read_records(entries), first):
             assert walked is not None, f"{queue} {at}: an entry without a record"
-            head, data = walked
+            head, properties, body = walked.head, walked.properties, walked.body
             assert (head.topic, head.queue_id, head.queue_offset) == (topic, queue_id, at)
-            body = data[head.body_position : head.body_end]
-            key = find_property(head.properties, _REASON) or body.split(b" ", 1)[0]
+            key = properties.get(FAILURE_REASON) or body.split(b" ", 1)[0]
             found.append(
                 Seen(
                     key.decode(),
@@ -104,11 +100,11 @@ def view_of(store: MessageStore, since: Mapping[Queue, int] | None = None) -> Vi
                     head.store_timestamp_ms,
                     head.completes,
                     entries[at - first].tags_code,
-                    find_property(head.properties, _FIRED) is not None,
+                    properties.get(FIRED) is not None,
                 )
             )
             if topic == SCHEDULE_TOPIC and _is_open(store, queue_id + 1, at):
-                view.pending[queue_id + 1, topic_ahead(head.properties)] += 1
+                view.pending[queue_id + 1, topic_ahead(properties)] += 1
         if topic == CANCELLED_TOPIC:
             cancellations = found
         elif topic != SCHEDULE_TOPIC:

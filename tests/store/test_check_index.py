@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.property_string import PropertyString
 from rmqlite.store.check import Finding, check
 from rmqlite.store.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
 from rmqlite.store.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
@@ -366,7 +367,7 @@ def test_times_that_an_entry_cannot_tell_are_no_finding(
     files = QuickFiles()
     index = KeyIndex(files, folder, slots=7, entries=9)
     for number, time_ms in enumerate(times_ms):
-        index.add("orders", b"KEYS\x01key", 100 * number, time_ms)
+        index.add("orders", PropertyString(b"KEYS\x01key"), 100 * number, time_ms)
     index.begin_flush().run()
     for wrong_by_ms, count in ((0, 0), (1_000, 1)):
         checking = IndexCheck(

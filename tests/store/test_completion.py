@@ -21,6 +21,7 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
@@ -49,7 +50,7 @@ def level_completed_by(topic: str, completes: int, sys_flag: int, properties: An
     _, *parts = encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=1)
     head = read_head(b"".join(parts))
     assert head is not None
-    return completed_level(head)
+    return completed_level(head, PropertyString(head.properties))
 
 
 # ---- the table
@@ -75,7 +76,7 @@ def test_what_a_record_has_completed_is_told_by_where_it_lies(
     topic: str, properties: dict[str, str], what: Completion, ahead: str
 ) -> None:
     """The table of the module, line by line: what, of which level, going where."""
-    encoded = encode_properties(properties)
+    encoded = PropertyString(encode_properties(properties))
     assert completion_of(topic, encoded) is what
     assert level_completed_by(topic, 1_000, 0, properties) == 2
     assert waited_for(topic, encoded) == ahead
@@ -194,7 +195,9 @@ def truth(under_test: StoreUnderTest) -> dict[int, Counter[str]]:
                 record = store.read(entry.physical_offset, entry.size)
                 head = read_head(record)
                 assert head is not None
-                found.setdefault(queue_id + 1, Counter())[topic_ahead(head.properties)] += 1
+                found.setdefault(queue_id + 1, Counter())[
+                    topic_ahead(PropertyString(head.properties))
+                ] += 1
     return found
 
 
@@ -336,4 +339,4 @@ def test_a_fired_record_bears_the_time_that_it_would_have_had() -> None:
     """And only its own mark counts, not one inside of another value."""
     sneaky = encode_properties({DELAY: "2", **AHEAD, "note": "FIRED=1"})
     assert find_property(sneaky, property_marker(FIRED)) is None
-    assert completion_of("orders", sneaky) is Completion.DELIVERED
+    assert completion_of("orders", PropertyString(sneaky)) is Completion.DELIVERED

@@ -14,6 +14,7 @@ import pytest
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
+from rmqlite.property_string import PropertyString
 from rmqlite.store import record
 from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.index.index_file import ENTRY, HEADER, SECONDS_MAX, Header, Shape
@@ -37,7 +38,7 @@ class Record(NamedTuple):
     """What add() is given."""
 
     topic: str
-    properties: bytes
+    properties: PropertyString
     physical_offset: int
     store_timestamp_ms: int
 
@@ -107,14 +108,15 @@ def sectors(writes: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             yield begin, data[begin - position : until - position]
 
 
-def properties(unique: str = "", keys: str = "") -> bytes:
+def properties(unique: str = "", keys: str = "") -> PropertyString:
     pairs = {"colour": "red", KEYS: keys, UNIQ_KEY: unique, "TAGS": "TagA"}
-    return encode_properties({name: value for name, value in pairs.items() if value})
+    found = {name: value for name, value in pairs.items() if value}
+    return PropertyString(encode_properties(found))
 
 
 def some_records(number: int) -> list[Record]:
     """Of every kind: without keys, with several, unlike ASCII, of one key again and again."""
-    kinds: list[Callable[[int], bytes]] = [
+    kinds: list[Callable[[int], PropertyString]] = [
         lambda n: properties(f"{n:032X}", f"order-{n} customer-{n % 5}"),
         lambda n: properties(f"{n:032X}"),
         lambda _: properties(),
@@ -166,7 +168,8 @@ def filled(folder: Path, records: Sequence[Record]) -> KeyIndex:
 
 @cache
 def tokens(each: Record) -> list[str]:
-    pairs = dict(pair.split("\1") for pair in each.properties.decode().split("\2") if "\1" in pair)
+    text = each.properties.encoded.decode()
+    pairs = dict(pair.split("\1") for pair in text.split("\2") if "\1" in pair)
     return [pairs.get(UNIQ_KEY, ""), *pairs.get(KEYS, "").split(" ")]
 
 
@@ -256,7 +259,12 @@ def test_the_index_of_rocketmqs_log_is_rocketmqs(golden: Path, tmp_path: Path) -
     index = KeyIndex(QuickFiles(), tmp_path / "index", slots=1000, entries=8000)
     for head in log_records(golden):
         if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
-            index.add(head.topic, head.properties, head.physical_offset, head.store_timestamp_ms)
+            index.add(
+                head.topic,
+                PropertyString(head.properties),
+                head.physical_offset,
+                head.store_timestamp_ms,
+            )
     flush(index)
     [theirs] = (golden / "index").iterdir()
     [ours] = (tmp_path / "index").iterdir()
@@ -274,7 +282,8 @@ def test_rocketmqs_files_are_read(golden: Path) -> None:
         if each.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK
     ]
     for head in heads[::17]:
-        each = Record(head.topic, head.properties, head.physical_offset, head.store_timestamp_ms)
+        own = PropertyString(head.properties)
+        each = Record(head.topic, own, head.physical_offset, head.store_timestamp_ms)
         for key in filter(None, tokens(each)):
             time = each.store_timestamp_ms
             found = index.find(each.topic, key, begin_ms=time, end_ms=time)
@@ -358,7 +367,8 @@ def test_a_key_given_twice_is_found_once(tmp_path: Path) -> None:
 def test_a_record_is_entered_under_the_last_of_several_pairs(tmp_path: Path) -> None:
     """As RocketMQ reads them, which finds it by its own index after a change of brokers."""
     index = new_index(tmp_path)
-    several = properties("first", "a") + b"\x02" + properties("last", "b")
+    encoded = (properties("first", "a").encoded, properties("last", "b").encoded)
+    several = PropertyString(b"\x02".join(encoded))
     index.add(TOPIC, several, 100, BEGIN_MS)
     found = {key: list(index.find(TOPIC, key)) for key in ("first", "a", "last", "b")}
     assert found == {"first": [], "a": [], "last": [100], "b": [100]}

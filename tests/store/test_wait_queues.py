@@ -9,6 +9,7 @@ import pytest
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.reader import MessageFilter, StoreReader
+from rmqlite.store.record import tags_code
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms, when_stored_ms
 from rmqlite.store.waits import wait_of
 from tests.support.stores import StoreUnderTest, new_record, scheduled
@@ -55,7 +56,7 @@ def test_an_append_says_when_each_record_is_due(under_test: StoreUnderTest) -> N
         queue = under_test.store.queue(new.topic, new.queue_id)
         entry = queue.entry(at.queue_offset) if queue else None
         assert entry is not None
-        assert entry.tags_code == (at.due_ms or new.tags_code)
+        assert entry.tags_code == (at.due_ms or tags_code(new.properties.encoded))
 
 
 @pytest.mark.parametrize("how", ["open", "restarted", "rebuilt"])

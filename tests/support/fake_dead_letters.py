@@ -17,10 +17,12 @@ from rmqlite.message import (
     pack_host,
 )
 from rmqlite.names import dlq_topic
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
-from rmqlite.store.record import NewRecord, body_crc, encode, read_head, to_message
+from rmqlite.store.drafts import Draft, fresh
+from rmqlite.store.record import encode, read_head, to_message
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms
@@ -39,21 +41,17 @@ def record(
         KEYS: f"order-{number}",
         FAILURE_REASON: "ledger timed out",
     }
-    new = NewRecord(
-        topic=dlq_topic(group),
-        queue_id=0,
-        properties=encode_properties(pairs | properties),
-        body=body,
-        body_crc=body_crc(body),
-        flag=0,
-        sys_flag=sys_flag,
+    draft = Draft(
+        dlq_topic(group),
+        0,
+        PropertyString(encode_properties(pairs | properties)),
+        body,
         born_timestamp_ms=NOW_MS - 7_200_000,
         born_host=pack_host("10.0.0.1:1"),
-        store_host=pack_host(HOST),
+        sys_flag=sys_flag,
         reconsume_times=16,
-        completes=0,
-        tags_code=0,
     )
+    new = fresh(draft, pack_host(HOST))
     place = {"queue_offset": number, "physical_offset": number * 1_000}
     _, *parts = encode(new, **place, store_timestamp_ms=NOW_MS - 60_000)
     return b"".join(parts)

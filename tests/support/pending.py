@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from rmqlite.message import Message, StoredMessage, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     ChangeByFilter,
     ChangeByIds,
@@ -109,7 +110,7 @@ def true_counts(broker: BrokerUnderTest) -> dict[tuple[int, str], int]:
             if completed.next_open(at) == at:
                 message = broker.store.read_message(entry.physical_offset, entry.size)
                 properties = encode_properties(message.properties)
-                counts[queue_id + 1, topic_ahead(properties)] += 1
+                counts[queue_id + 1, topic_ahead(PropertyString(properties))] += 1
     return dict(counts)
 
 

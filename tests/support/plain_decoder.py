@@ -14,6 +14,7 @@ from rmqlite.arrow.rows import store_rows
 from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.spark.options import parse_options
 from rmqlite.store import record
 from rmqlite.store.completion import completed_level, completion_of
@@ -30,7 +31,7 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     """Every column of a record; timestamps are milliseconds, a body is bytes."""
     message = record.to_message(head, data)
     pairs = message.properties
-    level = completed_level(head)
+    level = completed_level(head, PropertyString(head.properties))
     return {
         **_fixed(message, head),
         "keys": pairs.get("KEYS"),
@@ -42,7 +43,9 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "deliver_timestamp": due_ms if head.topic == SCHEDULE_TOPIC else None,
         "completes": head.completes if level else None,
         "completed_level": min(level, _INT_MAX) if level else None,
-        "completion": completion_of(head.topic, head.properties).value if level else None,
+        "completion": completion_of(head.topic, PropertyString(head.properties)).value
+        if level
+        else None,
         "origin_topic": pairs.get("RETRY_TOPIC", pairs.get("DLQ_ORIGIN_TOPIC")),
         "origin_message_id": pairs.get("ORIGIN_MESSAGE_ID", pairs.get("DLQ_ORIGIN_MESSAGE_ID")),
         "origin_queue_id": _number(pairs.get("ORIGIN_QUEUE_ID"), _INT_MAX),

@@ -9,6 +9,7 @@ import pytest
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import parse_levels
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store.completion import topic_ahead
 from rmqlite.store.files import Files
 from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
@@ -66,9 +67,8 @@ def known(store: StoreUnderTest) -> Known:
             assert entry is not None
             (walked,) = store.store.read_records([entry])
             if walked is not None:
-                head, data = walked
-                body = data[head.body_position : head.body_end]
-                found[topic, queue_id, queue_offset] = (entry.physical_offset, entry.size, body)
+                place = (topic, queue_id, queue_offset)
+                found[place] = (entry.physical_offset, entry.size, walked.body)
     return found
 
 
@@ -126,7 +126,7 @@ def counted(store: StoreUnderTest) -> TopicCounts:
                 continue
             head = read_head(store.store.read(physical_offset, size))
             assert head is not None
-            topic, count = topic_ahead(head.properties), TopicCount(0, 1, size)
+            topic, count = topic_ahead(PropertyString(head.properties)), TopicCount(0, 1, size)
         found[topic] = found.get(topic, TopicCount()).plus(count)
     # By topic they may differ, where a scheduled record's own properties are damaged.
     pending = [sum(topics.values()) for topics in store.store.progress.pending.values()]

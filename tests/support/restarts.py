@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 
-from rmqlite.message import encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.record import NewRecord, body_crc
-from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.brokers import BrokerUnderTest
+from tests.support.stores import new_record
 
 
 def clean(broker: BrokerUnderTest) -> None:
@@ -47,11 +46,6 @@ Restart = Callable[[BrokerUnderTest], None]
 
 def scheduled(broker: BrokerUnderTest, body: bytes, properties: dict[str, str]) -> None:
     """A record put into level 1 by hand, as a foreign or broken writer would."""
-    made = encode_properties(properties)
-    host = BORN_HOST
-    born_ms = broker.clock.now_ms()
-    new = NewRecord(
-        SCHEDULE_TOPIC, 0, made, body, body_crc(body), 0, 0, born_ms, host, host, 0, 0, 0
-    )
+    new = new_record(body, SCHEDULE_TOPIC, 0, properties=properties)
     (at,) = broker.store.append([new])
     broker.broker.wait_queues.notice(1, at.queue_offset, at.store_timestamp_ms + 1_000)

@@ -9,11 +9,13 @@ from typing import Any
 
 from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store.check import Finding, check
 from rmqlite.store.consume_queue import Entry
+from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.files import Files
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc, tags_code
+from rmqlite.store.record import NewRecord
 from rmqlite.store.tables import tables
 from rmqlite.store.written import Written
 from tests.support.brokers import small_config
@@ -29,14 +31,11 @@ QUEUE_FILE_BYTES = 200
 def new_record(
     body: bytes | str, topic: str = "orders", queue_id: int = 0, **changes: Any
 ) -> NewRecord:
-    """A plain record; properties may be given as a dict."""
+    """A plain record; properties: pairs, or a property string."""
     raw = body.encode() if isinstance(body, str) else body
-    properties = encode_properties(changes.pop("properties", {}))
-    code = tags_code(properties)
-    plain = NewRecord(
-        topic, queue_id, properties, raw, body_crc(raw), 0, 0, 1, HOST, STORE_HOST, 0, 0, code
-    )
-    return plain._replace(**changes)
+    given = changes.pop("properties", {})
+    properties = PropertyString(given if isinstance(given, bytes) else encode_properties(given))
+    return fresh(Draft(topic, queue_id, properties, raw, 1, HOST), STORE_HOST)._replace(**changes)
 
 
 def scheduled(body: bytes | str, level: int) -> NewRecord:

@@ -19,10 +19,11 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import pack_host
 from rmqlite.names import BULK_JOBS_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.bulk import SAMPLES_MAX, BulkJob, Refusal
-from rmqlite.store.commit_log import Walked
+from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord, body_crc
+from rmqlite.store.record import NewRecord, Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import BulkCall, BulkJobsTable, validated
@@ -89,10 +90,8 @@ class BulkJobs:
     def record(self, job: BulkJob, messages: int) -> NewRecord:
         """The record of a call; its messages follow directly."""
         body = json.dumps(job.to_json() | {"messages": messages}).encode()
-        at_ms = job.last_at_ms
-        return NewRecord(
-            *(BULK_JOBS_TOPIC, 0, b"", body, body_crc(body), 0, 0, at_ms, _HOST, _HOST, 0, 0, 0)
-        )
+        nothing = PropertyString(b"")
+        return fresh(Draft(BULK_JOBS_TOPIC, 0, nothing, body, job.last_at_ms, _HOST), _HOST)
 
     def keep(self, job: BulkJob) -> None:
         """Take a job's new state, whose record is in the log."""
@@ -135,7 +134,7 @@ class BulkJobs:
         if begin > queue.max_offset:
             # The table belongs to another queue.
             begin = 0
-        last: Walked | None = None
+        last: Record | None = None
         for start in range(max(begin, queue.min_offset), queue.max_offset, _ENTRIES_AT_ONCE):
             for walked in self._store.read_records(queue.read(start, _ENTRIES_AT_ONCE)):
                 if walked is not None:
@@ -143,10 +142,10 @@ class BulkJobs:
         if last is not None:
             self._count_again(last)
 
-    def _fold(self, walked: Walked) -> tuple[BulkJob, int] | None:
+    def _fold(self, walked: Record) -> tuple[BulkJob, int] | None:
         """Take a record's job; returns it, and the number of messages that follow."""
         try:
-            tree = tables.decode(walked.buffer[walked.head.body_position : walked.head.body_end])
+            tree = tables.decode(walked.body)
             job, messages = validated(BulkJob, tree), validated(BulkCall, tree).messages
         except ValueError as error:
             # A producer's message: the topic is closed to producers here, but not in RocketMQ.
@@ -156,7 +155,7 @@ class BulkJobs:
         self.keep(job)
         return job, messages
 
-    def _count_again(self, last: Walked) -> None:
+    def _count_again(self, last: Record) -> None:
         """Count the messages of the last call, because a crash may have torn its append."""
         folded = self._fold(last)
         assert folded is not None

@@ -12,18 +12,17 @@ from itertools import repeat
 from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import ending
-from rmqlite.broker.sending import check_count, check_messages
+from rmqlite.broker.sending import check_count, check_messages, record_of
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.limits import (
     KEYS_MAX,
     MESSAGE_ID_BYTES_MAX,
-    PROPERTIES_BYTES_MAX,
     PROPERTIES_MAX,
 )
 from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.bulk import (
     COLUMNS,
     BulkMatch,
@@ -32,8 +31,9 @@ from rmqlite.requests.bulk import (
     check_job_id,
     check_property_text,
 )
+from rmqlite.store.drafts import Draft
 from rmqlite.store.index.key_index import KEY_SEPARATOR
-from rmqlite.store.record import NewRecord, body_crc, tags_hash
+from rmqlite.store.record import NewRecord
 
 _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"
@@ -140,46 +140,27 @@ def records_of(
 ) -> tuple[dict[int, NewRecord], dict[int, Refusal]]:
     """The records, and the refusals of too long properties, by position.
 
-    A record is the same as that of new_records().  The end of its properties is the same for
-    a topic and a level, and is made once: 1 µs a message; a dict would take 4.
+    A record is as new_records() makes it.  Its property string is put together as text: 1 µs
+    for a message, where a dict takes 4.
     """
     cluster, born_at_ms, born_host, store_host = sender
-    endings: dict[tuple[str, int, int], tuple[str, int, str]] = {}
     records: dict[int, NewRecord] = {}
     refused: dict[int, Refusal] = {}
     for row in rows:
         position, body, message_id, topic, tags, keys, properties, level, queue_id = row
-        place = endings.get((topic, level, queue_id))
-        if place is None:
-            place = endings[topic, level, queue_id] = ending(cluster, topic, level, queue_id)
-        text = f"{_UNIQ_KEY}{message_id}{place[2]}"
+        text = f"{_UNIQ_KEY}{message_id}"
         if tags:
             text += f"{_TAGS}{tags}"
         if keys:
             text = f"{_KEYS}{keys}{PAIR_END}{text}"
         if properties:
             text = f"{properties}{PAIR_END}{text}"
-        encoded = text.encode()
-        if len(encoded) > PROPERTIES_BYTES_MAX:
-            rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"
-            error = MessageTooLarge("properties", len(encoded), rule)
+        own = PropertyString(text.encode())
+        draft = Draft(topic, queue_id, own, body, born_at_ms, born_host)
+        try:
+            records[position] = record_of(draft, level, cluster=cluster, store_host=store_host)
+        except MessageTooLarge as error:
             refused[position] = Refusal.of(message_id, error)
-            continue
-        records[position] = NewRecord(
-            place[0],
-            place[1],
-            encoded,
-            body,
-            body_crc(body),
-            0,
-            0,
-            born_at_ms,
-            born_host,
-            store_host,
-            0,
-            0,
-            tags_hash(tags) if tags else 0,
-        )
     return records, refused
 
 

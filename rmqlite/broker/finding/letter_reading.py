@@ -45,12 +45,11 @@ from rmqlite.message import (
 )
 from rmqlite.names import group_of
 from rmqlite.requests.letters import Letter, LetterFilter
-from rmqlite.store.commit_log import Walked
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, read_outline
+from rmqlite.store.record import Head, Record, read_outline
 
 SLICE_MAX: Final = 400
 """The most letters of a slice, 4 ms."""
@@ -73,7 +72,7 @@ class SeenWhole(NamedTuple):
     """A queue offset and its record; None if the record cannot be read."""
 
     queue_offset: int
-    walked: Walked | None
+    walked: Record | None
 
 
 def slices(

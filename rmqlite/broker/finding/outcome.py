@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
@@ -21,7 +22,7 @@ def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> 
     for place in (CANCELLED_TOPIC, UNDELIVERABLE_TOPIC, SCHEDULE_TOPIC, topic):
         for head in outlines(store, place, message_id):
             if head.completes == end:
-                return completion_of(head.topic, head.properties)
+                return completion_of(head.topic, PropertyString(head.properties))
             if head.physical_offset < end:
                 break
     return Completion.DELIVERED

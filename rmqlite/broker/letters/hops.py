@@ -24,6 +24,7 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, group_of, is_dlq, is_retry
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import Hop, HopKind
 from rmqlite.requests.topics import Queue
 from rmqlite.store.completion import (
@@ -77,16 +78,17 @@ def kind_of(head: Head) -> HopKind:
         return _scheduled(head)
     if head.topic == CANCELLED_TOPIC:
         return HopKind.CANCELLED
-    is_completing = completed_level(head) > 0
+    properties = PropertyString(head.properties)
+    is_completing = completed_level(head, properties) > 0
     if head.topic == UNDELIVERABLE_TOPIC and is_completing:
         return HopKind.UNDELIVERABLE
     if is_dlq(head.topic):
         return HopKind.DEAD
-    if is_completing and completion_of(head.topic, head.properties) is Completion.FIRED:
+    if is_completing and completion_of(head.topic, properties) is Completion.FIRED:
         return HopKind.FIRED
     if is_retry(head.topic):
         return HopKind.RETRIED
-    if is_completing or _rocketmq_has_delivered(head):
+    if is_completing or _rocketmq_has_delivered(head, properties):
         return HopKind.DELIVERED
     return HopKind.REDRIVEN if redriven_from(head) else HopKind.SENT
 
@@ -104,25 +106,26 @@ def redriven_from(head: Head) -> str:
 
 
 def _scheduled(head: Head) -> HopKind:
-    if completed_level(head):
+    properties = PropertyString(head.properties)
+    if completed_level(head, properties):
         return HopKind.RESCHEDULED
-    ahead = topic_ahead(head.properties)
+    ahead = topic_ahead(properties)
     if is_retry(ahead) or is_dlq(ahead):
         # In RocketMQ a dead letter that a consumer sends itself may wait, too.
         return HopKind.FAILED
     return HopKind.REDRIVEN if redriven_from(head) else HopKind.SCHEDULED
 
 
-def _rocketmq_has_delivered(head: Head) -> bool:
+def _rocketmq_has_delivered(head: Head, properties: PropertyString) -> bool:
     """Has a record the properties of one that waited in RocketMQ's schedule?"""
-    waited_for = destination(head.properties)
-    return waited_for == (head.topic, head.queue_id) and delay_level(head.properties) > 0
+    waited_for = destination(properties)
+    return waited_for == (head.topic, head.queue_id) and delay_level(properties) > 0
 
 
 def _group(head: Head) -> str:
     """The group of a failure, retry or dead letter, also while the message waits for it."""
     if head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC, UNDELIVERABLE_TOPIC):
-        return group_of(topic_ahead(head.properties)) or ""
+        return group_of(topic_ahead(PropertyString(head.properties))) or ""
     return group_of(head.topic) or ""
 
 

@@ -21,8 +21,8 @@ from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome
-from rmqlite.store.commit_log import Walked
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.record import Record
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import RedriveJobsTable, RedriveTold
 
@@ -162,7 +162,7 @@ class RedriveJobs:
             self._load_job(told)
         begin = table.queue_offset
         self._is_changed = False
-        last: dict[str, tuple[Step, Walked]] = {}
+        last: dict[str, tuple[Step, Record]] = {}
         for walked in self._behind(begin):
             step = read_step(walked)
             if step is None:
@@ -183,7 +183,7 @@ class RedriveJobs:
         self.redriven.load(kept.topic, told.sent, job_id, end_of=self._end_of)
         self._put(kept, self._records[job_id].last)
 
-    def _behind(self, begin: int) -> Iterator[Walked]:
+    def _behind(self, begin: int) -> Iterator[Record]:
         """The records of jobs from a queue offset on."""
         queue = self._store.queue(REDRIVE_JOBS_TOPIC, 0)
         if queue is None:
@@ -196,7 +196,7 @@ class RedriveJobs:
                 if walked is not None:
                     yield walked
 
-    def _end_step(self, step: Step, walked: Walked) -> None:
+    def _end_step(self, step: Step, walked: Record) -> None:
         """Count the messages of a job's last step, because a crash may have torn its append."""
         messages = 0
         if step.messages:
@@ -225,11 +225,11 @@ class RedriveJobs:
             self._put(kept, at.queue_offset)
 
 
-def read_step(walked: Walked) -> Step | None:
+def read_step(walked: Record) -> Step | None:
     """The step in a record; None if the record is no job's."""
     head = walked.head
     try:
-        return Step.read(walked.buffer[head.body_position : head.body_end])
+        return Step.read(walked.body)
     except ValueError as error:
         # A producer's message: the topic is closed to producers here, but not in RocketMQ.
         offset = head.physical_offset

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from rmqlite.broker.finding.letter_reading import SeenWhole, fits
-from rmqlite.broker.finding.matching import number_of, origin_of
+from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.finding.sent_before import SentBefore
 from rmqlite.broker.redrive.records import JobProgress, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import ending
+from rmqlite.broker.routing import route, routed
+from rmqlite.broker.sending import record_of
 from rmqlite.broker.tables.topics import WRITE, TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
@@ -39,18 +40,15 @@ from rmqlite.message import (
     RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
-    edit_properties,
-    exact_properties,
-    find_property,
-    property_marker,
 )
 from rmqlite.names import check_sendable, is_dlq, is_retry
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
 from rmqlite.requests.redrive import RedriveOutcome
-from rmqlite.store.commit_log import Walked
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.drafts import Draft
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, NewRecord, has_sound_body, tags_code
+from rmqlite.store.record import Head, NewRecord, Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""
@@ -64,23 +62,20 @@ _QUEUE_DIGITS: Final = 10
 _LONGEST_HOST: Final = bytes(20)
 _GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
 _GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
-_TIMES: Final = property_marker(REDRIVEN_TIMES)
-_REAL_TOPIC: Final = property_marker(REAL_TOPIC)
-_REASON: Final = property_marker(FAILURE_REASON)
-_RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _INT32_MAX: Final = 2**31 - 1
+_NOTHING: Final = PropertyString(b"")
 
 
 class Judged(NamedTuple):
-    """A letter that matches, and its outcome; walked, properties: for the message to send."""
+    """A letter that matches, and its outcome; letter, properties: for the message to send."""
 
     queue_offset: int
     outcome: RedriveOutcome
     topic: str
     message_id: str
     why: str
-    walked: Walked | None = None
-    properties: bytes = b""
+    letter: Record | None = None
+    properties: PropertyString = _NOTHING
 
 
 class Judge:
@@ -104,10 +99,10 @@ class Judge:
         """
         refusals: dict[str, str] = {}
         found: list[Judged] = []
-        for queue_offset, walked in letters:
-            if walked is not None:
-                if fits(walked.head, kept.job.spec.filter):
-                    found.append(self._judged(kept, queue_id, queue_offset, walked, refusals))
+        for queue_offset, letter in letters:
+            if letter is not None:
+                if fits(letter.head, kept.job.spec.filter):
+                    found.append(self._judged(kept, queue_id, queue_offset, letter, refusals))
             elif kept.job.spec.filter == EVERY_LETTER:
                 found.append(_refused(queue_offset, _UNREADABLE))
         return found if kept.job.spec.again else self._without_sent(found)
@@ -137,25 +132,19 @@ class Judge:
         self, judged: Judged, queue_id: int, level: int, *, now_ms: int, host: bytes
     ) -> NewRecord:
         """The new record of a letter for a queue of its topic; level 0 is now."""
-        assert judged.walked is not None
-        head, data = judged.walked
-        topic, queue_id, last = ending(self._config.cluster_name, judged.topic, level, queue_id)
-        properties = judged.properties + last.encode()
-        return NewRecord(
-            topic,
+        assert judged.letter is not None
+        head = judged.letter.head
+        draft = Draft(
+            judged.topic,
             queue_id,
-            properties,
-            data[head.body_position : head.body_end],
-            head.body_crc,
-            head.flag,
-            head.sys_flag & COMPRESSED,
+            judged.properties,
+            judged.letter.body,
             now_ms,
             host,
-            host,
-            0,
-            0,
-            tags_code(properties),
+            head.flag,
+            head.sys_flag & COMPRESSED,
         )
+        return record_of(draft, level, cluster=self._config.cluster_name, store_host=host)
 
     # ---- inside
 
@@ -164,12 +153,12 @@ class Judge:
         kept: JobProgress,
         queue_id: int,
         queue_offset: int,
-        walked: Walked,
+        letter: Record,
         refusals: dict[str, str],
     ) -> Judged:
         """refusals: a cache of why_not_to() by topic."""
         spec = kept.job.spec
-        topic = spec.to_topic or origin_of(walked.head)
+        topic = spec.to_topic or origin_of(letter.head)
         message_id = message_id_of(kept, queue_id, queue_offset)
         if not spec.again:
             by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
@@ -177,38 +166,40 @@ class Judge:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
         if topic not in refusals:
             refusals[topic] = self.why_not_to(topic)
-        why = _why_not(walked, self._config) or refusals[topic]
+        why = _why_not(letter, self._config) or refusals[topic]
         if why:
             return _refused(queue_offset, why)
         place = f"{kept.topic}:{queue_id}:{queue_offset}"
-        properties = new_properties(walked, place, kept.job.job_id, message_id)
-        why = self._why_too_long(walked.head, properties, topic, spec.delay_level)
+        properties = new_properties(letter, place, kept.job.job_id, message_id)
+        why = self._why_too_long(letter.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
         sent = (queue_offset, RedriveOutcome.SENT, topic, message_id, "")
-        return Judged(*sent, walked, properties)
+        return Judged(*sent, letter, properties)
 
     def _without_sent(self, found: list[Judged]) -> list[Judged]:
         """Change SENT to ALREADY for letters whose message id is in the log."""
         fresh = [each for each in found if each.outcome is RedriveOutcome.SENT]
         if not fresh:
             return found
-        since_ms = min(each.walked.head.store_timestamp_ms for each in fresh if each.walked)
+        since_ms = min(each.letter.head.store_timestamp_ms for each in fresh if each.letter)
         known = SentBefore(
             self._store, [(each.topic, each.message_id) for each in fresh], since_ms
         ).positions()
         ids = {fresh[at].message_id for at in known}
         return [
-            each._replace(outcome=RedriveOutcome.ALREADY, why=NO_JOB, walked=None, properties=b"")
+            each._replace(
+                outcome=RedriveOutcome.ALREADY, why=NO_JOB, letter=None, properties=_NOTHING
+            )
             if each.message_id in ids
             else each
             for each in found
         ]
 
-    def _why_too_long(self, head: Head, properties: bytes, topic: str, level: int) -> str:
+    def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
         # Count the longest queue id, so that the result does not depend on the queue.
-        rest = len(ending(self._config.cluster_name, topic, level, 10 ** (_QUEUE_DIGITS - 1))[2])
-        size = len(properties) + rest
+        place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._config.cluster_name)
+        size = len(routed(properties, place).encoded)
         if size > PROPERTIES_BYTES_MAX:
             most = PROPERTIES_BYTES_MAX
             return f"its properties would be {size} bytes long, at most {most} can be"
@@ -221,34 +212,33 @@ def is_own(topic: str) -> bool:
     return is_retry(topic) or is_dlq(topic)
 
 
-def new_properties(walked: Walked, place: str, job_id: str, message_id: str) -> bytes:
+def new_properties(letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:
     """The producer's own properties, byte by byte, and those that name the letter and the job."""
-    own = walked.head.properties
-    pairs = exact_properties(own)
-    times = number_of(own, _TIMES) or 0
-    changes: dict[str, str] = {
+    own = letter.properties
+    times = own.number(REDRIVEN_TIMES) or 0
+    changes: dict[str, str | bytes] = {
         REDRIVEN_FROM: place,
         REDRIVEN_TIMES: str(times + 1 if times < _INT32_MAX else 1),
         REDRIVEN_BY: job_id,
         UNIQ_KEY: message_id,
     }
-    first_id = next((pairs[name] for name in FIRST_ID_PROPERTIES if name in pairs), "")
+    first_id = next((found for name in FIRST_ID_PROPERTIES if (found := own.get(name))), None)
     if first_id:
         changes[REDRIVEN_MESSAGE_ID] = first_id
     # With RECONSUME_TIME the limit is a consumer's, not the sender's.
-    is_senders = RECONSUME_TIME not in pairs
-    return edit_properties(own, changes, _GONE_BUT_LIMIT if is_senders else _GONE)
+    is_senders = own.get(RECONSUME_TIME) is None
+    return own.edited(changes, _GONE_BUT_LIMIT if is_senders else _GONE)
 
 
-def _why_not(walked: Walked, config: BrokerConfig) -> str:
+def _why_not(letter: Record, config: BrokerConfig) -> str:
     """Why a record cannot be sent to any topic; empty if it can."""
-    head, data = walked
+    head = letter.head
     size = head.body_end - head.body_position
-    if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(head.properties, size):
+    if head.topic == UNDELIVERABLE_TOPIC and _tells_nothing(letter.properties, size):
         return _UNREADABLE
-    if not has_sound_body(head, data):
+    if not letter.has_sound_body():
         return "its content is lost: its body is damaged"
-    if data[head.body_position : head.body_end] == LEFT_BEHIND.encode():
+    if letter.body == LEFT_BEHIND.encode():
         return LEFT_BEHIND
     if not size:
         return f"its body is empty; a body has {BODY_RULE}"
@@ -257,12 +247,12 @@ def _why_not(walked: Walked, config: BrokerConfig) -> str:
     return ""
 
 
-def _tells_nothing(properties: bytes, body_bytes: int) -> bool:
+def _tells_nothing(properties: PropertyString, body_bytes: int) -> bool:
     """Is it a letter for an unreadable scheduled record?  Older brokers left the body empty."""
     return (
-        (not body_bytes or find_property(properties, _REASON) == UNREADABLE.encode())
-        and find_property(properties, _REAL_TOPIC) is None
-        and find_property(properties, _RETRY_TOPIC) is None
+        (not body_bytes or properties.get(FAILURE_REASON) == UNREADABLE.encode())
+        and properties.get(REAL_TOPIC) is None
+        and properties.get(RETRY_TOPIC) is None
     )
 
 

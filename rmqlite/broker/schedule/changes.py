@@ -12,7 +12,7 @@ from typing import Final
 
 from rmqlite.broker.finding.outcome import how_it_ended
 from rmqlite.broker.schedule.pending import Found, Pending
-from rmqlite.broker.schedule.schedule import Ready, Schedule, restored
+from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
@@ -26,10 +26,9 @@ from rmqlite.message import (
     RESCHEDULED_FROM,
     UNIQ_KEY,
     WAIT,
-    edit_properties,
-    exact_properties,
 )
 from rmqlite.names import CANCELLED_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     CHANGES_DEFAULT,
     CHANGES_MAX,
@@ -42,8 +41,9 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
 )
 from rmqlite.store.completion import Completion, topic_ahead
+from rmqlite.store.drafts import derived
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, NewRecord, body_crc
+from rmqlite.store.record import Head, NewRecord, Record
 from rmqlite.store.wait_queues import queue_of
 
 SLICE_MAX: Final = 100
@@ -154,7 +154,7 @@ class Changes:
         if scheduled is None:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
-        topic = topic_ahead(scheduled.properties)
+        topic = topic_ahead(PropertyString(scheduled.properties))
         return _OUTCOMES[how_it_ended(self._store, end, message_id, topic)]
 
     def _change(
@@ -195,55 +195,52 @@ class Changes:
             if walked is None:
                 raise MessageNotFound(each.place.entry.physical_offset)
             if request.action is ScheduleAction.FIRE:
-                record = restored(walked, each.topic, each.queue_id)
+                topic, queue_id = each.topic, each.queue_id
                 added = {FIRED: str(each.place.due_ms)}
             else:
-                record = restored(walked, *queue_of(request.delay_level))
+                topic, queue_id = queue_of(request.delay_level)
                 added = {
                     DELAY: str(request.delay_level),
                     RESCHEDULED_FROM: str(each.place.wait_queue),
                 }
             size_max = self._schedule.room.for_properties(each.head, each.topic)
-            records.append(record._replace(properties=_with(each.head, added, size_max)))
+            properties = _with(walked, added, size_max)
+            records.append(
+                derived(walked, topic, queue_id, properties=properties, completes=walked.end)
+            )
         return records
 
 
 def _cancellation(found: Found) -> NewRecord:
     """What completes a cancelled message: a record without a body."""
-    head, place = found.head, found.place
-    own = exact_properties(head.properties)
-    kept = {name: own[name] for name in _KEPT if name in own}
-    return NewRecord(
+    scheduled = Record(found.head, b"")
+    own = scheduled.properties
+    kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
+    properties = PropertyString(b"").edited({**kept, DELAY: str(found.place.wait_queue)})
+    return derived(
+        scheduled,
         CANCELLED_TOPIC,
         0,
-        edit_properties(b"", {**kept, DELAY: str(place.wait_queue)}),
-        b"",
-        body_crc(b""),
-        head.flag,
-        0,
-        head.born_timestamp_ms,
-        head.born_host,
-        head.store_host,
-        head.reconsume_times,
-        place.entry.physical_offset + place.entry.size,
-        0,
+        properties=properties,
+        body=b"",
+        completes=scheduled.end,
     )
 
 
-def _with(head: Head, added: dict[str, str], size_max: int) -> bytes:
+def _with(waiting: Record, added: dict[str, str], size_max: int) -> PropertyString:
     """A record's property string with some pairs set.  Raises MessageTooLarge."""
-    encoded = edit_properties(head.properties, added)
+    properties = waiting.properties.edited(added)
     for spared in (CLUSTER, WAIT):
-        if len(encoded) > size_max:
+        if len(properties.encoded) > size_max:
             # The broker itself has put it there, and nobody needs it to deliver or consume.
-            encoded = edit_properties(encoded, {}, (spared,))
-    if len(encoded) > size_max:
+            properties = properties.edited({}, frozenset({spared}))
+    if len(properties.encoded) > size_max:
         rule = (
             f"at most {size_max} bytes; those of the message at physical offset"
-            f" {head.physical_offset} leave no room for {', '.join(added)}"
+            f" {waiting.head.physical_offset} leave no room for {', '.join(added)}"
         )
-        raise MessageTooLarge("properties", len(encoded), rule)
-    return encoded
+        raise MessageTooLarge("properties", len(properties.encoded), rule)
+    return properties
 
 
 def _by_size(found: list[Found]) -> Iterator[list[Found]]:

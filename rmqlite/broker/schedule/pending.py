@@ -28,6 +28,7 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_DEFAULT,
@@ -294,7 +295,7 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
 
 def _target(head: Head) -> tuple[str, int]:
     """Where a scheduled record goes; no topic and queue -1 if it does not say."""
-    return destination(head.properties) or ("", -1)
+    return destination(PropertyString(head.properties)) or ("", -1)
 
 
 def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:

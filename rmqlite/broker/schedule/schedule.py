@@ -28,18 +28,12 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.message import pack_host
+from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import UNREADABLE
-from rmqlite.store.commit_log import Walked
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC, topic_ahead
+from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.drafts import derived
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import (
-    BORN_HOST_V6,
-    STORE_HOST_V6,
-    Head,
-    NewRecord,
-    destination,
-    tags_code,
-)
+from rmqlite.store.record import Head, NewRecord, Record, destination
 from rmqlite.store.written import Written
 
 DELIVER_BYTES_MAX: Final = 4 << 20
@@ -47,7 +41,6 @@ DELIVER_BYTES_MAX: Final = 4 << 20
 REST_MS: Final = 1_000
 """How long a wait queue rests whose files cannot be read; twice as long each time."""
 REST_MS_MAX: Final = 8_000
-_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _STORE_HOST: Final = pack_host("127.0.0.1:0")
 """Of a dead letter whose record nobody can read."""
 
@@ -124,8 +117,9 @@ class Schedule:
 
     def why_not(self, head: Head) -> str:
         """Why a scheduled record cannot be delivered; empty if it can."""
-        target = destination(head.properties)
-        return why_undeliverable(head, target, self._topics, self._config, self.room)
+        properties = PropertyString(head.properties)
+        target = destination(properties)
+        return why_undeliverable(head, properties, target, self._topics, self._config, self.room)
 
     # ---- a slice
 
@@ -183,18 +177,19 @@ class Schedule:
             )
         return found[0] if len(found) == 1 else list(merge(*found))
 
-    def _completing(self, place: PendingPlace, walked: Walked | None, now_ms: int) -> Ready:
-        if walked is None:
+    def _completing(self, place: PendingPlace, waited: Record | None, now_ms: int) -> Ready:
+        if waited is None:
             reason, topic, host = UNREADABLE, "", _STORE_HOST
         else:
-            head = walked.head
-            target = destination(head.properties)
-            reason = why_undeliverable(head, target, self._topics, self._config, self.room)
+            target = destination(waited.properties)
+            reason = why_undeliverable(
+                waited.head, waited.properties, target, self._topics, self._config, self.room
+            )
             if target is not None and not reason:
-                return Ready(place, target[0], restored(walked, *target), "")
-            topic, host = topic_ahead(head.properties), head.store_host
+                return Ready(place, target[0], derived(waited, *target, completes=waited.end), "")
+            topic, host = target[0] if target else "", waited.head.store_host
         self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
-        record = dead_letter(place.wait_queue, place.entry, walked, reason, now_ms, host, self.room)
+        record = dead_letter(place.wait_queue, place.entry, waited, reason, now_ms, host, self.room)
         return Ready(place, topic, record, reason)
 
     def _with_few_new_queues(self, ready: list[Ready]) -> list[Ready]:
@@ -253,23 +248,3 @@ class Schedule:
             log.error(
                 "level cannot be read, will be tried again level=%d error=%s", known.id, error
             )
-
-
-def restored(walked: Walked, topic: str, queue_id: int) -> NewRecord:
-    """A scheduled record as it goes on from there: only header, topic, queue change."""
-    head, data = walked
-    return NewRecord(
-        topic,
-        queue_id,
-        head.properties,
-        data[head.body_position : head.body_end],
-        head.body_crc,
-        head.flag,
-        head.sys_flag & ~_HOST_BITS,
-        head.born_timestamp_ms,
-        head.born_host,
-        head.store_host,
-        head.reconsume_times,
-        head.physical_offset + head.size,
-        tags_code(head.properties),
-    )

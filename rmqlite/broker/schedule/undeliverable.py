@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.room import Room, without_body
+from rmqlite.broker.room import Room
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -22,24 +22,16 @@ from rmqlite.message import (
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
     RETRY_TOPIC,
-    edit_properties,
-    encode_properties,
-    exact_properties,
     offset_message_id,
     unpack_host,
 )
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.letters import UNREADABLE
-from rmqlite.store.commit_log import Walked
+from rmqlite.property_string import PropertyString
+from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
 from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.record import (
-    Head,
-    NewRecord,
-    body_crc,
-    delay_level,
-    tags_code,
-)
+from rmqlite.store.drafts import Draft, derived, fresh
+from rmqlite.store.record import Head, NewRecord, Record, delay_level
 from rmqlite.store.wait_queues import wait_queue_of
 
 _SPARED_FIRST: Final = (
@@ -53,6 +45,7 @@ _SPARED_FIRST: Final = (
 
 def why_undeliverable(
     head: Head,
+    properties: PropertyString,
     target: tuple[str, int] | None,
     topics: TopicTable,
     config: BrokerConfig,
@@ -60,12 +53,12 @@ def why_undeliverable(
 ) -> str:
     """Why a scheduled record cannot be delivered; empty if it can.
 
-    target: the topic and queue id that its properties name.
+    properties, target: its own, and the topic and queue id that they name.
     """
     if target is None or target[0] == SCHEDULE_TOPIC:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
     level = wait_queue_of(head.topic, head.queue_id)
-    if delay_level(head.properties) != level:
+    if delay_level(properties) != level:
         # After a crash nobody would know from its delivery what that has completed.
         return f"its properties do not say that it waits at level {level} (DELAY)"
     topic = topics.get(target[0])
@@ -82,88 +75,61 @@ def why_undeliverable(
 def dead_letter(
     level: int,
     entry: Entry,
-    walked: Walked | None,
+    waited: Record | None,
     reason: str,
     now_ms: int,
     store_host: bytes,
     room: Room,
 ) -> NewRecord:
-    """The record that completes an undeliverable one; walked is None: nobody can read it."""
-    completes = entry.physical_offset + entry.size
+    """The record that completes an undeliverable one; waited is None: nobody can read it."""
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
-    own = _with_level(level, walked)
-    pairs = exact_properties(own)
-    changes: dict[str, str] = {}
-    target = pairs.get(RETRY_TOPIC) or pairs.get(REAL_TOPIC)
+    own = _with_level(level, waited)
+    changes: dict[str, str | bytes] = {}
+    target = own.get(RETRY_TOPIC) or own.get(REAL_TOPIC)
     if target:
         changes[DLQ_ORIGIN_TOPIC] = target
-    if DLQ_ORIGIN_MESSAGE_ID not in pairs:
-        changes[DLQ_ORIGIN_MESSAGE_ID] = pairs.get(ORIGIN_MESSAGE_ID, origin)
+    if own.get(DLQ_ORIGIN_MESSAGE_ID) is None:
+        changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID) or origin
     changes[LAST_FAILURE_TIMESTAMP] = str(now_ms)
-    if DELIVERY_ATTEMPTS not in pairs:
+    if own.get(DELIVERY_ATTEMPTS) is None:
         changes[DELIVERY_ATTEMPTS] = "0"
     changes[FAILURE_REASON] = reason
-    if walked is None:
-        return _unreadable(
-            _fitted(own, changes, PROPERTIES_BYTES_MAX), completes, now_ms, store_host
-        )
-    head, data = walked
-    own_bytes = min(len(own), PROPERTIES_BYTES_MAX)
-    has_body = own_bytes <= room.for_properties(head, UNDELIVERABLE_TOPIC)
-    properties_max = room.for_properties(head, UNDELIVERABLE_TOPIC, has_body=has_body)
-    encoded = _fitted(own, changes, properties_max)
-    record = NewRecord(
+    if waited is None:
+        properties = _fitted(own, changes, PROPERTIES_BYTES_MAX)
+        # Not empty: a Java consumer that reads dead letters would fail at an empty body.
+        body = UNREADABLE.encode()
+        draft = Draft(UNDELIVERABLE_TOPIC, 0, properties, body, now_ms, store_host)
+        return fresh(draft, store_host, completes=entry.physical_offset + entry.size)
+    own_bytes = min(len(own.encoded), PROPERTIES_BYTES_MAX)
+    has_body = own_bytes <= room.for_properties(waited.head, UNDELIVERABLE_TOPIC)
+    properties_max = room.for_properties(waited.head, UNDELIVERABLE_TOPIC, has_body=has_body)
+    return derived(
+        waited,
         UNDELIVERABLE_TOPIC,
         0,
-        encoded,
-        data[head.body_position : head.body_end],
-        head.body_crc,
-        head.flag,
-        head.sys_flag,
-        head.born_timestamp_ms,
-        head.born_host,
-        head.store_host,
-        head.reconsume_times,
-        completes,
-        tags_code(encoded),
-    )
-    return record if has_body else without_body(record)
-
-
-def _unreadable(properties: bytes, completes: int, now_ms: int, host: bytes) -> NewRecord:
-    # Not empty: a Java consumer that reads dead letters would fail at an empty body.
-    body = UNREADABLE.encode()
-    return NewRecord(
-        UNDELIVERABLE_TOPIC,
-        0,
-        properties,
-        body,
-        body_crc(body),
-        0,
-        0,
-        now_ms,
-        host,
-        host,
-        0,
-        completes,
-        0,
+        properties=_fitted(own, changes, properties_max),
+        body=None if has_body else LEFT_BEHIND.encode(),
+        completes=waited.end,
     )
 
 
-def _with_level(level: int, walked: Walked | None) -> bytes:
+def _with_level(level: int, waited: Record | None) -> PropertyString:
     """A record's own property string, and the level that it waited at."""
-    waited = encode_properties({DELAY: str(level)})
-    rest = edit_properties(walked.head.properties, {}, (DELAY,)) if walked else b""
+    in_front = PropertyString(b"").edited({DELAY: str(level)})
+    if waited is None:
+        return in_front
+    rest = waited.properties.edited({}, frozenset({DELAY}))
     # In front: it must not be what too long properties are cut off by.
-    return b"\x02".join([waited, rest]) if rest else waited
+    encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])
+    return PropertyString(encoded)
 
 
-def _fitted(own: bytes, changes: dict[str, str], size_max: int) -> bytes:
+def _fitted(own: PropertyString, changes: dict[str, str | bytes], size_max: int) -> PropertyString:
     """No more properties than a record can carry: at worst those that it had."""
-    encoded = edit_properties(own, changes)
+    properties = own.edited(changes)
     for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
-        if len(encoded) <= size_max:
-            break
+        if len(properties.encoded) <= size_max:
+            return properties
         changes.pop(name, None)
-        encoded = edit_properties(own, changes)
-    return encoded[:size_max]
+        properties = own.edited(changes)
+    return PropertyString(properties.encoded[:size_max])

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from rmqlite.property_string import PropertyString
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.completion import completion_of, level_of, topic_ahead, waited_for
+from rmqlite.store.completion import completion_of, is_completing, level_of, topic_ahead, waited_for
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.wait_queues import queue_of
@@ -45,14 +46,23 @@ class DeliveryCheck:
         self._log_begin = log_begin
         self._guess: dict[int, int] = {}
 
-    def scheduled(self, level: int, properties: bytes) -> None:
+    def scheduled(self, level: int, encoded: bytes) -> None:
         """Count a scheduled record."""
-        self.completed.scheduled(level, topic_ahead(properties))
+        self.completed.scheduled(level, topic_ahead(PropertyString(encoded)))
 
     def check(
-        self, physical_offset: int, topic: str, completes: int, properties: bytes, stored_ms: int
+        self,
+        physical_offset: int,
+        topic: str,
+        completes: int,
+        encoded: bytes,
+        stored_ms: int,
+        sys_flag: int = 0,
     ) -> Iterator[Finding]:
-        """Check a record that completes a scheduled one."""
+        """Check a record that points back to a scheduled one; encoded: its property string."""
+        properties = PropertyString(encoded)
+        if not is_completing(topic, sys_flag, properties):
+            return
         level = level_of(topic, properties)
         key = queue_of(level)
         scheduled = self._queues.get(key)

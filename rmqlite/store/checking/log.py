@@ -24,7 +24,6 @@ from rmqlite.store.checking.key_hashes import Keyed
 from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.completion import is_completing
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.record import BLANK_BYTES, Head
@@ -230,9 +229,11 @@ class LogCheck:
                 self._deliveries.scheduled(queue.wait_queue, properties)
             else:
                 code = record.tags_code(properties)
-            if completes and is_completing(queue.key[0], 0, properties):
-                said = (queue.key[0], completes, properties, stored_ms)
-                self._found += self._deliveries.check(place, *said)
+            if completes:
+                topic = queue.key[0]
+                self._found += self._deliveries.check(
+                    place, topic, completes, properties, stored_ms
+                )
             keyed.append((queue.prefix, properties, place, stored_ms))
             queue.wanted += ENTRY.pack(place, size, code)
             queue.next += 1
@@ -267,9 +268,15 @@ class LogCheck:
             self.starts.append(head)
             return
         queue = self._queue(head)
-        if head.completes and is_completing(head.topic, head.sys_flag, head.properties):
-            said = (head.topic, head.completes, head.properties, head.store_timestamp_ms)
-            self._found += self._deliveries.check(head.physical_offset, *said)
+        if head.completes:
+            self._found += self._deliveries.check(
+                head.physical_offset,
+                head.topic,
+                head.completes,
+                head.properties,
+                head.store_timestamp_ms,
+                head.sys_flag,
+            )
         if queue is not None:
             self._check_place(queue, head)
             if queue.wait_queue and not is_repaired(head):

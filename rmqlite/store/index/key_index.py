@@ -15,7 +15,8 @@ from typing import Any, Final, Self
 
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
-from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
+from rmqlite.message import KEYS, UNIQ_KEY
+from rmqlite.property_string import PropertyString
 from rmqlite.store.files import Files
 from rmqlite.store.index.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
 from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
@@ -23,11 +24,11 @@ from rmqlite.store.regular_file import REGULAR
 
 KEY_SEPARATOR: Final = " "
 """The separator of the tokens in KEYS: a space, and no other blank."""
+_KEYS: Final = KEYS.encode()
+_UNIQ_KEY: Final = UNIQ_KEY.encode()
 _NAME_DIGITS: Final = 17
 _PREFIXES_MAX: Final = 4096
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
-_KEYS: Final = property_marker(KEYS)
-_UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class KeyIndex:
     # ---- writing
 
     def add(
-        self, topic: str, properties: bytes, physical_offset: int, store_timestamp_ms: int
+        self, topic: str, properties: PropertyString, physical_offset: int, store_timestamp_ms: int
     ) -> None:
         """Enter a record under its UNIQ_KEY, then each of its KEYS; in memory, never fails.
 
@@ -135,9 +136,10 @@ class KeyIndex:
         """
         if physical_offset <= self._end_offset:
             return
-        keys = find_property(properties, _KEYS)
+        pairs = properties.pairs
+        keys = pairs.get(_KEYS)
         tokens = keys.split(_SEPARATOR) if keys else []
-        unique = find_property(properties, _UNIQ_KEY)
+        unique = pairs.get(_UNIQ_KEY)
         if unique:
             tokens.insert(0, unique)
         prefix = self._prefixes.get(topic)

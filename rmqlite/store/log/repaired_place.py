@@ -9,14 +9,14 @@ queue entries that are missing from there on point at it.
 
 from __future__ import annotations
 
-import zlib
-from functools import lru_cache
 from typing import Final, NamedTuple
 
 from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store import record
-from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head, NewRecord
+from rmqlite.store.drafts import Draft, fresh
+from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
 
 REPAIRED: Final = "REPAIRED"
 """The property's name."""
@@ -81,9 +81,18 @@ def encode_named(
     fitting = [_SCHEDULED] if topic == SCHEDULE_TOPIC else []
     properties = next((each for each in (*fitting, _PLAIN) if len(each) <= room), b"")
     body = bytes(room - len(properties))
-    lost = NewRecord(
-        *(topic, queue_id, properties, body, _crc_of_zeros(len(body)), 0, record.ROLLBACK, 0),
-        *(_NO_HOST, _NO_HOST, _RECONSUME_TIMES, 0, 0),
+    lost = fresh(
+        Draft(
+            topic,
+            queue_id,
+            PropertyString(properties),
+            body,
+            born_timestamp_ms=0,
+            born_host=_NO_HOST,
+            sys_flag=record.ROLLBACK,
+            reconsume_times=_RECONSUME_TIMES,
+        ),
+        _NO_HOST,
     )
     _, *parts = record.encode(
         lost,
@@ -103,8 +112,3 @@ def encode_anonymous(physical_offset: int, size: int, store_timestamp_ms: int) -
         size=size,
         store_timestamp_ms=store_timestamp_ms,
     )
-
-
-@lru_cache(maxsize=1024)
-def _crc_of_zeros(size: int) -> int:
-    return zlib.crc32(bytes(size)) & 0x7FFFFFFF if size else 0

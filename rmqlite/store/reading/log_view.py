@@ -15,10 +15,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store import record
-from rmqlite.store.commit_log import Walked
 from rmqlite.store.files import ReadOnlyFiles
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.record import BLANK_BYTES, Head, Record
 from rmqlite.store.segments import Segments
 
 WINDOW_BYTES: Final = 1 << 20
@@ -124,7 +123,7 @@ class LogView:
     def end_of_files(self) -> int:
         return self.segments.end_position
 
-    def head_at(self, position: int) -> Walked | None:
+    def head_at(self, position: int) -> Record | None:
         """The record that begins there, its body not checked; None if there is none."""
         room = self.segment_bytes - position % self.segment_bytes
         data = self.segments.read(position, min(HEAD_BYTES, room))
@@ -133,12 +132,12 @@ class LogView:
             if magic == record.MAGIC and len(data) < size <= room:
                 data = self.segments.read(position, size)
         head = record.read_head(data)
-        return Walked(head, data) if head and head.physical_offset == position else None
+        return Record(head, data) if head and head.physical_offset == position else None
 
-    def sound_at(self, position: int) -> Walked | None:
+    def sound_at(self, position: int) -> Record | None:
         """The record that begins there, if its body fits its CRC."""
         found = self.head_at(position)
-        return found if found and record.has_sound_body(*found) else None
+        return found if found and found.has_sound_body() else None
 
     def timestamp_at(self, position: int) -> int | None:
         """The store timestamp of the record that begins there; None if there is none."""

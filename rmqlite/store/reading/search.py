@@ -128,7 +128,7 @@ class Search:
         found = self._log.sound_at(position)
         if found is None or found.head.store_host != raw[:-8]:
             return None
-        return record.to_message(*found) if self._matcher.takes(found.head, is_named=True) else None
+        return found.to_message() if self._matcher.takes(found.head, is_named=True) else None
 
     def _bounds(self) -> tuple[int, int, StoreDamaged | None]:
         """The physical offsets to search between, by whole files; and the damage at the end."""

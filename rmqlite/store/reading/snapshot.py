@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
+from rmqlite.property_string import PropertyString
 from rmqlite.store import record
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.completion import completed_level
@@ -272,7 +273,7 @@ class Snapshot:
                 view.completed.add(head.queue_offset, head.queue_offset + 1)
         else:
             queue.enter(head)
-        if number := completed_level(head):
+        if number := completed_level(head, PropertyString(head.properties)):
             self._wait_view(number).complete(head.completes)
         return damage
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
 from rmqlite.store import record
 from rmqlite.store.completion import topic_ahead
 from rmqlite.store.dispatch import QueueKey
@@ -61,7 +62,7 @@ def count_topics(snapshot: Snapshot) -> TopicCounts:
             continue
         level = snapshot.wait_view(wait_queue_of(*key))
         if level is not None and level.is_pending(offset):
-            counts = pending[topic_ahead(head.properties)]
+            counts = pending[topic_ahead(PropertyString(head.properties))]
             counts[0] += 1
             counts[1] += head.size
     return _by_topic(queues, pending)

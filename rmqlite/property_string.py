@@ -1,0 +1,95 @@
+"""A record's property string as bytes: looked into and changed, never decoded as a whole.
+
+The string is key 0x01 value 0x02 key 0x01 value … (reference §1.4).  A change keeps every
+other byte, also a value that is not UTF-8.  message.py makes text of a property string where
+a person or a client asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+DIGITS_MAX: Final = 18
+_KEY_END: Final = b"\x01"
+_PAIR_END: Final = b"\x02"
+_NOTHING: Final = frozenset[str]()
+
+
+class PropertyString:
+    """A view on one property string, which is parsed once, at the first look-up.
+
+    If a name has several pairs, the last one that has a value counts, as in RocketMQ.
+    Values are bytes as they were sent.
+    """
+
+    __slots__ = ("_pairs", "encoded")
+
+    def __init__(self, encoded: bytes) -> None:
+        self.encoded = encoded
+        self._pairs: dict[bytes, bytes] | None = None
+
+    @property
+    def pairs(self) -> dict[bytes, bytes]:
+        """All pairs that have a value, each name once."""
+        if self._pairs is None:
+            self._pairs = pairs_of(self.encoded)
+        return self._pairs
+
+    def get(self, name: str) -> bytes | None:
+        """A value; None if there is none, or an empty one."""
+        return self.pairs.get(_bytes_of(name))
+
+    def text(self, name: str) -> str:
+        """A value for a person: bytes that are not UTF-8 become U+FFFD; empty without one."""
+        return (self.get(name) or b"").decode("utf-8", "replace")
+
+    def number(self, name: str) -> int | None:
+        """A value of 1 to 18 digits as a number; None if it is anything else."""
+        value = self.get(name)
+        if not value or not value.isdigit() or len(value) > DIGITS_MAX:
+            return None
+        return int(value)
+
+    def edited(
+        self, changes: Mapping[str, str | bytes], without: frozenset[str] = _NOTHING
+    ) -> PropertyString:
+        """Another string with some pairs set and others left out; all other bytes stay.
+
+        Every pair of a name that is set or left out goes, also if there are several; the
+        pairs that are set come last.  Several pairs of another name stay, and so does what
+        RocketMQ cannot read as a pair.
+        """
+        gone = _all_bytes_of(without).union(map(_bytes_of, changes))
+        parts = [
+            part
+            for part in self.encoded.split(_PAIR_END)
+            if part.partition(_KEY_END)[0] not in gone or _KEY_END not in part
+        ]
+        if changes and parts and not parts[-1]:
+            # RocketMQ's older string ends with a separator.
+            parts.pop()
+        for name, value in changes.items():
+            raw = value if isinstance(value, bytes) else value.encode()
+            parts.append(_bytes_of(name) + _KEY_END + raw)
+        return PropertyString(_PAIR_END.join(parts))
+
+
+def pairs_of(encoded: bytes) -> dict[bytes, bytes]:
+    """See PropertyString.pairs; one pass, about as dear as looking for two names."""
+    return {
+        pair[0]: pair[2]
+        for part in encoded.split(_PAIR_END)
+        if (pair := part.partition(_KEY_END))[2]
+    }
+
+
+@lru_cache(maxsize=512)
+def _bytes_of(name: str) -> bytes:
+    return name.encode()
+
+
+@lru_cache(maxsize=64)
+def _all_bytes_of(names: frozenset[str]) -> frozenset[bytes]:
+    return frozenset([name.encode() for name in names])
