@@ -18,7 +18,7 @@ from rmqlite.broker.counts import Counts
 from rmqlite.broker.finding.finding import find_messages, message_at
 from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.listener import Listener
-from rmqlite.broker.pulling import offset_at, pull, queue_ranges
+from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
 from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.redrive.redrive import Redrive
@@ -55,7 +55,6 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.requests.messages import (
     PullRequest,
-    PullResult,
     SendBackRequest,
     SendBackResult,
     SendRequest,
@@ -214,7 +213,7 @@ class Broker:
 
     # ---- pulling
 
-    def pull(self, request: PullRequest) -> Steps[PullResult]:
+    def pull(self, request: PullRequest) -> Steps[Pulled]:
         """Messages of a queue from a queue offset on, in steps; none is an answer.
 
         Only durable messages are returned, so that a group can never commit an offset behind
@@ -229,8 +228,8 @@ class Broker:
             raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
-        if result.messages:
-            self.counts.pulled[group.group] += len(result.messages)
+        if result.records:
+            self.counts.pulled[group.group] += len(result.records)
         return result
 
     @property

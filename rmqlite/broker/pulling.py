@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rmqlite.broker.filters import parse_tags, tags_codes
 from rmqlite.broker.steps import Steps
@@ -13,7 +14,7 @@ from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import to_message
+from rmqlite.store.record import Record
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
@@ -24,9 +25,20 @@ STEP_QUEUES = 200
 """Queues of one step, 4 ms; then other calls may run."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """A PullResult whose messages are still records, as they lie in the log."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: tuple[Record, ...] = ()
+
+
 def pull(
     store: MessageStore, config: BrokerConfig, readable_end: int, request: PullRequest
-) -> Steps[PullResult]:
+) -> Steps[Pulled]:
     """Up to max_messages and max_bytes, at least one message if there is one; in steps.
 
     readable_end: records that end behind this physical offset are not returned yet.
@@ -42,8 +54,8 @@ def pull(
     offset = request.queue_offset
     if queue is None or not low <= offset < high:
         if offset == high:
-            return PullResult(PullStatus.NO_NEW_MESSAGE, offset, low, high)
-        return PullResult(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
+            return Pulled(PullStatus.NO_NEW_MESSAGE, offset, low, high)
+        return Pulled(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
     scan = config.filter_scan_max if tags else count
     codes = tags_codes(tags) if tags else None
     entries = [
@@ -52,21 +64,37 @@ def pull(
         if entry.physical_offset + entry.size <= readable_end
     ]
     chosen, next_offset = _chosen(entries, offset, codes, count, size)
-    found: list[StoredMessage] = []
+    found: list[Record] = []
     for part in _parts(chosen):
         if found:
             yield
-        records = store.read_records(part)
-        found += [to_message(walked.head, walked.buffer) for walked in records if walked]
-    messages = tuple(found)
+        found += [record for record in store.read_records(part) if record]
     if tags:
         # Tags of another message may have the same code.
-        messages = tuple([each for each in messages if each.properties.get(TAGS) in tags])
+        wanted = {tag.encode() for tag in tags}
+        found = [record for record in found if record.properties.get(TAGS) in wanted]
     if next_offset == offset:
         status = PullStatus.NO_NEW_MESSAGE
     else:
-        status = PullStatus.FOUND if messages else PullStatus.NO_MATCHED_MESSAGE
-    return PullResult(status, next_offset, low, high, messages)
+        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MESSAGE
+    return Pulled(status, next_offset, low, high, tuple(found))
+
+
+def decoded(pulled: Pulled) -> Steps[PullResult]:
+    """The same with messages, for a client that is given text; in steps."""
+    messages: list[StoredMessage] = []
+    for begin in range(0, len(pulled.records), STEP_MESSAGES):
+        if begin:
+            yield
+        part = pulled.records[begin : begin + STEP_MESSAGES]
+        messages += [record.to_message() for record in part]
+    return PullResult(
+        pulled.status,
+        pulled.next_offset,
+        pulled.min_offset,
+        pulled.max_offset,
+        tuple(messages),
+    )
 
 
 def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> int:

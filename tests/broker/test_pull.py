@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.pulling import decoded
 from rmqlite.errors import (
     GroupUnknown,
     InvalidValue,
@@ -30,7 +31,7 @@ MOVED = PullStatus.OFFSET_MOVED
 
 def pull(broker: BrokerUnderTest, queue_offset: int = 0, **more: Any) -> PullResult:
     values: dict[str, Any] = {"group": "readers", "topic": TOPIC, "queue_id": 0, **more}
-    return done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))
+    return done(decoded(done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))))
 
 
 def texts(result: PullResult) -> str:

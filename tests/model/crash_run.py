@@ -329,9 +329,9 @@ class CrashRun:
             )
         )
         lines = [self._promises.lines[key] for key in self._promises.order[queue]]
-        if result.messages:
+        if result.records:
             read = lines[at : result.next_offset]
-            assert [message.body for message in result.messages] == [line.body for line in read]
+            assert [record.body for record in result.records] == [line.body for line in read]
             assert all(line.is_shown_durable for line in read), "read and not on disk"
         elif at >= result.min_offset:
             hidden = [line.key for line in lines[at:] if line.is_shown_durable]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.pulling import decoded
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message, StoredMessage, pack_host
 from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
@@ -124,7 +125,8 @@ class BrokerUnderTest:
     def pull(
         self, topic: str, queue_id: int = 0, queue_offset: int = 0, group: str = "readers"
     ) -> PullResult:
-        return done(self.broker.pull(PullRequest(group, topic, queue_id, queue_offset)))
+        pulled = done(self.broker.pull(PullRequest(group, topic, queue_id, queue_offset)))
+        return done(decoded(pulled))
 
     def messages(self, topic: str, queue_id: int = 0) -> Sequence[StoredMessage]:
         """Everything in a queue."""

@@ -6,12 +6,12 @@ address, which every stored message keeps.
 
 from __future__ import annotations
 
+from rmqlite.broker.pulling import Pulled
 from rmqlite.clock import elapsed_s
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.messages import (
     PullRequest,
-    PullResult,
     PullStatus,
     SendBackRequest,
     SendBackResult,
@@ -44,14 +44,14 @@ class MessageCalls(Part):
         await self._durable()
         return result
 
-    async def pull(self, request: PullRequest) -> PullResult:
-        """Messages of a queue; if there are none, wait for the next one and look again."""
+    async def pull(self, request: PullRequest) -> Pulled:
+        """Records of a queue; if there are none, wait for the next one and look again."""
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
         while True:
             result = await done_in_turns(self._broker.pull(request))
             left_s = until_s - elapsed_s()
-            if result.messages or result.status is PullStatus.OFFSET_MOVED or left_s <= 0:
+            if result.records or result.status is PullStatus.OFFSET_MOVED or left_s <= 0:
                 return result
             if self._pulls.is_closed:
                 return result

@@ -15,6 +15,7 @@ from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.completion import completion_of, is_completing, level_of, topic_ahead, waited_for
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.record import Head
 from rmqlite.store.wait_queues import queue_of
 
 POINTER: Final = "wrong-delivery"
@@ -49,6 +50,17 @@ class DeliveryCheck:
     def scheduled(self, level: int, encoded: bytes) -> None:
         """Count a scheduled record."""
         self.completed.scheduled(level, topic_ahead(PropertyString(encoded)))
+
+    def check_head(self, head: Head) -> Iterator[Finding]:
+        """check() by the header of a record."""
+        yield from self.check(
+            head.physical_offset,
+            head.topic,
+            head.completes,
+            head.properties,
+            head.store_timestamp_ms,
+            head.sys_flag,
+        )
 
     def check(
         self,

@@ -230,10 +230,8 @@ class LogCheck:
             else:
                 code = record.tags_code(properties)
             if completes:
-                topic = queue.key[0]
-                self._found += self._deliveries.check(
-                    place, topic, completes, properties, stored_ms
-                )
+                told = self._deliveries.check(place, queue.key[0], completes, properties, stored_ms)
+                self._found += told
             keyed.append((queue.prefix, properties, place, stored_ms))
             queue.wanted += ENTRY.pack(place, size, code)
             queue.next += 1
@@ -269,14 +267,7 @@ class LogCheck:
             return
         queue = self._queue(head)
         if head.completes:
-            self._found += self._deliveries.check(
-                head.physical_offset,
-                head.topic,
-                head.completes,
-                head.properties,
-                head.store_timestamp_ms,
-                head.sys_flag,
-            )
+            self._found += self._deliveries.check_head(head)
         if queue is not None:
             self._check_place(queue, head)
             if queue.wait_queue and not is_repaired(head):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias
 
 import grpc.aio
 
+from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
+from rmqlite.requests.messages import PullRequest, PullResult
 from rmqlite.server.front.front import Front
+from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 
@@ -27,7 +30,7 @@ def methods_of(front: Front) -> Methods:
     return {
         rpcs.SEND: _with_host(messages.send),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
-        rpcs.PULL: _of(messages.pull),
+        rpcs.PULL: _of(partial(_messages, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
         rpcs.QUERY_MESSAGES: _of(messages.find),
         rpcs.GET_MESSAGE: _of(messages.at),
@@ -78,6 +81,13 @@ def peer_host(peer: str) -> bytes:
         return pack_host(address.replace("%5B", "[").replace("%5D", "]"))
     except InvalidValue:
         return bytes(8)
+
+
+async def _messages(
+    pull: Callable[[PullRequest], Awaitable[Pulled]], request: PullRequest
+) -> PullResult:
+    """A pull's answer as text: only this face's clients need that."""
+    return await done_in_turns(decoded(await pull(request)))
 
 
 def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:
