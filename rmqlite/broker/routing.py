@@ -15,7 +15,7 @@ from rmqlite.property_string import PropertyString
 from rmqlite.store.wait_queues import queue_of
 
 
-class Place(NamedTuple):
+class Routing(NamedTuple):
     """Where a message is stored, and which properties it gets there.
 
     ending: the same properties at the end of a property string.  markers: how each begins.
@@ -29,8 +29,8 @@ class Place(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Place:
-    """The place for messages to a queue; level 0 is now, any other one is in the table.
+def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
+    """The routing of messages to a queue; level 0 is now, any other one is in the table.
 
     cluster: the broker's, for a message that comes in.
     """
@@ -41,10 +41,10 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Place:
         properties[WAIT] = "true"
         topic, queue_id = queue_of(level)
     markers = tuple([f"{name}\x01".encode() for name in properties])
-    return Place(topic, queue_id, properties, encode_properties(properties), markers)
+    return Routing(topic, queue_id, properties, encode_properties(properties), markers)
 
 
-def routed(properties: PropertyString, place: Place) -> PropertyString:
+def routed(properties: PropertyString, place: Routing) -> PropertyString:
     """The property string of a message that is stored at a place.
 
     Nearly every string gets new pairs at its end.  One that has some of them already keeps

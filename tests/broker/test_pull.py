@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.broker.pulling import decoded
+from rmqlite.broker.pulling import STEP_MESSAGES, decoded
 from rmqlite.errors import (
     GroupUnknown,
     InvalidValue,
@@ -22,6 +22,7 @@ from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, plain, save_group
 from tests.support.steps import done
+from tests.support.stores import new_record
 
 FOUND = PullStatus.FOUND
 NOTHING_NEW = PullStatus.NO_NEW_MESSAGE
@@ -45,6 +46,33 @@ def tagged(under_test: BrokerUnderTest) -> BrokerUnderTest:
         tags = "E" if number % 2 == 0 else "O" if number < 5 else ""
         under_test.send(plain(str(number), tags=tags))
     return under_test
+
+
+def test_a_pull_answers_records_with_every_byte(under_test: BrokerUnderTest) -> None:
+    """A face whose protocol is RocketMQ's sends them as they are; only text loses bytes."""
+    create_topic(under_test, TOPIC)
+    own = b"name\x01caf\xe9\x02TAGS\x01E"
+    other = new_record("b", TOPIC, properties=b"TAGS\x01other")
+    under_test.store.append([new_record("a", TOPIC, properties=own), other])
+    under_test.sync()
+    request = PullRequest("readers", TOPIC, 0, 0, expression="E")
+    pulled = done(under_test.broker.pull(request))
+    (record,) = pulled.records
+    assert (record.properties.encoded, record.body) == (own, b"a")
+    stored = under_test.store.read(record.head.physical_offset, record.head.size)
+    assert own in stored
+    (message,) = done(decoded(pulled)).messages
+    assert message.properties == {"name": "caf\ufffd", "TAGS": "E"}
+    assert done(decoded(pulled)).next_offset == pulled.next_offset == 2
+
+
+def test_an_answer_of_many_records_is_decoded_in_steps(under_test: BrokerUnderTest) -> None:
+    """A thousand messages at once would hold up all other calls."""
+    under_test.send(*[plain(f"{number}") for number in range(2 * STEP_MESSAGES + 1)])
+    request = PullRequest("readers", TOPIC, 0, 0, max_messages=2 * STEP_MESSAGES + 1)
+    steps = decoded(done(under_test.broker.pull(request)))
+    assert [next(steps), next(steps)] == [None, None]
+    assert len(done(steps).messages) == 2 * STEP_MESSAGES + 1
 
 
 def test_a_pull_gives_messages_from_an_offset_on(tagged: BrokerUnderTest) -> None:

@@ -227,6 +227,8 @@ def test_a_body_just_as_long_as_the_lowered_limit_is_delivered(make: Make) -> No
         encode_properties({**SOUND, REAL_QID: "-1"}),
         encode_properties({**SOUND, REAL_QID: "0x0"}),
         encode_properties({**SOUND, REAL_QID: "99999999999999999999"}),
+        encode_properties({**SOUND, REAL_QID: "9" * 5_000}),
+        encode_properties({**SOUND, DELAY: "1" * 5_000}),
         encode_properties({**SOUND, REAL_QID: "4"}),
         encode_properties({**SOUND, REAL_QID: "\u0660"}),
         encode_properties({**SOUND, REAL_TOPIC: "order\u00e4"}),

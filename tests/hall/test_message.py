@@ -15,10 +15,7 @@ from rmqlite.message import (
     StoredMessage,
     decode_properties,
     encode_properties,
-    find_property,
-    property_marker,
 )
-from rmqlite.property_string import PropertyString
 
 TEXT = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -81,39 +78,6 @@ def test_a_property_string_of_another_broker_is_read_as_rocketmq_does(
 def test_no_bytes_make_the_property_reader_fail(encoded: bytes) -> None:
     """One foreign record must not stop a queue."""
     decode_properties(encoded)
-
-
-PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)
-PAIRS = st.sampled_from(
-    [b"a\x011", b"a\x01", b"a\x01\xff\x012", b"a", b"\x01a", b"b\x01a\x013", b""]
-)
-
-
-@given(st.one_of(PARTS, st.lists(PAIRS, max_size=8)).map(b"\x02".join))
-def test_one_property_is_found_as_all_are_decoded(encoded: bytes) -> None:
-    """Of several pairs of a name the last one with a value counts, as in RocketMQ's map."""
-    for name in ("a", "b"):
-        found = find_property(encoded, property_marker(name))
-        assert found == PropertyString(encoded).get(name)
-        text = decode_properties(encoded).get(name)
-        assert (None if found is None else found.decode("utf-8", "replace")) == text
-
-
-@pytest.mark.parametrize(
-    ("encoded", "found"),
-    [
-        (b"a\x011\x02a\x012", b"2"),
-        (b"a\x011\x02b\x01x\x02a\x012\x02", b"2"),
-        (b"a\x011\x02a\x01\x02a\x01", b"1"),
-        (b"b\x01x\x02a\x011\x02a\x01", b"1"),
-        (b"a\x01", None),
-        (b"b\x01x\x02a\x01\x02a\x01", None),
-        (b"a\x01\x02" * 10_000, None),
-    ],
-)
-def test_the_last_pair_with_a_value_counts(encoded: bytes, found: bytes | None) -> None:
-    """A reader that took another would deliver elsewhere than RocketMQ."""
-    assert find_property(encoded, property_marker("a")) == found
 
 
 def test_a_message_carries_its_fields_as_properties() -> None:

@@ -6,8 +6,41 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlite.message import decode_properties, find_property, property_marker
 from rmqlite.property_string import PropertyString
-from tests.hall.test_message import PARTS, TEXT
+
+TEXT = st.text("ab1ä€ ", min_size=1, max_size=9)
+PARTS = st.lists(st.binary(max_size=6).map(lambda each: each.replace(b"\x02", b"")), max_size=6)
+PAIRS = st.sampled_from(
+    [b"a\x011", b"a\x01", b"a\x01\xff\x012", b"a", b"\x01a", b"b\x01a\x013", b""]
+)
+
+
+@given(st.one_of(PARTS, st.lists(PAIRS, max_size=8)).map(b"\x02".join))
+def test_one_property_is_found_as_all_are_decoded(encoded: bytes) -> None:
+    """Of several pairs of a name the last one with a value counts, as in RocketMQ's map."""
+    for name in ("a", "b"):
+        found = find_property(encoded, property_marker(name))
+        assert found == PropertyString(encoded).get(name)
+        text = decode_properties(encoded).get(name)
+        assert (None if found is None else found.decode("utf-8", "replace")) == text
+
+
+@pytest.mark.parametrize(
+    ("encoded", "found"),
+    [
+        (b"a\x011\x02a\x012", b"2"),
+        (b"a\x011\x02b\x01x\x02a\x012\x02", b"2"),
+        (b"a\x011\x02a\x01\x02a\x01", b"1"),
+        (b"b\x01x\x02a\x011\x02a\x01", b"1"),
+        (b"a\x01", None),
+        (b"b\x01x\x02a\x01\x02a\x01", None),
+        (b"a\x01\x02" * 10_000, None),
+    ],
+)
+def test_the_last_pair_with_a_value_counts(encoded: bytes, found: bytes | None) -> None:
+    """A reader that took another would deliver elsewhere than RocketMQ."""
+    assert find_property(encoded, property_marker("a")) == found
 
 
 @pytest.mark.parametrize(

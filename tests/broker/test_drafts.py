@@ -1,0 +1,119 @@
+"""A message that comes in with a raw property string, as a wire protocol hands it over."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.broker.routing import route, routed
+from rmqlite.broker.sending import record_of
+from rmqlite.errors import MessageTooLarge
+from rmqlite.limits import PROPERTIES_BYTES_MAX
+from rmqlite.message import pack_host
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.property_string import PropertyString
+from rmqlite.store.drafts import Draft
+from rmqlite.store.record import BORN_HOST_V6, Record
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.messages import TOPIC, create_topic
+from tests.support.restarts import WAYS, Restart
+
+STORE_HOST = pack_host("10.0.0.2:10911")
+CLUSTER = "main"
+
+
+def draft(properties: bytes) -> Draft:
+    """As a RocketMQ client sends one: with a compressed body, a flag and two failures."""
+    return Draft(
+        TOPIC,
+        1,
+        PropertyString(properties),
+        b"zipped",
+        born_timestamp_ms=17,
+        born_host=BORN_HOST,
+        flag=7,
+        sys_flag=0x301,
+        reconsume_times=2,
+    )
+
+
+def only_record(broker: BrokerUnderTest, topic: str, queue_id: int) -> Record:
+    queue = broker.store.queue(topic, queue_id)
+    assert queue is not None
+    (found,) = broker.store.read_records(queue.read(queue.min_offset, 9))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "level", "stored"),
+    [
+        (b"", 0, b"CLUSTER\x01main"),
+        (b"a\x011", 0, b"a\x011\x02CLUSTER\x01main"),
+        (b"a\x01\xff\xfe\x02", 0, b"a\x01\xff\xfe\x02CLUSTER\x01main"),
+        (b"CLUSTER\x01other\x02a\x011", 0, b"a\x011\x02CLUSTER\x01main"),
+        (b"CLUSTER\x01main\x02a\x011\x02", 0, b"CLUSTER\x01main\x02a\x011\x02"),
+        (
+            b"a\x01\xff\x02nothing",
+            2,
+            b"a\x01\xff\x02nothing\x02DELAY\x012\x02CLUSTER\x01main"
+            b"\x02REAL_TOPIC\x01orders\x02REAL_QID\x011\x02WAIT\x01true",
+        ),
+        (
+            b"DELAY\x012\x02WAIT\x01false\x02a\x011",
+            2,
+            b"DELAY\x012\x02WAIT\x01false\x02a\x011"
+            b"\x02CLUSTER\x01main\x02REAL_TOPIC\x01orders\x02REAL_QID\x011",
+        ),
+        (
+            b"DELAY\x0199\x02REAL_TOPIC\x01else\x02a\x011\x02REAL_QID\x017",
+            2,
+            b"a\x011\x02DELAY\x012\x02CLUSTER\x01main"
+            b"\x02REAL_TOPIC\x01orders\x02REAL_QID\x011\x02WAIT\x01true",
+        ),
+    ],
+)
+def test_a_property_string_gets_what_its_place_needs_and_keeps_the_rest(
+    own: bytes, level: int, stored: bytes
+) -> None:
+    """A sender cannot direct a message elsewhere; what it may say stays where it said it."""
+    place = route("orders", 1, level, CLUSTER)
+    assert routed(PropertyString(own), place).encoded == stored
+
+
+@pytest.mark.parametrize("restart", WAYS)
+def test_a_delayed_draft_arrives_byte_by_byte(
+    under_test: BrokerUnderTest, restart: Restart
+) -> None:
+    """Header and property string are the sender's, also where the string is not UTF-8."""
+    create_topic(under_test, TOPIC)
+    own = b"KEYS\x01k\x02name\x01caf\xe9\x02DELAY\x012\x02TAGS\x01T"
+    new = record_of(draft(own), 2, cluster=CLUSTER, store_host=STORE_HOST)
+    assert (new.topic, new.queue_id) == (SCHEDULE_TOPIC, 1)
+    under_test.store.append([new])
+    under_test.sync()
+    restart(under_test)
+    under_test.clock.forward(5_000)
+    assert under_test.deliver() == 1
+    found = only_record(under_test, TOPIC, 1)
+    head = found.head
+    assert found.properties.encoded.startswith(own)
+    assert found.body == b"zipped"
+    assert (head.flag, head.sys_flag, head.reconsume_times) == (7, 0x301, 2)
+    assert (head.born_timestamp_ms, head.born_host, head.store_host) == (17, BORN_HOST, STORE_HOST)
+
+
+def test_a_host_is_what_it_is_whatever_the_sys_flag_says(under_test: BrokerUnderTest) -> None:
+    """A flag that calls 8 bytes an IPv6 address would make the record unreadable."""
+    strange = draft(b"a\x011")._replace(sys_flag=BORN_HOST_V6)
+    under_test.store.append([record_of(strange, 0, cluster=CLUSTER, store_host=STORE_HOST)])
+    assert only_record(under_test, TOPIC, 1).body == b"zipped"
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_property_string_that_would_become_too_long_is_refused(level: int) -> None:
+    """The length in a record is 16 bits, of which Java takes 15."""
+    rest = len(routed(PropertyString(b"a\x011"), route(TOPIC, 1, level, CLUSTER)).encoded) - 1
+    fits = b"a\x01" + b"x" * (PROPERTIES_BYTES_MAX - rest)
+    assert record_of(draft(fits), level, cluster=CLUSTER, store_host=STORE_HOST)
+    with pytest.raises(MessageTooLarge, match="properties"):
+        record_of(draft(fits + b"x"), level, cluster=CLUSTER, store_host=STORE_HOST)
