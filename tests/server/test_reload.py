@@ -1,4 +1,4 @@
-"""SIGHUP: what holds at once, what needs a start, and what is refused."""
+"""SIGHUP: keys that take effect at once, keys that need a start, and files that are refused."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Started:
         return load_config(self._conf)
 
     def write(self, **keys: str) -> None:
-        """The file with other values for these keys."""
+        """Write the file with other values for these keys."""
         lines = {"messageDelayLevel": "1s 5s"} | keys
         self._conf.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     def read(self) -> list[tuple[str, str]]:
-        """Read it; what is logged."""
+        """Read the file; return the lines of the log."""
         self._caplog.clear()
         self.reload.read()
         return [(each.levelname, each.getMessage()) for each in self._caplog.records]
@@ -55,7 +55,7 @@ def started(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Started:
 
 
 def test_an_edited_table_is_in_force_at_once(started: Started) -> None:
-    """One line says what was and what is; what waits is not touched."""
+    """One line has the old and the new levels; pending messages keep their times."""
     started.broker.send(delayed("old", 2))
     started.write(messageDelayLevel="1s 9s")
     assert started.read() == [
@@ -80,7 +80,7 @@ def test_a_file_that_says_nothing_new_changes_nothing(started: Started) -> None:
 
 
 def test_other_keys_are_named_in_one_warning(started: Started) -> None:
-    """The operator learns which of the edits needs a start; the levels hold all the same."""
+    """The log names the keys that need a start; the levels take effect all the same."""
     started.write(messageDelayLevel="2s", maxPullWait="5000", fileReservedTime="1")
     assert started.read()[1:] == [
         (
@@ -95,7 +95,7 @@ def test_other_keys_are_named_in_one_warning(started: Started) -> None:
     "keys", [{"messageDelayLevel": "1s  5s"}, {"fileReservedTime": "never"}, {"unknown": "1"}]
 )
 def test_a_file_that_cannot_be_used_changes_nothing(started: Started, keys: dict[str, str]) -> None:
-    """Not even its good lines: it is whole or it is not."""
+    """Not even its good lines take effect."""
     started.write(**{"messageDelayLevel": "9s", **keys})
     ((level, said),) = started.read()
     assert level == "ERROR"
@@ -118,7 +118,7 @@ def test_a_table_that_cannot_be_written_down_is_told(started: Started) -> None:
 def test_without_a_file_there_is_nothing_to_read(
     started: Started, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is said, instead of ending the process as a hangup would."""
+    """The log says so; SIGHUP does not end the process."""
     caplog.clear()
     Reload(BrokerConfig(), None, started.broker.broker.levels).read()
     assert [each.getMessage() for each in caplog.records] == [

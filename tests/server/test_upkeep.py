@@ -1,4 +1,4 @@
-"""The broker's rounds: a disk that refuses ends nothing, a failed sync ends everything."""
+"""The broker's rounds: a refused write is tried again, a failed sync ends the broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTERVAL_S = 5
 
 
 class Disk(ForgetfulFiles):
-    """Also as full as it is told to be, and it can refuse to be looked at or cleaned."""
+    """A disk with a given use; measuring and cleaning it can also fail."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Disk(ForgetfulFiles):
 
 
 class Inline(ThreadPoolExecutor):
-    """Runs a job at once: while a real thread ran, the loop's fake time would fly."""
+    """Runs a job at once: beside a real thread the loop's fake time would run ahead."""
 
     def submit(self, run: Any, /, *args: Any, **keywords: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -128,7 +128,7 @@ def send(broker: BrokerUnderTest, body: bytes = b"x", level: int = 0) -> None:
 
 
 def fill(broker: BrokerUnderTest, files: int, age_hours: float) -> None:
-    """Plain messages until so many files more are behind the newest one, all this old."""
+    """Send until so many more log files lie before the newest one; give all files this age."""
     end = (broker.store.end // SEGMENT + files) * SEGMENT
     while broker.store.end <= end:
         send(broker, b"x" * 30_000)
@@ -177,7 +177,7 @@ def test_what_a_persist_could_not_write_is_written_by_a_later_one(
 def test_a_persist_that_fails_waits_for_the_next_interval(
     broker: BrokerUnderTest, disk: Disk
 ) -> None:
-    """However much is waiting: a disk that refuses is not asked all the time."""
+    """Even if much is unpersisted: a disk that refuses is not tried all the time."""
     disk.fail("replace", times=1_000_000)
     calls = disk.calls["replace"]
 
@@ -206,7 +206,7 @@ def test_a_full_disk_is_noticed_within_a_second_and_so_is_room(
     disk: Disk,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """And said once each: an operator reads it, not a line for every refused send."""
+    """Each is logged once: an operator reads it; there is no line for every refused send."""
     caplog.set_level(logging.INFO)
 
     async def scenario(_: Upkeep) -> None:
@@ -279,7 +279,7 @@ def test_a_disk_that_cannot_be_measured_or_cleaned_ends_nothing(
 
 
 def test_nothing_is_removed_while_a_persist_runs(broker: BrokerUnderTest, disk: Disk) -> None:
-    """Its job may be about to sync a file that would go, and would take it for a failed disk."""
+    """The persist job may be about to sync the file, and would report a failed disk."""
     fill(broker, 2, age_hours=73)
     disk.ratio = 0.8
 
@@ -310,7 +310,7 @@ def test_what_keeps_old_files_is_said_once_an_hour(
 def test_the_clocks_are_looked_at_every_second(
     broker: BrokerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A step is told while whoever made it is still at the keyboard."""
+    """The log reports a step soon, while its author is still at the keyboard."""
 
     async def scenario(_: Upkeep) -> None:
         broker.clock.machine.step_wall(-HOUR_MS)

@@ -15,7 +15,7 @@ KEY = ("orders", 0)
 
 
 def test_a_parked_call_is_woken_by_its_key() -> None:
-    """And by no other: a message in one queue is no news for another's readers."""
+    """No other key wakes it: readers of one queue do not look again for another's message."""
     clock = FakeClock()
 
     async def main() -> int:
@@ -34,7 +34,7 @@ def test_a_parked_call_is_woken_by_its_key() -> None:
 
 
 def test_a_parked_call_ends_when_its_time_is_up() -> None:
-    """Nothing came: an empty answer is due, not a longer wait."""
+    """No message came: the call gets an empty answer, not a longer wait."""
     clock = FakeClock()
 
     async def main() -> int:
@@ -61,7 +61,7 @@ def test_one_parked_call_too_many_is_refused() -> None:
 
 
 def test_a_call_that_is_cut_off_leaves_nothing_behind() -> None:
-    """Clients come and go; what they left parked must not grow."""
+    """Clients come and go; their parked calls must not stay in memory."""
 
     async def main() -> int:
         waiting = Waiting("maxParkedPolls", 10)

@@ -20,7 +20,7 @@ from tests.support.fronts import Served
 HOST: Final = "localhost:8080"
 FORM: Final = "application/x-www-form-urlencoded"
 OURS: Final = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
-"""What a browser says of a form on a page of ours."""
+"""The headers that a browser sends with a form of our page."""
 
 
 class Page(HTMLParser):
@@ -47,7 +47,7 @@ class Page(HTMLParser):
         return " ".join(" ".join(self._words).split())
 
     def attributes(self, tag: str, name: str) -> list[str]:
-        """This attribute of every element with it."""
+        """This attribute of every element that has it."""
         return [attrs[name] for kind, attrs in self.elements if kind == tag and name in attrs]
 
     def field(self, name: str) -> str:
@@ -69,14 +69,14 @@ class Page(HTMLParser):
         ]
 
     def link(self, beginning: str) -> str:
-        """Where the first link leads that begins so."""
+        """The target of the first link that begins with this path."""
         found = [each for each in self.attributes("a", "href") if each.startswith(beginning)]
         assert found, f"no link {beginning} on: {self.text}"
         return found[0]
 
 
 class Browser:
-    """Keeps the cookie, and sends what a browser sends."""
+    """Keeps the cookie, and sends the headers that a browser sends."""
 
     def __init__(self, client: httpx.AsyncClient) -> None:
         self._client = client
@@ -91,7 +91,7 @@ class Browser:
         headers: Mapping[str, str] = OURS,
         method: str = "POST",
     ) -> Page:
-        """Send a form, and follow where its answer leads."""
+        """Send a form, and follow a redirect in its answer."""
         response = await self._client.request(
             method, path, content=urlencode(fields), headers={"Content-Type": FORM, **headers}
         )

@@ -1,4 +1,4 @@
-"""Whatever is asked and sent, in any order: an answer, and never one that the broker failed."""
+"""Any request gets an answer, in any order; the answer is never that the broker failed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VALUES: Final = (
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_request_makes_a_page_fail(seed: int, under_test: BrokerUnderTest) -> None:
-    """A stack in the log is for what nobody thought of; here is what somebody did not think of."""
+    """A stack in the log means a bug; random requests find such bugs."""
     dice = random.Random(seed)
     ids = [dead_letters(under_test, 5)[0], hostile_letter(under_test)]
     under_test.send(*[Message("orders", b"x", delay_level=5 + n) for n in range(5)])

@@ -1,4 +1,4 @@
-"""What a browser has sent, read field by field."""
+"""The fields that a browser has sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOW_MS = 1_790_000_000_000
 
 
 def test_a_filter_of_letters_is_what_its_fields_say() -> None:
-    """Each of them, and blanks round them do not count."""
+    """Every field is read; blanks around a value do not count."""
     args = Args("topic=+orders+&tag=new&key=k&reason=HTTP+503&since=-1h&until=1790000000001&id=abc")
     assert args.letter_filter(NOW_MS) == LetterFilter(
         "orders", "new", "k", "HTTP 503", NOW_MS - 3_600_000, NOW_MS + 1, "abc"
@@ -25,7 +25,7 @@ def test_a_filter_of_letters_is_what_its_fields_say() -> None:
 
 
 def test_a_filter_of_what_waits_is_what_its_fields_say() -> None:
-    """The same words as the command line has."""
+    """The fields mean the same as the options of the command line."""
     args = Args("level=5&topic=%25RETRY%25shop&from=%2B10m&until=%2B1h&origin=orders&reason=x")
     assert args.pending_filter(NOW_MS) == PendingFilter(
         levels=(5,),
@@ -39,7 +39,7 @@ def test_a_filter_of_what_waits_is_what_its_fields_say() -> None:
 
 
 def test_a_time_is_local_or_from_now_or_a_number() -> None:
-    """What a person writes, and what a link of ours has."""
+    """Times as a person writes them, and as our links contain them."""
     moment_ms = NOW_MS // 60_000 * 60_000
     local = local_text(moment_ms)[:16]
     for text in (local, local.replace(" ", "T"), str(moment_ms)):
@@ -52,7 +52,7 @@ def test_a_time_is_local_or_from_now_or_a_number() -> None:
 
 
 def test_a_number_is_whole_and_has_a_limit() -> None:
-    """Marks between thousands are as the page writes them."""
+    """A number may have commas, as the page writes it."""
     assert Args("n=1%2C000").number("n") == 1_000
     assert Args("").number("n", 7) == 7
     for wrong in ("-1", "1.5", "x", "²", "9" * 16, "2147483648"):
@@ -61,7 +61,7 @@ def test_a_number_is_whole_and_has_a_limit() -> None:
 
 
 def test_a_word_is_one_of_those_that_are_known() -> None:
-    """The first of them where none is given."""
+    """The first word is the default."""
     assert Args("").one_of("w", ("a", "b")) == "a"
     assert Args("action=fire").member("action", ScheduleAction) is ScheduleAction.FIRE
     with pytest.raises(InvalidValue, match="a or b"):
@@ -76,7 +76,7 @@ def test_ids_come_back_as_they_were_and_once() -> None:
 
 
 def test_what_is_too_much_is_refused() -> None:
-    """Before it costs anything."""
+    """It is refused before it costs any work."""
     with pytest.raises(InvalidValue, match="form="):
         Args("&".join(["a=1"] * (FIELDS_MAX + 1)))
     with pytest.raises(InvalidValue, match="4096"):

@@ -46,7 +46,7 @@ def view(stored: StoredMessage, body: bytes, wanted: str = "", sys_flag: int = 0
 def test_a_body_is_shown_as_what_it_is(
     body: bytes, fits: str, can_be: tuple[str, ...], stored: StoredMessage
 ) -> None:
-    """And any other way that is possible, when one asks."""
+    """A reader may choose any other view that fits the body."""
     assert (view(stored, body).view, view(stored, body).can_be) == (fits, can_be)
     for wanted in can_be:
         assert view(stored, body, wanted).view == wanted
@@ -64,7 +64,7 @@ def test_a_compressed_body_is_inflated_no_further_than_it_is_shown(stored: Store
 
 
 def test_a_long_body_is_cut_between_characters(stored: StoredMessage) -> None:
-    """A cut in the middle of one would make all of it bytes."""
+    """A cut within a character must not turn the text into hex."""
     for shift in range(4):
         shown = view(stored, b"x" * shift + "€".encode() * SHOWN_BYTES_MAX)
         assert shown.view == "text"

@@ -1,4 +1,4 @@
-"""What a page changes: looked at first, then done, and on disk when the page says so."""
+"""Changes by a page: first a dry run, then the change, which is on disk when the page says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def pending(under_test: BrokerUnderTest) -> int:
 def test_the_chosen_ones_are_changed(
     action: str, word: str, left: int, under_test: BrokerUnderTest
 ) -> None:
-    """Boxes are ticked, a dry run says what would be, and its form does it."""
+    """Boxes are ticked, a dry run shows the result, and its form makes the change."""
     messages = [Message("orders", b"x", keys=f"k-{n}", delay_level=5) for n in range(5)]
     sent = under_test.send(*messages)
 
@@ -58,7 +58,7 @@ def test_the_chosen_ones_are_changed(
 def test_all_that_fit_a_filter_are_changed(
     action: str, word: str, left: int, under_test: BrokerUnderTest
 ) -> None:
-    """On every page, not only on the one that is seen."""
+    """The change covers all pages of the list, not only the one that is shown."""
     under_test.send(*[Message("orders", b"x", tags="old", delay_level=5) for _ in range(2)])
     under_test.send(*[Message("orders", b"x", tags="new", delay_level=5) for _ in range(3)])
 
@@ -76,7 +76,7 @@ def test_all_that_fit_a_filter_are_changed(
 def test_a_change_of_many_goes_on_where_there_was_no_more_time(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A browser gives up on a page that takes a minute; the form goes on with the rest."""
+    """A browser gives up on a page that takes a minute; the form continues with the rest."""
     for _ in range(13):
         under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(400)])
     monkeypatch.setattr(schedule, "WORK_S_MAX", -1.0)
@@ -98,7 +98,7 @@ def test_a_change_of_many_goes_on_where_there_was_no_more_time(
 def test_one_message_is_changed_from_its_own_page(
     action: str, word: str, under_test: BrokerUnderTest
 ) -> None:
-    """Whoever has found it need not look for it again; its id may be any text."""
+    """The message's own page has the buttons; its id may be any text."""
     ids = ["a&b=c %2F\u202e'\"<", "another"]
     under_test.send(*[Message("orders", b"x", delay_level=5, message_id=each) for each in ids])
 
@@ -119,7 +119,7 @@ def test_one_message_is_changed_from_its_own_page(
 
 
 def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest) -> None:
-    """Two groups failed the same message; only one of them lets it be."""
+    """Two groups failed the same message; the change is only for one of them."""
     (sent,) = under_test.send(Message("orders", b"x"))
     for group in (GROUP, "other"):
         request = SendBackRequest(group, sent.physical_offset, reason="HTTP 503")
@@ -145,7 +145,7 @@ def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest)
 
 @pytest.mark.parametrize("what", ["all", "until"])
 def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderTest) -> None:
-    """Asked first, told how many of them nobody has dealt with, and nothing is deleted."""
+    """The dry run counts the open letters; nothing is deleted."""
     dead_letters(under_test, 4)
     under_test.clock.forward(10_000)
     dead_letters(under_test, 3)
@@ -170,7 +170,7 @@ def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderT
 
 
 def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> None:
-    """From the form to the job's end: what was said is what is done, and to whom it is told."""
+    """From the form to the job's end: the job does what the dry run has shown."""
     dead_letters(under_test, 6)
     dead_letters(under_test, 3, reason="HTTP 503")
 
@@ -195,7 +195,7 @@ def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> No
 
 
 def test_a_job_is_paused_goes_on_and_is_cancelled(under_test: BrokerUnderTest) -> None:
-    """Each button says what the job then is; one that is over has none."""
+    """Each button brings the job into its state; a job that is over has no buttons."""
     dead_letters(under_test, 30)
 
     async def scenario(browser: Browser) -> None:
@@ -220,7 +220,7 @@ def test_a_job_is_paused_goes_on_and_is_cancelled(under_test: BrokerUnderTest) -
 
 
 def test_what_breaks_a_rule_is_refused_with_the_rule(under_test: BrokerUnderTest) -> None:
-    """The page has no rules of its own: the broker's own words come through."""
+    """The page has no rules of its own: it shows the broker's errors."""
     dead_letters(under_test, 1)
 
     async def scenario(browser: Browser) -> None:
@@ -237,7 +237,7 @@ def test_what_breaks_a_rule_is_refused_with_the_rule(under_test: BrokerUnderTest
 
 
 def test_a_sync_that_fails_in_a_pages_call_ends_the_broker(under_test: BrokerUnderTest) -> None:
-    """The page asks at the same front as every client."""
+    """The page calls the same front as every client."""
     (sent,) = under_test.send(Message("orders", b"x", delay_level=5))
     breaking(under_test, FlushFailed("cannot cut commitlog: Input/output error"))
 

@@ -1,4 +1,4 @@
-"""Who may have a page and who may change something: another site's page must get nothing."""
+"""Which requests get a page or change something: another site's page must get nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def pending(under_test: BrokerUnderTest) -> int:
 
 @pytest.fixture
 def waiting(under_test: BrokerUnderTest) -> BrokerUnderTest:
-    """A broker with one message that waits: whoever gets past the guard cancels it."""
+    """A broker with one pending message: a request that passes the guard cancels it."""
     under_test.send(Message("orders", b"x", delay_level=5))
     return under_test
 
@@ -35,7 +35,7 @@ async def token(browser: Browser) -> str:
 
 
 def test_a_form_of_our_own_page_works(waiting: BrokerUnderTest) -> None:
-    """Else the refusals below would prove nothing."""
+    """Otherwise the refusals below would prove nothing."""
 
     async def scenario(browser: Browser) -> None:
         fields = CHANGE | {"token": await token(browser)}
@@ -59,7 +59,7 @@ def test_a_form_of_our_own_page_works(waiting: BrokerUnderTest) -> None:
 def test_one_word_of_the_browser_is_enough(
     headers: dict[str, str], waiting: BrokerUnderTest
 ) -> None:
-    """Not every browser says both."""
+    """Not every browser sends both headers."""
 
     async def scenario(browser: Browser) -> None:
         fields = CHANGE | {"token": await token(browser)}
@@ -124,7 +124,7 @@ def test_a_form_that_is_not_of_our_page_changes_nothing(
 
 
 def test_a_token_is_of_one_browser(waiting: BrokerUnderTest) -> None:
-    """Else whoever may look could send a token on with a form of his own making."""
+    """Otherwise an attacker could put his own token into a form for another browser."""
 
     async def scenario(browser: Browser) -> None:
         stolen = await token(browser)
@@ -141,7 +141,7 @@ def test_a_token_is_of_one_browser(waiting: BrokerUnderTest) -> None:
 
 
 def test_a_token_is_of_one_broker_process(waiting: BrokerUnderTest) -> None:
-    """A form that was open over a restart is loaded again, and then says what is so now."""
+    """A form from before a restart must be loaded again; it then shows the present state."""
     old = []
 
     async def before(browser: Browser) -> None:
@@ -194,7 +194,7 @@ def test_another_name_that_leads_here_gets_nothing(
     ["localhost", "LOCALHOST:1", "127.0.0.1", "[::1]:8080", "10.0.0.7", "dlq.example.com:8443"],
 )
 def test_the_names_that_are_known_are_answered(host: str, under_test: BrokerUnderTest) -> None:
-    """The address, localhost, and what webHosts says; at any port, for a proxy may have another."""
+    """The address, localhost and webHosts; with any port, as a proxy may have another."""
 
     async def scenario(browser: Browser) -> None:
         assert (await browser.get("/", Host=host)).status == 200
@@ -226,7 +226,7 @@ def test_another_sites_page_may_lead_here_but_not_use_ours(
 
 
 def test_a_page_that_only_shows_changes_nothing(waiting: BrokerUnderTest) -> None:
-    """webAccess=read, the default: no button is there, and what is sent anyway is refused."""
+    """webAccess=read, the default: pages have no buttons, and forms are refused."""
     sent = dead_letters(waiting, 2)
 
     async def scenario(browser: Browser) -> None:
@@ -253,7 +253,7 @@ def test_a_page_that_only_shows_changes_nothing(waiting: BrokerUnderTest) -> Non
 def test_no_form_is_taken_without_a_token(
     path: str, access: str, under_test: BrokerUnderTest
 ) -> None:
-    """Every one of them, so that none was forgotten."""
+    """All pages are tried, so that none is forgotten."""
     dead_letters(under_test, 1)
     end, tables = under_test.store.end, under_test.tables()
     fields = {"group": GROUP, "name": GROUP, "what": "all", "action": "cancel", "job_id": "a"}
@@ -268,7 +268,7 @@ def test_no_form_is_taken_without_a_token(
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_another_method_is_refused(method: str, under_test: BrokerUnderTest) -> None:
-    """GET looks and POST changes; there is nothing else."""
+    """GET reads and POST changes; no other method is answered."""
 
     async def scenario(browser: Browser) -> None:
         assert (await browser.raw(method, "/schedule/change")).status == 405
@@ -277,7 +277,7 @@ def test_another_method_is_refused(method: str, under_test: BrokerUnderTest) -> 
 
 
 def test_a_form_has_a_size_and_a_type(waiting: BrokerUnderTest) -> None:
-    """What is sent is kept in memory until it is read."""
+    """The broker holds a form in memory until it is complete."""
 
     async def scenario(browser: Browser) -> None:
         fields = CHANGE | {"token": await token(browser)}
@@ -297,7 +297,7 @@ def test_a_form_has_a_size_and_a_type(waiting: BrokerUnderTest) -> None:
 def test_whatever_is_answered_can_be_neither_framed_nor_scripted(
     path: str, under_test: BrokerUnderTest
 ) -> None:
-    """A letter's body that came through as HTML would still not run."""
+    """Even if a letter's body reached a page as HTML, it would not run."""
 
     async def scenario(browser: Browser) -> None:
         page = await browser.get(path)

@@ -1,4 +1,4 @@
-"""What somebody wrote is shown as text: no element, script or control character of it is obeyed."""
+"""Texts of strangers are shown as text: no element, script or control character takes effect."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ELEMENTS = frozenset(
     input select option button pre code details summary progress figure figcaption svg rect line
     noscript""".split()  # noqa: SIM905 - a list of words is read as one
 )
-"""Of our templates; an image is not among them."""
+"""The elements of our templates; an image is not among them."""
 UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 )
 
 
 def check_inert(page: Page, of_fields: Sequence[str] = ()) -> None:
-    """Nothing on the page but what the templates say.
+    """Check that the page has only elements and attributes of the templates.
 
     of_fields: a form gives back what its user wrote as it is, so that it can be sent again.
     """
@@ -48,7 +48,7 @@ def check_inert(page: Page, of_fields: Sequence[str] = ()) -> None:
 def test_a_letter_is_shown_and_not_obeyed(
     body: bytes, view: str, under_test: BrokerUnderTest
 ) -> None:
-    """Every page on which a letter's words stand."""
+    """All pages that show a letter's texts."""
     hostile_letter(under_test, body)
 
     async def scenario(browser: Browser) -> None:
@@ -71,7 +71,7 @@ def test_a_letter_is_shown_and_not_obeyed(
 
 
 def test_what_waits_is_shown_and_not_obeyed(under_test: BrokerUnderTest) -> None:
-    """The schedule and the retries, and what becomes of those that are chosen."""
+    """The schedule and the retries, and the dry run and change of chosen ones."""
     message_id = "<u>id'\"\u202e"
     (sent,) = under_test.send(
         Message("orders", b"x", tags="<b>t", keys=["<i>k"], message_id=message_id)
@@ -120,7 +120,7 @@ def test_what_waits_is_shown_and_not_obeyed(under_test: BrokerUnderTest) -> None
 def test_what_an_address_says_is_shown_and_not_obeyed(
     path: str, under_test: BrokerUnderTest
 ) -> None:
-    """A link that somebody was sent is somebody else's words, too."""
+    """A stranger may also write the link that somebody opens."""
     dead_letters(under_test, 1)
     words = "".join([f"%{byte:02x}" for byte in HOSTILE.encode()])
 
@@ -133,7 +133,7 @@ def test_what_an_address_says_is_shown_and_not_obeyed(
 
 
 def test_a_huge_body_is_shown_in_part(under_test: BrokerUnderTest) -> None:
-    """A page of megabytes would stop the browser, and the making of it the broker."""
+    """A page of megabytes would hold up the browser, and making it the broker."""
     letters = [b"a" * 400_000, bytes(400_000), b"[" + b"1," * 199_000 + b"1]"]
     for body in letters:
         (sent,) = under_test.send(Message("orders", body))

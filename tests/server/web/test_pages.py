@@ -1,4 +1,4 @@
-"""Every page: what it shows of a broker, and that making it changes nothing."""
+"""Every page shows the broker's state, and making it changes nothing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_overview_counts_what_waits_fails_and_is_dead(under_test: BrokerUnde
 
 
 def test_a_rate_is_over_the_time_since_the_page_before(under_test: BrokerUnderTest) -> None:
-    """Each look asks with what the one before had counted; the first has the broker's start."""
+    """Each request has the counts of the page before; the first page counts from the start."""
 
     async def scenario(browser: Browser) -> None:
         under_test.clock.forward(10_000)
@@ -146,7 +146,7 @@ def test_dead_letters_are_counted_filtered_and_looked_at(under_test: BrokerUnder
 
 
 def test_retries_are_listed_with_when_and_why(under_test: BrokerUnderTest) -> None:
-    """What a group will be given again."""
+    """The messages that a group will get again."""
     for sent in under_test.send(Message("orders", b"x", keys="k-1"), Message("orders", b"y")):
         request = SendBackRequest(GROUP, sent.physical_offset, reason="HTTP 503")
         under_test.broker.send_back(request)
@@ -163,7 +163,7 @@ def test_retries_are_listed_with_when_and_why(under_test: BrokerUnderTest) -> No
 
 
 def test_a_message_is_found_by_its_key_and_its_life_is_told(under_test: BrokerUnderTest) -> None:
-    """From what a customer knows to what became of it."""
+    """From a key that a customer knows to the message's life."""
     dead_letters(under_test, 3)
 
     async def scenario(browser: Browser) -> None:
@@ -230,7 +230,7 @@ def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
 def test_what_cannot_be_shown_is_a_page_of_ours_that_says_why(
     path: str, status: int, under_test: BrokerUnderTest
 ) -> None:
-    """Nobody meets a stack, an empty page or somebody else's error."""
+    """No answer is a stack, an empty page or another server's error page."""
     dead_letters(under_test, 1)
 
     async def scenario(browser: Browser) -> None:
@@ -246,7 +246,7 @@ def test_what_cannot_be_shown_is_a_page_of_ours_that_says_why(
 def test_a_page_that_fails_tells_the_log_and_not_the_browser(
     under_test: BrokerUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The stack is for whoever runs the broker."""
+    """Only the operator, who reads the log, gets the stack."""
     under_test.broker.levels.in_force = None  # type: ignore[assignment, method-assign]
 
     async def scenario(browser: Browser) -> None:
@@ -261,7 +261,7 @@ def test_a_page_that_fails_tells_the_log_and_not_the_browser(
 
 
 def test_looking_changes_nothing(under_test: BrokerUnderTest) -> None:
-    """A browser fetches ahead, and so do those who are sent a link."""
+    """Browsers and chat programs load links by themselves."""
     sent = dead_letters(under_test, 3)
     under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(3)])
     end, tables = under_test.store.end, under_test.tables()
@@ -282,7 +282,7 @@ def test_looking_changes_nothing(under_test: BrokerUnderTest) -> None:
 
 
 def test_pages_are_not_kept_and_files_are(under_test: BrokerUnderTest) -> None:
-    """A page may show a customer's data; a file has another name after every change."""
+    """A page may show a customer's data; a file gets another URL after every change."""
 
     async def scenario(browser: Browser) -> None:
         page = await browser.get("/")

@@ -1,4 +1,4 @@
-"""What is drawn: each figure has its place, and nothing is drawn outside."""
+"""Plots: each figure has its place, and no part is drawn outside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rmqlite.server.web.plots import OTHERS, SERIES_MAX, lateness, timeline
 
 
 def test_a_column_is_its_levels_one_on_the_other() -> None:
-    """From the ground up, and as high as the plot's scale says."""
+    """The parts begin at the ground and are as high as the scale says."""
     levels = [LevelTimeline(5, (1, 3, 0, 2)), LevelTimeline(7, (0, 1, 4, 5))]
     plot = timeline((0, 10, 20), levels, {5: "1m", 7: "3m"})
     assert (plot.most, plot.total, plot.overdue, plot.later) == (4, 8, 1, 7)
@@ -24,7 +24,7 @@ def test_a_column_is_its_levels_one_on_the_other() -> None:
 
 
 def test_many_levels_are_drawn_as_few() -> None:
-    """More colours than that nobody tells apart; no message is left out for it."""
+    """More colours cannot be told apart; but all messages are drawn."""
     levels = [LevelTimeline(n, (0, n, 0)) for n in range(1, 19)]
     plot = timeline((0, 10), levels, {n: f"level {n}" for n in range(1, 19)})
     assert plot.series == tuple([f"level {n}" for n in range(13, 19)] + [OTHERS])
@@ -34,14 +34,14 @@ def test_many_levels_are_drawn_as_few() -> None:
 
 
 def test_nothing_that_comes_due_is_an_empty_plot() -> None:
-    """Not a division by nought."""
+    """There must be no division by zero."""
     plot = timeline((0, 10), [LevelTimeline(1, (0, 0, 0))], {1: "1s"})
     assert (plot.total, plot.most, plot.series) == (0, 4, ())
 
 
 @pytest.mark.parametrize("count", [1, 4, 5, 99, 100, 101, 999, 12_345, 999_999, 1_000_001])
 def test_the_scale_holds_the_highest_column(count: int) -> None:
-    """And is no more than twice as high."""
+    """It is at most twice as high as the highest column."""
     plot = timeline((0, 10), [LevelTimeline(1, (0, count, 0))], {1: "1s"})
     assert count <= plot.most <= max(4, 2 * count)
     (part,) = plot.columns[0].parts
@@ -54,7 +54,7 @@ def _level(level: int, *late_ms: int, delivered: int = 1) -> LevelStatus:
 
 
 def test_lateness_is_drawn_on_a_scale_of_tenfold_steps() -> None:
-    """A millisecond and a minute have to be seen on one line."""
+    """One scale must show both a millisecond and a minute."""
     plot = lateness(
         [_level(1, 0, 1, 10), _level(2, 10, 100, 10_000), _level(3, 0, 0, 0, delivered=0)]
     )

@@ -30,7 +30,7 @@ def test_a_length_is_said_in_its_two_largest_units(length_ms: int, text: str) ->
 
 
 def test_a_moment_is_told_from_now() -> None:
-    """That is what one wants to know of what waits, and of what is late."""
+    """Readers want to know how long a message still waits, or how late it is."""
     assert (until(0, 5), until(65_000, 0), until(5, 0)) == ("-", "in 1m 5s", "in 5 ms")
     assert (until(10_000, 10_500), until(10_000, 13_000)) == ("now", "3s late")
     assert (ago(0, 5), ago(1_000, 1_500), ago(1_000, 62_000)) == ("-", "just now", "1m 1s ago")
@@ -41,7 +41,7 @@ def test_a_moment_is_told_from_now() -> None:
     [(0, "0 B"), (1_023, "1,023 B"), (1_536, "1.5 KiB"), (5 << 50, "5,120.0 TiB")],
 )
 def test_a_size_is_in_the_largest_unit_of_which_there_is_one(count: int, text: str) -> None:
-    """Digits that nobody needs hide those that count."""
+    """Needless digits hide the important ones."""
     assert size(count) == text
 
 
@@ -54,12 +54,12 @@ def test_a_share_is_not_whole_before_the_whole_is_there() -> None:
 
 
 def test_a_small_rate_keeps_a_decimal() -> None:
-    """0 and 0.4 a second are not the same to somebody who waits."""
+    """A reader must be able to tell 0.4 per second from 0."""
     assert [rate(each) for each in (0, 0.42, 9.96, 12_345.6)] == ["0", "0.4", "10.0", "12,346"]
 
 
 def test_what_is_put_into_a_template_is_made_visible() -> None:
-    """Numbers with marks, yes and no, and no control character."""
+    """Numbers get commas, booleans become yes or no, control characters become visible."""
     values = [None, True, 1_234_567, "a\x1b[2J\u202e\ud800\n", Markup("<b>")]
     assert [shown(each) for each in values] == [
         "-",
@@ -71,7 +71,7 @@ def test_what_is_put_into_a_template_is_made_visible() -> None:
 
 
 def test_a_text_of_lines_keeps_its_lines_and_tabs() -> None:
-    """And nothing else that is not a character to see."""
+    """All other invisible characters become visible."""
     assert lines("a\tb\r\nc\rd\n<b>\x00") == Markup("a\tb\nc\\rd\n&lt;b&gt;\\x00")
 
 
