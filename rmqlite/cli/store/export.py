@@ -77,7 +77,7 @@ def export(
     *,
     path: StorePath = None,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="The file; - prints it.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - prints it.")
     ] = STANDARD_OUTPUT,
     config: ConfigFile = None,
     options: WantedOptions,
@@ -123,8 +123,7 @@ def _json_of_inflated(message: StoredMessage, waiting: Waiting | None) -> str:
 
 
 class _Copying:
-    """Copies messages from a search to an output, with a bar unless the output needs the
-    terminal."""
+    """Copies messages from a search to an output, with a bar unless that is the terminal."""
 
     def __init__(
         self,
