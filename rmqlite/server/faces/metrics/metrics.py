@@ -209,7 +209,7 @@ HISTOGRAMS: Final[Sequence[tuple[str, str, str, Callable[[Now], Mapping[str, His
     ),
     (
         "fsync_seconds",
-        "Time that the disk took to make the commit log durable, for all who waited at once.",
+        "Time that the disk took to make the commit log durable, for all calls that waited.",
         "",
         lambda now: {"": now.commit.syncs.histogram()},
     ),
