@@ -26,7 +26,7 @@ from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.file_sizes import index_shape, sizes_of
 from rmqlite.store.files import SIGNATURE, Files, Lock
 from rmqlite.store.index.key_index import KeyIndex
-from rmqlite.store.log.raw_records import end_of_neighbours, raw_records
+from rmqlite.store.log.raw_records import neighbours, raw_records
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.record import NewRecord, Record, has_sound_body, read_head
@@ -273,19 +273,16 @@ class MessageStore:
         does not fit, if bodies are checked.
         """
         found: list[Record | None] = []
-        data, base, upto = b"", 0, 0
-        for index, (offset, size, _) in enumerate(entries):
-            if offset < base or offset + size > upto:
-                upto = end_of_neighbours(entries, index)
-                base = offset
-                data = self._log.read(base, upto - base)
-            head = read_head(data, offset - base)
-            if head is None or head.physical_offset != offset or is_repaired(head):
-                found.append(None)
-                continue
-            if check_bodies and not has_sound_body(head, data):
-                raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
-            found.append(Record(head, data))
+        for base, upto, near in neighbours(entries):
+            data = self._log.read(base, upto - base)
+            for offset, _, _ in near:
+                head = read_head(data, offset - base)
+                if head is None or head.physical_offset != offset or is_repaired(head):
+                    found.append(None)
+                    continue
+                if check_bodies and not has_sound_body(head, data):
+                    raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
+                found.append(Record(head, data))
         return found
 
     def read_raw(self, entries: Sequence[Entry]) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.log.raw_records import end_of_neighbours
+from rmqlite.store.log.raw_records import neighbours
 from rmqlite.store.record import (
     BORN_HOST_V6,
     HEAD,
@@ -35,13 +35,10 @@ def property_strings(
 
     read(physical offset, size) returns bytes of the log; neighbours are read together.
     """
-    data, base, upto = b"", 0, 0
-    for index, (offset, size, _) in enumerate(entries):
-        if offset < base or offset + size > upto:
-            upto = end_of_neighbours(entries, index)
-            base = offset
-            data = read(base, upto - base)
-        yield _properties(data, offset - base, offset, size)
+    for base, upto, near in neighbours(entries):
+        data = read(base, upto - base)
+        for offset, size, _ in near:
+            yield _properties(data, offset - base, offset, size)
 
 
 def _properties(data: bytes, at: int, physical_offset: int, size: int) -> bytes | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
@@ -30,16 +30,33 @@ READ_GAP_BYTES_MAX: Final = 16 << 10
 _PLACE: Final = struct.Struct(">ii20xqi")
 """Total size, magic, physical offset, sys flag (see record.py)."""
 
+_Row = TypeVar("_Row", bound=tuple[int, ...])
 
-def end_of_neighbours(entries: Sequence[Entry], index: int) -> int:
-    """The end of the records that are read together with entries[index]."""
-    first = entries[index].physical_offset
-    end = first + entries[index].size
-    for offset, size, _ in entries[index + 1 :]:
-        if not end <= offset <= end + READ_GAP_BYTES_MAX or offset + size - first > READ_BYTES_MAX:
-            break
-        end = offset + size
-    return end
+
+def neighbours(
+    rows: Sequence[_Row], file_bytes: int | None = None
+) -> Iterator[tuple[int, int, Sequence[_Row]]]:
+    """(begin, end, rows) for each read of the log: records that lie close together.
+
+    A row begins with the physical offset and the size of its record.  file_bytes: no read
+    goes beyond the end of a log file of this length.
+    """
+    first = 0
+    while first < len(rows):
+        begin, size = rows[first][:2]
+        end, last = begin + size, first + 1
+        file_end = begin - begin % file_bytes + file_bytes if file_bytes else None
+        while last < len(rows):
+            offset, size = rows[last][:2]
+            is_near = begin <= offset <= end + READ_GAP_BYTES_MAX
+            if not is_near or offset + size - begin > READ_BYTES_MAX:
+                break
+            if file_end is not None and offset >= file_end:
+                break
+            end = max(end, offset + size)
+            last += 1
+        yield begin, end, rows[first:last]
+        first = last
 
 
 def raw_records(
@@ -52,16 +69,11 @@ def raw_records(
     read(physical offset, size) returns bytes of the log.  Raises damage(physical offset,
     expected) for an entry that points at no such record.  Bodies are not checked.
     """
-    index = 0
-    while index < len(entries):
-        base, upto = entries[index].physical_offset, end_of_neighbours(entries, index)
+    for base, upto, near in neighbours(entries):
         data = read(base, upto - base)
         begin = end = 0
-        for offset, size, _ in entries[index:]:
+        for offset, size, _ in near:
             at = offset - base
-            if at < 0 or offset + size > upto:
-                break
-            index += 1
             if len(data) - at < max(size, _PLACE.size) or (
                 _PLACE.unpack_from(data, at)[:3] != (size, MAGIC, offset)
             ):

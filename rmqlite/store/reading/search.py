@@ -17,6 +17,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store import record
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
+from rmqlite.store.log.raw_records import neighbours
 from rmqlite.store.log.repaired_place import is_anonymous
 from rmqlite.store.reading.index_view import places_of
 from rmqlite.store.reading.log_view import LogWalk
@@ -35,10 +36,6 @@ SCANNED_BYTES: Final = 4_000
 PROBED_BYTES: Final = 10_000
 """Bytes of the log that a text search scans in the time of one record read by the index."""
 PLACES_AT_ONCE: Final = 256
-READ_BYTES_MAX: Final = 4 << 20
-"""Bytes of the log per read; a single record may be longer."""
-READ_GAP_BYTES_MAX: Final = 16 << 10
-"""Records at most this far apart are read together, including the bytes between them."""
 _ID_BYTES: Final = (16, 28)
 
 
@@ -204,7 +201,7 @@ class Search:
     def _in_queues(self, parts: Sequence[_Part]) -> Iterator[list[StoredMessage]]:
         size = 0
         for rows in self._rows(parts):
-            for begin, end, group in _spans(rows, self._log.segment_bytes):
+            for begin, end, group in neighbours(rows, self._log.segment_bytes):
                 self._read(begin, end, group, parts)
                 self.done += len(group)
                 size += end - begin
@@ -354,24 +351,6 @@ class Search:
 
     def _went(self, physical_offset: int) -> None:
         self.gone_before = max(self.gone_before, physical_offset)
-
-
-def _spans(rows: Sequence[_Row], file_bytes: int) -> Iterator[tuple[int, int, Sequence[_Row]]]:
-    """(begin, end, rows) for each read: neighbours in one file of the log."""
-    first = 0
-    while first < len(rows):
-        begin, size = rows[first][:2]
-        end, room = begin + size, _next_file(begin, file_bytes)
-        last = first + 1
-        while last < len(rows):
-            position, size, _, _ = rows[last]
-            far = position > end + READ_GAP_BYTES_MAX or position + size - begin > READ_BYTES_MAX
-            if far or position >= room:
-                break
-            end = max(end, position + size)
-            last += 1
-        yield begin, end, rows[first:last]
-        first = last
 
 
 def _next_file(position: int, file_bytes: int) -> int:
