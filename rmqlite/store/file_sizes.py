@@ -21,9 +21,17 @@ from rmqlite.store import record
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.dispatch import queue_keys
 from rmqlite.store.files import Files
-from rmqlite.store.index.index_file import ENTRY, HEADER, SLOT, Shape, read_header
+from rmqlite.store.index.index_file import (
+    ENTRY,
+    HEADER,
+    INDEX_NAME_DIGITS,
+    SLOT,
+    Shape,
+    read_header,
+)
 from rmqlite.store.recovery import PROGRESS_TABLE
 from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.segments import NAME_DIGITS, is_numbered
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import ProgressTable
 
@@ -34,8 +42,6 @@ _LOG_BYTES_MIN: Final = 512
 """A shorter file has no room for a record and its mark."""
 _SLOTS_MAX: Final = 100_000_000
 _ENTRIES_MAX: Final = 80_000_000
-_NAME_DIGITS: Final = 20
-_INDEX_NAME_DIGITS: Final = 17
 _TAIL_BYTES: Final = 8 << 20
 """Bytes before a file's end in which its last record is searched."""
 _PLACE_AT: Final = 28
@@ -143,7 +149,7 @@ def _of_queues(files: Files, root: Path) -> _Found | None:
 
 def _listed(files: Files, folder: Path) -> list[_File]:
     """The files of a folder whose names are positions, in order."""
-    return [_File(path, files.size(path)) for path in _numbered(files, folder, _NAME_DIGITS)]
+    return [_File(path, files.size(path)) for path in _numbered(files, folder, NAME_DIGITS)]
 
 
 def _numbered(files: Files, folder: Path, digits: int) -> list[Path]:
@@ -151,8 +157,7 @@ def _numbered(files: Files, folder: Path, digits: int) -> list[Path]:
     return [
         folder / name
         for name in files.names(folder)
-        if len(name) == digits and name.isascii() and name.isdigit()
-        if files.kind(folder / name) == REGULAR
+        if is_numbered(name, digits) and files.kind(folder / name) == REGULAR
     ]
 
 
@@ -201,7 +206,7 @@ def _is_cut(files: Files, file: _File) -> bool:
 
 def _shape_found(files: Files, root: Path) -> Shape | None:
     """The shape from the progress table if it fits the newest file, or else from that file."""
-    named = _numbered(files, root / "index", _INDEX_NAME_DIGITS)
+    named = _numbered(files, root / "index", INDEX_NAME_DIGITS)
     there = [path for path in named if files.size(path)]
     size = files.size(there[-1]) if there else 0
     progress = _progress(files, root)

@@ -9,16 +9,27 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.files import Files
 
-_NAME_DIGITS = 20
+NAME_DIGITS: Final = 20
 
 
 def is_zeros(data: bytes) -> bool:
     """Are all bytes zero?  A hundred times faster than any() for long data."""
     return data == bytes(len(data))
+
+
+def is_numbered(name: str, digits: int = NAME_DIGITS) -> bool:
+    """Is a file's name a number with this many digits?"""
+    return len(name) == digits and name.isascii() and name.isdigit()
+
+
+def position_name(start: int) -> str:
+    """The name of the file that begins at a position."""
+    return f"{start:0{NAME_DIGITS}d}"
 
 
 class Segments:
@@ -198,13 +209,12 @@ class Segments:
                     self._starts.remove(start)
 
     def _path(self, start: int) -> Path:
-        return self.folder / f"{start:0{_NAME_DIGITS}d}"
+        return self.folder / position_name(start)
 
     def _checked_start(self, name: str) -> int:
         path = self.folder / name
-        is_number = len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
-        if not is_number or int(name) % self.segment_bytes:
-            rule = f"a name of {_NAME_DIGITS} digits, a multiple of {self.segment_bytes}"
+        if not is_numbered(name) or int(name) % self.segment_bytes:
+            rule = f"a name of {NAME_DIGITS} digits, a multiple of {self.segment_bytes}"
             raise StoreDamaged(str(path), 0, rule, repr(name))
         size = self._files.size(path)
         if size == 0:

@@ -15,13 +15,13 @@ from rmqlite.store.checking.finding import Finding
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.files import Files
 from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.segments import NAME_DIGITS, is_numbered, position_name
 
 FOREIGN: Final = "foreign-file"
 LENGTH: Final = "file-length"
 GAP: Final = "missing-file"
 GAP_FILES_MAX: Final = 256
 """A file that is farther from the others than this is foreign."""
-_NAME_DIGITS: Final = 20
 _LISTINGS_MAX: Final = 5
 
 
@@ -42,7 +42,7 @@ def look_at_folder(
         # A writer may have removed two files between two names of one listing.
         found = _look(files, folder, file_bytes)
     last = max(files.names(folder), default="")
-    is_file = _is_position(last) and files.kind(folder / last) == REGULAR
+    is_file = is_numbered(last) and files.kind(folder / last) == REGULAR
     if not is_live and is_file and files.size(folder / last) == 0:
         # A crash between creating a file and setting its length leaves it empty.
         files.resize(folder / last, file_bytes)
@@ -72,8 +72,8 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
     for name in names:
         path = folder / name
         kind = files.kind(path)
-        if not _is_position(name) or int(name) % file_bytes or kind not in ("", REGULAR):
-            rule = f"a name of {_NAME_DIGITS} digits, a multiple of {file_bytes}"
+        if not is_numbered(name) or int(name) % file_bytes or kind not in ("", REGULAR):
+            rule = f"a name of {NAME_DIGITS} digits, a multiple of {file_bytes}"
             if kind not in ("", REGULAR):
                 rule = f"{REGULAR}, this is {kind}"
             found.append(Finding(path, 0, FOREIGN, f"not one of the files here: {rule}", rule))
@@ -94,13 +94,13 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
     kept = set(near)
     for start in starts:
         if start not in kept:
-            path = folder / f"{start:0{_NAME_DIGITS}d}"
+            path = folder / position_name(start)
             found = [each for each in found if each.path != path]
             said = "not one of the files here: it is far from all the others"
             found.append(Finding(path, 0, FOREIGN, said))
     for start in range(near[0], near[-1], file_bytes) if near else ():
         if start not in kept:
-            path = folder / f"{start:0{_NAME_DIGITS}d}"
+            path = folder / position_name(start)
             said = "a gap: the file is missing between earlier and later ones"
             found.append(Finding(path, 0, GAP, said, size=file_bytes))
     return found
@@ -115,7 +115,3 @@ def _neighbours(starts: list[int], file_bytes: int) -> list[int]:
         else:
             groups.append([start])
     return max(groups, key=len, default=[])
-
-
-def _is_position(name: str) -> bool:
-    return len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()

@@ -24,6 +24,8 @@ from rmqlite.store.files import Files
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">I")
 ENTRY: Final = struct.Struct(">iqii")
+INDEX_NAME_DIGITS: Final = 17
+"""A file is named after the local time to the millisecond at which it was made."""
 SECONDS_MAX: Final = 2**31 - 1
 """The largest number of seconds; a later entry gets this one, too."""
 PAGE_BYTES: Final = 4096

@@ -18,15 +18,23 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import KEYS, UNIQ_KEY
 from rmqlite.property_string import PropertyString
 from rmqlite.store.files import Files
-from rmqlite.store.index.index_file import Header, IndexEntry, IndexFile, Part, Shape, read_header
+from rmqlite.store.index.index_file import (
+    INDEX_NAME_DIGITS,
+    Header,
+    IndexEntry,
+    IndexFile,
+    Part,
+    Shape,
+    read_header,
+)
 from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
 from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.segments import is_numbered
 
 KEY_SEPARATOR: Final = " "
 """The separator of the tokens in KEYS: a space, and no other blank."""
 _KEYS: Final = KEYS.encode()
 _UNIQ_KEY: Final = UNIQ_KEY.encode()
-_NAME_DIGITS: Final = 17
 _PREFIXES_MAX: Final = 4096
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 
@@ -248,7 +256,7 @@ class KeyIndex:
         digits = "".join(each for each in local_text(timestamp_ms) if each.isdigit())
         # Local time goes back once a year, and a file may be full within a millisecond.
         after = int(self._newest.path.name) + 1 if self._newest is not None else 0
-        path = self._folder / f"{max(int(digits), after):0{_NAME_DIGITS}d}"
+        path = self._folder / f"{max(int(digits), after):0{INDEX_NAME_DIGITS}d}"
         header = Header(timestamp_ms, timestamp_ms, physical_offset, physical_offset, 0, 1)
         file = IndexFile(self._files, path, self._shape, header, is_made=False)
         self._all[path] = self._newest = file
@@ -298,5 +306,5 @@ class KeyIndex:
         return [
             self._folder / name
             for name in self._files.names(self._folder)
-            if len(name) == _NAME_DIGITS and name.isascii() and name.isdigit()
+            if is_numbered(name, INDEX_NAME_DIGITS)
         ]

@@ -21,12 +21,12 @@ from rmqlite.store.reading.topic_counts import TopicCounts, count_topics, total
 from rmqlite.store.record import MAGIC_BYTES
 from rmqlite.store.regular_file import REGULAR
 from rmqlite.store.repairing.plan import Action
+from rmqlite.store.segments import is_numbered
 
 _READ_BYTES: Final = 1 << 20
 _PLACE_AT: Final = 24
 """Distance of a record's physical offset from its magic number."""
 _PLACE_END: Final = _PLACE_AT + 8
-_NAME_DIGITS: Final = 20
 
 
 def counted_before(checking: StoreCheck, root: Path, found: Sequence[Finding]) -> TopicCounts:
@@ -72,8 +72,7 @@ def check_holds_nothing(finding: Finding, file_bytes: int) -> None:
     This concerns findings about a foreign file, or one that is too long.
     """
     path = finding.path
-    is_position = len(path.name) == _NAME_DIGITS and path.name.isascii() and path.name.isdigit()
-    if not is_position or finding.what not in (FOREIGN, LENGTH):
+    if not is_numbered(path.name) or finding.what not in (FOREIGN, LENGTH):
         return
     files = ReadOnlyFiles()
     begin = file_bytes if finding.what == LENGTH else 0
