@@ -274,7 +274,8 @@ class QueueCheck:
             if is_zeros(data):
                 continue
             log_begin = self._log_begin()
-            for at, raw in enumerate(ENTRY.iter_unpack(data[: len(data) // 20 * 20]), offset):
+            whole = data[: len(data) - len(data) % ENTRY_BYTES]
+            for at, raw in enumerate(ENTRY.iter_unpack(whole), offset):
                 entry = Entry._make(raw)
                 is_past = entry.size > 0 and entry.physical_offset < log_begin
                 if any(entry) and not is_past and ENTRY.pack(*entry) != PRE_BLANK:

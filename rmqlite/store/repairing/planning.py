@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
@@ -29,7 +29,6 @@ from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.file_sizes import index_shape, sizes_of
 from rmqlite.store.files import ReadOnlyFiles
-from rmqlite.store.log.checksums import Point
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.reading.topic_counts import TopicCounts
 from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
@@ -67,6 +66,13 @@ _OLD_LOG: Final = "it describes the log before the repair"
 Progress = Callable[[int, int], None]
 
 
+class _Persisted(NamedTuple):
+    """The end of the log at the last persist, and the newest store timestamp before it."""
+
+    end: int
+    newest_ms: int
+
+
 class Planning:
     """One plan for one store."""
 
@@ -98,8 +104,7 @@ class Planning:
         self._cut: set[int] = set()
         """The physical offsets at which the log was cut."""
         self._trusted_end = 0
-        self._newest: Point | None = None
-        """The persisted end, and the newest store timestamp before it."""
+        self._persisted: _Persisted | None = None
 
     def run(self) -> Plan:
         checking, found = self._check()
@@ -148,7 +153,8 @@ class Planning:
         """Note facts that later rounds would no longer find."""
         tree = load_sound(checking.files, self._root / "config" / PROGRESS_TABLE)
         if tree is not None:
-            self._newest = Point(int(tree["physicalOffset"]), int(tree["newestTimestamp"]))
+            persisted = _Persisted(int(tree["physicalOffset"]), int(tree["newestTimestamp"]))
+            self._persisted = persisted
         if checking.walk is not None:
             self._trusted_end = checking.walk.trusted_end
 
@@ -267,10 +273,10 @@ class Planning:
         intervals += [(head.physical_offset, head.physical_offset + 1) for head in odd]
         pointers = self._pointers(checking.files, intervals)
         actions: list[Action] = []
+        persisted = self._persisted
         for anchor, span in spans:
-            newest = self._newest
-            is_before = newest is not None and span.claim.position <= newest.position
-            newest_ms = newest.chain if newest is not None and is_before else None
+            is_before = persisted is not None and span.claim.position <= persisted.end
+            newest_ms = persisted.newest_ms if persisted is not None and is_before else None
             looked = look_at_span(log, span, anchor, pointers, checking.levels, newest_ms)
             actions += looked.actions
         for head in walk.starts:
