@@ -12,7 +12,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import TAGS, StoredMessage
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.consume_queue import ConsumeQueue, Entry, first_stored_at
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.record import Record
 
@@ -99,16 +99,8 @@ def decoded(pulled: Pulled) -> Steps[PullResult]:
 
 def offset_at(store: MessageStore, queue: ConsumeQueue, timestamp_ms: int) -> int:
     """The first queue offset stored at or after a time; max_offset if none."""
-    low, high = queue.min_offset, queue.max_offset
-    while low < high:
-        middle = (low + high) // 2
-        entry = queue.entry(middle)
-        stored_ms = store.store_timestamp_ms(entry.physical_offset) if entry else None
-        if stored_ms is None or stored_ms < timestamp_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    offsets = range(queue.min_offset, queue.max_offset)
+    return first_stored_at(offsets, queue.entry, store.store_timestamp_ms, timestamp_ms)
 
 
 def end_before(queue: ConsumeQueue, physical_end: int) -> int:

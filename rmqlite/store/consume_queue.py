@@ -7,8 +7,10 @@ made from the log and can be rebuilt from it.
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Collection, Iterator
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +29,26 @@ class Entry(NamedTuple):
     physical_offset: int
     size: int
     tags_code: int
+
+
+def first_stored_at(
+    offsets: range,
+    entry: Callable[[int], Entry | None],
+    timestamp_of: Callable[[int], int | None],
+    timestamp_ms: int,
+) -> int:
+    """The first of these queue offsets that was stored at or after a time; their end if none.
+
+    timestamp_of(physical offset) is a record's store timestamp, which never goes back in the
+    log.  A missing entry, or one without a record, counts as older than any time.
+    """
+
+    def stored_ms(queue_offset: int) -> float:
+        found = entry(queue_offset)
+        at_ms = timestamp_of(found.physical_offset) if found else None
+        return -math.inf if at_ms is None else at_ms
+
+    return offsets.start + bisect_left(offsets, timestamp_ms, key=stored_ms)
 
 
 class ConsumeQueue:

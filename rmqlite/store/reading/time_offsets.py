@@ -6,17 +6,19 @@ halves; later records are walked once for all queues.
 
 from __future__ import annotations
 
+from rmqlite.store.consume_queue import first_stored_at
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import LogWalk
-from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot
 
 
 def offsets_at(snapshot: Snapshot, timestamp_ms: int) -> dict[QueueKey, int]:
     """The first such offset of each queue; its end if there is none."""
-    found = {
-        key: _first_filed(snapshot, queue, timestamp_ms) for key, queue in snapshot.queues.items()
-    }
+    found = {}
+    for key, queue in snapshot.queues.items():
+        filed = range(queue.min_offset, max(queue.min_offset, queue.filed))
+        timestamp_of = snapshot.log.timestamp_at
+        found[key] = first_stored_at(filed, queue.entry, timestamp_of, timestamp_ms)
     walk = LogWalk(snapshot.log, snapshot.known_end, snapshot.end)
     for window in walk:
         for head in window.heads:
@@ -26,17 +28,3 @@ def offsets_at(snapshot: Snapshot, timestamp_ms: int) -> dict[QueueKey, int]:
             if key in found and head.queue_offset >= found[key]:
                 found[key] = head.queue_offset + 1
     return found
-
-
-def _first_filed(snapshot: Snapshot, queue: QueueView, timestamp_ms: int) -> int:
-    low = queue.min_offset
-    high = max(low, queue.filed)
-    while low < high:
-        middle = (low + high) // 2
-        entry = queue.entry(middle)
-        stored_ms = snapshot.log.timestamp_at(entry.physical_offset) if entry else None
-        if stored_ms is None or stored_ms < timestamp_ms:
-            low = middle + 1
-        else:
-            high = middle
-    return low
