@@ -71,8 +71,8 @@ class OnDemand:
         that were made before the topics failed stay.
         """
         if self._new_queues > NEW_QUEUES_MAX:
-            rule = f"at most {NEW_QUEUES_MAX} in one call"
-            raise MessageTooLarge("topics", f"{self._new_queues} without any message yet", rule)
+            rule = f"one call may send the first message to at most {NEW_QUEUES_MAX} queues"
+            raise MessageTooLarge("queues", self._new_queues, rule)
         if self._new_groups:
             self._groups.make(self._new_groups.values())
         if self._new_topics:
