@@ -98,7 +98,12 @@ class Broker:
         jobs = RedriveJobs(config, store)
         self.redriven = jobs.redriven
         self.letters = Letters(
-            *(store, self.groups, self.offsets, self.pending, self.markers, self.redriven),
+            store,
+            self.groups,
+            self.offsets,
+            self.pending,
+            self.markers,
+            self.redriven,
             lambda: self.readable_end,
         )
         self._clock = clock
@@ -109,8 +114,16 @@ class Broker:
         self._turn = 0
         self._started_at_ms = clock.now_ms()
         self.redrive = Redrive(
-            *(config, store, clock, self.topics, self.groups, self.markers),
-            *(self.retention, self._log, jobs, self._store_host),
+            config,
+            store,
+            clock,
+            self.topics,
+            self.groups,
+            self.markers,
+            self.retention,
+            self._log,
+            jobs,
+            self._store_host,
         )
 
     # ---- sending

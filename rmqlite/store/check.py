@@ -161,20 +161,16 @@ class StoreCheck:
             persisted_end = 0
         mark = log.log_end.mark_over(log.min_offset)
         trusted_end = max(persisted_end, mark.synced_end if mark else 0, self._trusted_end)
-        point = None
-        if persisted and persisted_end and "checksum" in persisted:
-            point = Point(persisted_end, int(persisted["checksum"]))
-        table = self._root / "config" / PROGRESS_TABLE
-        marked_end = min(persisted_end, int(persisted.get("markedOffset", 0))) if persisted else 0
-        sums = SumsCheck(
-            *(log, point, table, trusted_end), marked_end=marked_end, is_live=self.is_live
-        )
+        sums = self._sums_check(log, persisted, persisted_end, trusted_end)
         tree = load_sound(self.files, self._root / "config" / LEVELS_TABLE)
         if tree is not None:
             self.levels = validated(LevelsTable, tree).history()
         begin = _LogBegin(self.files, log)
         queues = QueueChecks(
-            *(self.files, self._root, self.sizes.queue_file_bytes, self.levels),
+            self.files,
+            self._root,
+            self.sizes.queue_file_bytes,
+            self.levels,
             log_begin=begin,
             persisted_ends=_persisted_ends(persisted),
             is_live=self.is_live,
@@ -189,7 +185,10 @@ class StoreCheck:
         )
         total = (trusted_end or log.min_offset) - log.min_offset
         walk = LogCheck(
-            *(log, sums, queues, index),
+            log,
+            sums,
+            queues,
+            index,
             log_begin=begin,
             trusted_end=trusted_end,
             persisted_end=persisted_end,
@@ -208,6 +207,18 @@ class StoreCheck:
         yield from index.finish(walk.end, changed)
         yield from self._check_saved(persisted, walk, queues)
         yield from self._check_delay_offsets(delay_offsets, queues)
+
+    def _sums_check(
+        self, log: CommitLog, persisted: tables.Tree | None, persisted_end: int, trusted_end: int
+    ) -> SumsCheck:
+        point = None
+        if persisted and persisted_end and "checksum" in persisted:
+            point = Point(persisted_end, int(persisted["checksum"]))
+        table = self._root / "config" / PROGRESS_TABLE
+        marked_end = min(persisted_end, int(persisted.get("markedOffset", 0))) if persisted else 0
+        return SumsCheck(
+            log, point, table, trusted_end, marked_end=marked_end, is_live=self.is_live
+        )
 
     def _check_saved(
         self, persisted: tables.Tree | None, walk: LogCheck, queues: QueueChecks

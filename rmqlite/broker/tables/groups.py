@@ -133,7 +133,10 @@ class GroupTable:
             log.info(
                 "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
                 " can_consume=%s",
-                *(info.group, info.max_reconsume_times, info.retry_policy, info.retry_queues),
+                info.group,
+                info.max_reconsume_times,
+                info.retry_policy,
+                info.retry_queues,
                 info.can_consume,
             )
         return info

@@ -58,7 +58,10 @@ class PurgeMarkers:
             # The marker is from a longer log: letters that come now were never purged.
             log.warning(
                 "purge marker beyond its queue topic=%s queue=%d marker=%d end=%d",
-                *(topic, queue_id, marker, end),
+                topic,
+                queue_id,
+                marker,
+                end,
             )
         self._markers.setdefault(topic, {})[queue_id] = max(0, min(marker, end))
 

@@ -58,7 +58,12 @@ class EntryRun:
         if self.count > 1:
             said += f"; the same up to queue offset {self.end - 1}"
         return Finding(
-            *(self.path, self.position, self.what, said, self.expected, self.found),
+            self.path,
+            self.position,
+            self.what,
+            said,
+            self.expected,
+            self.found,
             size=self.count * ENTRY_BYTES,
             opening_mends=is_mended,
             count=self.count,

@@ -85,7 +85,13 @@ def _look(files: Files, folder: Path, file_bytes: int) -> list[Finding]:
             # A file is empty if its length was lost in a power cut; opening restores the length.
             found.append(
                 Finding(
-                    *(path, 0, LENGTH, said, str(file_bytes), str(size), size),
+                    path,
+                    0,
+                    LENGTH,
+                    said,
+                    str(file_bytes),
+                    str(size),
+                    size,
                     opening_mends=not size,
                     is_leftover=not size,
                 )

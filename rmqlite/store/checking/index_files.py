@@ -127,7 +127,7 @@ class ToldFile:
                     said = f"slot {slot} begins with entry {wrong}, but its newest one is {right}"
                     position, _ = self._slots_at(slot, 1)
                     return Finding(
-                        *(self.path, position, CHAIN, said, str(right), str(wrong)), SLOT.size
+                        self.path, position, CHAIN, said, str(right), str(wrong), SLOT.size
                     )
         return None
 
@@ -149,7 +149,7 @@ class ToldFile:
     def _chain_fault(self, number: int, right: int, wrong: int) -> Finding:
         said = f"entry {number} is chained to entry {wrong}, but its slot's entry before is {right}"
         position = self.position_of(number)
-        return Finding(*(self.path, position, CHAIN, said, str(right), str(wrong)), size=ENTRY.size)
+        return Finding(self.path, position, CHAIN, said, str(right), str(wrong), size=ENTRY.size)
 
 
 class ToldIndex:

@@ -232,7 +232,7 @@ class QueueCheck:
             said = f"{self.name}: no files for {sum(run.count for run, _ in without_files)} entries"
             is_leftover = all(is_leftover for _, is_leftover in without_files)
             yield Finding(
-                *(path.parent, 0, NO_FILES, said), opening_mends=True, is_leftover=is_leftover
+                path.parent, 0, NO_FILES, said, opening_mends=True, is_leftover=is_leftover
             )
 
     def _there(self, begin: int, count: int) -> bytes:
@@ -337,7 +337,8 @@ class QueueChecks:
             return None, [*found, from_error(error, UNREADABLE)]
         ends = self._persisted_ends
         queue = QueueCheck(
-            *(key, files),
+            key,
+            files,
             log_begin=self._log_begin,
             persisted_end=None if ends is None else ends.get(key, 0),
             is_live=self._is_live,

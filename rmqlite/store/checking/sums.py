@@ -148,7 +148,10 @@ class SumsCheck:
             f" the checksum {claim.chain:#010x}, they have {chain:#010x}"
         )
         found = Finding(
-            *(claim.path, claim.place, WRONG_SUM, said),
+            claim.path,
+            claim.place,
+            WRONG_SUM,
+            said,
             expected=f"{chain:#010x}",
             found=f"{claim.chain:#010x}",
         )
@@ -163,7 +166,10 @@ class SumsCheck:
             said = "the synced mark is broken: it does not fit its CRC"
             is_mended = start + log.segment_bytes > self._marked_end
             found = Finding(
-                *(log.path_at(start), place, BROKEN_MARK, said),
+                log.path_at(start),
+                place,
+                BROKEN_MARK,
+                said,
                 opening_mends=is_mended,
                 is_leftover=is_mended,
             )
@@ -210,7 +216,10 @@ def span_finding(log: CommitLog, span: Span) -> Finding:
         f" their checksum is {span.found:#010x}, not {span.claim.chain:#010x}"
     )
     return Finding(
-        *(log.path_at(begin), at, CHECKSUM, said),
+        log.path_at(begin),
+        at,
+        CHECKSUM,
+        said,
         expected=f"{span.claim.chain:#010x}",
         found=f"{span.found:#010x}",
         size=end - begin,

@@ -107,7 +107,9 @@ def encode_anonymous(physical_offset: int, size: int, store_timestamp_ms: int) -
     """A place for unknown records; size: PLACE_BYTES_MIN or more."""
     assert size >= PLACE_BYTES_MIN
     return encode_named(
-        *(_NO_TOPIC, 0, _NO_OFFSET),
+        _NO_TOPIC,
+        0,
+        _NO_OFFSET,
         physical_offset=physical_offset,
         size=size,
         store_timestamp_ms=store_timestamp_ms,

@@ -82,7 +82,7 @@ def clear_entries(files: FileLayer, finding: Finding, file_bytes: int) -> Action
     if not files.size_below(path):
         changes.insert(0, Resize(path, file_bytes))
     remedy = "made again from the log" if count == 1 else f"{count} entries made again from the log"
-    return Action(*(ENTRIES, path, finding.position, finding.sentence, remedy, tuple(changes)))
+    return Action(ENTRIES, path, finding.position, finding.sentence, remedy, tuple(changes))
 
 
 def forget_index(files: Files, finding: Finding) -> Action:

@@ -107,7 +107,9 @@ class Gaps:
         data = encode_anonymous(head.physical_offset, head.size, head.store_timestamp_ms)
         path, position = place_of(self._log, head.physical_offset)
         return Action(
-            *(PLACE, path, position),
+            PLACE,
+            path,
+            position,
             f"queue offset {gap.head.queue_offset} does not follow {gap.expected - 1}, and no"
             " queue entry says which record has changed",
             f"a repaired place of {head.size} bytes, which consumers skip",

@@ -78,7 +78,9 @@ def mend_pointer(log: CommitLog, physical_offset: int) -> Action | None:
     path, position = place_of(log, physical_offset)
     at = position + head.body_position - _COMPLETES_BEFORE_BODY
     return Action(
-        *(HEADER, path, position),
+        HEADER,
+        path,
+        position,
         f"it completes {head.completes}, where no scheduled record ends",
         "the pointer is cleared; its message may be delivered once more",
         (Overwrite(path, at, bytes(8)),),
@@ -180,7 +182,9 @@ def mend_header(
     if pointer is not None:
         key, queue_offset = pointer.key, pointer.queue_offset
     return Action(
-        *(HEADER, path, position),
+        HEADER,
+        path,
+        position,
         "a header that has changed since it was written",
         "it agrees with its queue entry and its neighbours again",
         changes,

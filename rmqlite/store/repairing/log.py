@@ -48,7 +48,8 @@ class _Piece:
                 for begin, end in _chunks(self.begin, self.end)
             )
         return encode_named(
-            *(*self.key, self.queue_offset),
+            *self.key,
+            self.queue_offset,
             physical_offset=place[0],
             size=place[1],
             store_timestamp_ms=place[2],
@@ -118,7 +119,13 @@ def cut_tail(log: CommitLog, damage: Damage, pointers: Pointers, trusted_end: in
     position = begin % log.segment_bytes
     wrong = f"{what_is_wrong(log, begin)}; nothing sound follows"
     return Action(
-        *(CUT, log.path_at(begin), position, wrong, remedy, tuple(changes), tuple(lost)),
+        CUT,
+        log.path_at(begin),
+        position,
+        wrong,
+        remedy,
+        tuple(changes),
+        tuple(lost),
         lost_messages=messages,
     )
 
@@ -226,8 +233,12 @@ class _Stretch:
             if last is not None and (is_short or last.end - last.begin < PLACE_BYTES_MIN):
                 known = last if is_short else piece
                 joined[-1] = _Piece(
-                    *(last.begin, piece.end, piece.timestamp_ms),
-                    *(known.key, known.queue_offset, known.message_id),
+                    last.begin,
+                    piece.end,
+                    piece.timestamp_ms,
+                    known.key,
+                    known.queue_offset,
+                    known.message_id,
                 )
             else:
                 joined.append(piece)

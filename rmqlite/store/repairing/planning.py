@@ -338,7 +338,12 @@ class Planning:
         looked = look_at_span(log, span, anchor, Pointers.none(), None, None)
         remedy = "it is unknown which bytes: they stay as they are and get a new checksum"
         return Action(
-            *(ACCEPTED, told.path, told.position, told.sentence, remedy, ()),
+            ACCEPTED,
+            told.path,
+            told.position,
+            told.sentence,
+            remedy,
+            (),
             about=tuple(name_of(head) for head in looked.heads),
         )
 
