@@ -21,7 +21,7 @@ from rmqlite.store.consume_queue import ENTRY, Entry
 from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
-from rmqlite.store.reading.log_view import LogView, LogWalk
+from rmqlite.store.reading.log_view import LogView, LogWalk, Window
 from rmqlite.store.record import NewRecord
 from rmqlite.store.written import Written
 from tests.support.brokers import small_config
@@ -849,6 +849,43 @@ def test_files_that_retention_takes_meanwhile_are_passed_over(
     assert search.gone_before == each.store.min_offset
     left = [m for m in everything(each.store) if not wanted.get("key") or "tag-1" in m.keys]
     assert got == places(left)
+    each.store.release()
+
+
+def test_files_that_retention_takes_while_a_reader_opens_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The opening walk goes on behind them; queues begin anew at their first record there."""
+    each = StoreUnderTest(tmp_path / "store")
+    waiting = each.append(scheduled("early", 2))
+    each.deliver(2, *waiting)
+    for number in range(200):
+        each.append(keyed("x" * 200, f"tag-{number % 3}", number % 2))
+        if number % 9 == 0:
+            each.deliver(2, *each.append(scheduled("soon", 2)))
+    waiting = each.append(scheduled("late", 2))
+
+    class Watched(LogWalk):
+        def __iter__(self) -> Iterator[Window]:
+            for window in super().__iter__():
+                yield window
+                if not each.store.min_offset:
+                    each.store.drop_before(each.store.end - 3 * LOG_FILE_BYTES)
+
+    monkeypatch.setattr("rmqlite.store.reading.snapshot.LogWalk", Watched)
+    with StoreReader(each.root) as reader:
+        assert reader.overview().info().damage is None
+        assert places(list(reader.messages(MessageFilter()))) == places(
+            [m for m in everything(each.store) if m.topic != SCHEDULE_TOPIC]
+        )
+        assert [level.pending for level in reader.overview().levels()] == [0, 1, 0]
+        ranges = {
+            (q.topic, q.queue_id): (q.min_offset, q.max_offset) for q in reader.overview().queues()
+        }
+        for key in each.store.queue_keys():
+            queue = each.store.queue(*key)
+            assert queue is not None
+            assert ranges[key] == (queue.min_offset, queue.max_offset)
     each.store.release()
 
 

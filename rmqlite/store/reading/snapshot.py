@@ -124,8 +124,15 @@ class Snapshot:
         if all(self._is_filed(queue) for queue in self.queues.values()):
             return position
         # As at an opening: if a queue's files do not fit, everything comes from the log.
+        return self._begin_anew()
+
+    def _begin_anew(self) -> int:
+        """Forget everything that tables, files and the log have told; returns the log's begin."""
         self.queues.clear()
+        self._wait_views.clear()
         self._progress = ScheduleProgress()
+        self._place = self.damage = None
+        self.begin = self.log.begin
         return self.begin
 
     def _take_told(self, persisted: ProgressTable | None, *, is_crashed: bool) -> int:
@@ -227,6 +234,8 @@ class Snapshot:
         """Walk to the log's end or to damage; returns where to go on, or None."""
         walk = LogWalk(self.log, begin, self.log.end_of_files, check_bodies=True)
         for window in walk:
+            if self._is_overtaken(walk):
+                break
             for head in window.heads:
                 if b"\0" in head.properties and self.log.log_end.is_torn(head):
                     return None
@@ -235,10 +244,20 @@ class Snapshot:
                     return None
                 self.end = head.physical_offset + head.size
                 self.newest_timestamp_ms = max(self.newest_timestamp_ms, head.store_timestamp_ms)
+        if self._is_overtaken(walk):
+            self.known_end = self.end = self._begin_anew()
+            return self.begin
         damage = self._judged(walk.position) if walk.is_stuck else None
         self.damage = self.damage or damage
         is_over = damage is None or not self._skips_damaged
         return None if is_over else self.log.log_end.next_sound(walk.position, 0)
+
+    def _is_overtaken(self, walk: LogWalk) -> bool:
+        """Has retention removed files before the walk came to them?
+
+        Then queues lack their records, and scheduled records their deliveries.
+        """
+        return bool(walk.gone_before) and self.log.begin > self.begin
 
     def _judged(self, position: int) -> StoreDamaged | None:
         """The error for a position without a sound record; None if the log ends there."""
