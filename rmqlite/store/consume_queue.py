@@ -7,7 +7,6 @@ made from the log and can be rebuilt from it.
 
 from __future__ import annotations
 
-import math
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator
@@ -40,13 +39,13 @@ def first_stored_at(
     """The first of these queue offsets that was stored at or after a time; their end if none.
 
     timestamp_of(physical offset) is a record's store timestamp, which never goes back in the
-    log.  A missing entry, or one without a record, counts as older than any time.
+    log.  A missing entry, or one without a record, counts as older than timestamp_ms.
     """
 
-    def stored_ms(queue_offset: int) -> float:
+    def stored_ms(queue_offset: int) -> int:
         found = entry(queue_offset)
         at_ms = timestamp_of(found.physical_offset) if found else None
-        return -math.inf if at_ms is None else at_ms
+        return timestamp_ms - 1 if at_ms is None else at_ms
 
     return offsets.start + bisect_left(offsets, timestamp_ms, key=stored_ms)
 
