@@ -44,19 +44,19 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
     return Routing(topic, queue_id, properties, encode_properties(properties), markers)
 
 
-def routed(properties: PropertyString, place: Routing) -> PropertyString:
-    """The property string of a message that is stored at a place.
+def routed(own: bytes, place: Routing) -> PropertyString:
+    """The property string of a message that is stored at a place; own: its string so far.
 
     Nearly every string gets new pairs at its end.  One that has some of them already keeps
     those that say the same, and its own WAIT.
     """
-    own = properties.encoded
     for marker in place.markers:
         if marker in own:
             break
     else:
         separator = b"\x02" if own and own[-1] != 2 else b""
         return PropertyString(own + separator + place.ending)
+    properties = PropertyString(own)
     changes = {
         name: value
         for name, value in place.properties.items()

@@ -88,11 +88,10 @@ def new_records(
             # Only now: the sender may know an older table.
             message = message.at_level(table.level_lasting(message.delay))
         message_id = message.message_id or uuid.uuid4().hex.upper()
-        properties = encode_properties(message_properties(message, message_id))
         draft = Draft(
             topic,
             queue_id,
-            PropertyString(properties),
+            encode_properties(message_properties(message, message_id)),
             message.body,
             born_at_ms,
             born_host,

@@ -33,6 +33,7 @@ from rmqlite.store.written import Place, Written
 
 _BUFFERED_MAX: Final = 4096
 _QUEUE_ID_MAX: Final = 2**31 - 1
+_TAGS: Final = TAGS.encode()
 _DELAY_MS: Final = 1_000
 """Every delay is a multiple of this, whatever the table."""
 
@@ -120,7 +121,7 @@ class Dispatch:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
         for new, at in zip(records, written, strict=True):
-            code = at.due_ms or record.code_of_tags(new.properties.get(TAGS))
+            code = at.due_ms or record.code_of_tags(new.properties.pairs.get(_TAGS))
             entry = ENTRY.pack(at.physical_offset, at.size, code)
             key = (new.topic, new.queue_id)
             batch = batches.get(key)

@@ -19,12 +19,12 @@ _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 class Draft(NamedTuple):
     """A message that comes in, and the queue that it goes to.
 
-    born_host: 8 or 20 packed bytes.
+    properties: a property string as it was sent.  born_host: 8 or 20 packed bytes.
     """
 
     topic: str
     queue_id: int
-    properties: PropertyString
+    properties: bytes
     body: bytes
     born_timestamp_ms: int
     born_host: bytes
@@ -50,7 +50,7 @@ def fresh(
     return NewRecord(
         own_topic if topic is None else topic,
         own_queue_id if queue_id is None else queue_id,
-        own if properties is None else properties,
+        PropertyString(own) if properties is None else properties,
         body,
         body_crc(body),
         flag,

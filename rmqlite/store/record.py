@@ -43,7 +43,7 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
-from rmqlite.property_string import PropertyString
+from rmqlite.property_string import PropertyString, number_of
 from rmqlite.store.index.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
@@ -71,6 +71,9 @@ _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
 """The most bytes behind a body: topic, properties, and their lengths."""
 _NO_TOPICS: Final = ("", ".", "..")
 _TAGS = property_marker(TAGS)
+_DELAY = DELAY.encode()
+_REAL_TOPIC = REAL_TOPIC.encode()
+_REAL_QID = REAL_QID.encode()
 
 
 class NewRecord(NamedTuple):
@@ -348,14 +351,17 @@ def code_of_tags(tags: bytes | None) -> int:
 
 def delay_level(properties: PropertyString) -> int:
     """The DELAY property as a number; 0 without, or when it is none."""
-    return properties.number(DELAY) or 0
+    return number_of(properties.pairs.get(_DELAY)) or 0
 
 
 def destination(properties: PropertyString) -> tuple[str, int] | None:
     """Topic and queue id that a scheduled record is to be delivered to; None if it says none."""
-    topic = properties.text(REAL_TOPIC)
-    queue_id = properties.number(REAL_QID)
-    return (topic, queue_id) if topic and queue_id is not None else None
+    pairs = properties.pairs
+    topic = pairs.get(_REAL_TOPIC)
+    queue_id = number_of(pairs.get(_REAL_QID))
+    if topic is None or queue_id is None:
+        return None
+    return topic.decode("utf-8", "replace"), queue_id
 
 
 @lru_cache(maxsize=4096)

@@ -27,7 +27,6 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
@@ -68,7 +67,7 @@ def message(number: int, *, is_scheduled: bool) -> NewRecord:
     draft = Draft(
         topic,
         queue_id,
-        PropertyString(encode_properties(pairs)),
+        encode_properties(pairs),
         body,
         born_timestamp_ms=1_700_000_000_000,
         born_host=host,

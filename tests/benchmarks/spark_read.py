@@ -22,7 +22,6 @@ from rmqlite.clock import SystemClock, elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.partitions import plan, read_partition
 from rmqlite.store.drafts import Draft, fresh
@@ -56,7 +55,7 @@ def records(count: int) -> Iterator[NewRecord]:
         draft = Draft(
             where[0],
             where[1],
-            PropertyString(encode_properties(pairs)),
+            encode_properties(pairs),
             filled,
             born_timestamp_ms=1_763_700_000_000 + number,
             born_host=HOSTS[number % 50],

@@ -10,7 +10,6 @@ from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.store.drafts import Draft
 from rmqlite.store.record import BORN_HOST_V6, Record
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -26,7 +25,7 @@ def draft(properties: bytes) -> Draft:
     return Draft(
         TOPIC,
         1,
-        PropertyString(properties),
+        properties,
         b"zipped",
         born_timestamp_ms=17,
         born_host=BORN_HOST,
@@ -77,7 +76,7 @@ def test_a_property_string_gets_what_its_place_needs_and_keeps_the_rest(
 ) -> None:
     """A sender cannot direct a message elsewhere; what it may say stays where it said it."""
     place = route("orders", 1, level, CLUSTER)
-    assert routed(PropertyString(own), place).encoded == stored
+    assert routed(own, place).encoded == stored
 
 
 @pytest.mark.parametrize("restart", WAYS)
@@ -112,7 +111,7 @@ def test_a_host_is_what_it_is_whatever_the_sys_flag_says(under_test: BrokerUnder
 @pytest.mark.parametrize("level", [0, 1])
 def test_a_property_string_that_would_become_too_long_is_refused(level: int) -> None:
     """The length in a record is 16 bits, of which Java takes 15."""
-    rest = len(routed(PropertyString(b"a\x011"), route(TOPIC, 1, level, CLUSTER)).encoded) - 1
+    rest = len(routed(b"a\x011", route(TOPIC, 1, level, CLUSTER)).encoded) - 1
     fits = b"a\x01" + b"x" * (PROPERTIES_BYTES_MAX - rest)
     assert record_of(draft(fits), level, cluster=CLUSTER, store_host=STORE_HOST)
     with pytest.raises(MessageTooLarge, match="properties"):

@@ -17,7 +17,6 @@ from rmqlite.message import (
     pack_host,
 )
 from rmqlite.names import dlq_topic
-from rmqlite.property_string import PropertyString
 from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
@@ -44,7 +43,7 @@ def record(
     draft = Draft(
         dlq_topic(group),
         0,
-        PropertyString(encode_properties(pairs | properties)),
+        encode_properties(pairs | properties),
         body,
         born_timestamp_ms=NOW_MS - 7_200_000,
         born_host=pack_host("10.0.0.1:1"),

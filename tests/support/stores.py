@@ -9,7 +9,6 @@ from typing import Any
 
 from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.store.check import Finding, check
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.drafts import Draft, fresh
@@ -34,7 +33,7 @@ def new_record(
     """A plain record; properties: pairs, or a property string."""
     raw = body.encode() if isinstance(body, str) else body
     given = changes.pop("properties", {})
-    properties = PropertyString(given if isinstance(given, bytes) else encode_properties(given))
+    properties = given if isinstance(given, bytes) else encode_properties(given)
     return fresh(Draft(topic, queue_id, properties, raw, 1, HOST), STORE_HOST)._replace(**changes)
 
 

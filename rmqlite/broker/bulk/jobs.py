@@ -19,7 +19,6 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import JobUnknown, StoreUnavailable
 from rmqlite.message import pack_host
 from rmqlite.names import BULK_JOBS_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.requests.bulk import SAMPLES_MAX, BulkJob, Refusal
 from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.message_store import MessageStore
@@ -90,8 +89,7 @@ class BulkJobs:
     def record(self, job: BulkJob, messages: int) -> NewRecord:
         """The record of a call; its messages follow directly."""
         body = json.dumps(job.to_json() | {"messages": messages}).encode()
-        nothing = PropertyString(b"")
-        return fresh(Draft(BULK_JOBS_TOPIC, 0, nothing, body, job.last_at_ms, _HOST), _HOST)
+        return fresh(Draft(BULK_JOBS_TOPIC, 0, b"", body, job.last_at_ms, _HOST), _HOST)
 
     def keep(self, job: BulkJob) -> None:
         """Take a job's new state, whose record is in the log."""

@@ -22,7 +22,6 @@ from rmqlite.limits import (
     PROPERTIES_MAX,
 )
 from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
-from rmqlite.property_string import PropertyString
 from rmqlite.requests.bulk import (
     COLUMNS,
     BulkMatch,
@@ -155,8 +154,7 @@ def records_of(
             text = f"{_KEYS}{keys}{PAIR_END}{text}"
         if properties:
             text = f"{properties}{PAIR_END}{text}"
-        own = PropertyString(text.encode())
-        draft = Draft(topic, queue_id, own, body, born_at_ms, born_host)
+        draft = Draft(topic, queue_id, text.encode(), body, born_at_ms, born_host)
         try:
             records[position] = record_of(draft, level, cluster=cluster, store_host=store_host)
         except MessageTooLarge as error:

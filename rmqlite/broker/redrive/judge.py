@@ -137,7 +137,7 @@ class Judge:
         draft = Draft(
             judged.topic,
             queue_id,
-            judged.properties,
+            judged.properties.encoded,
             judged.letter.body,
             now_ms,
             host,
@@ -199,7 +199,7 @@ class Judge:
     def _why_too_long(self, head: Head, properties: PropertyString, topic: str, level: int) -> str:
         # Count the longest queue id, so that the result does not depend on the queue.
         place = route(topic, 10 ** (_QUEUE_DIGITS - 1), level, self._config.cluster_name)
-        size = len(routed(properties, place).encoded)
+        size = len(routed(properties.encoded, place).encoded)
         if size > PROPERTIES_BYTES_MAX:
             most = PROPERTIES_BYTES_MAX
             return f"its properties would be {size} bytes long, at most {most} can be"

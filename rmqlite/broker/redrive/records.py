@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
-from rmqlite.property_string import PropertyString
 from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveOutcome
 from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.record import NewRecord
@@ -171,7 +170,7 @@ class Step:
         tree = self.kept.to_json() | {"begin": self.begin, "texts": list(texts), "runs": runs}
         body = json.dumps(tree, separators=(",", ":")).encode()
         job_id = self.kept.job.job_id
-        properties = PropertyString(encode_properties({TAGS: job_id}))
+        properties = encode_properties({TAGS: job_id})
         return fresh(Draft(REDRIVE_JOBS_TOPIC, 0, properties, body, now_ms, _HOST), _HOST)
 
     @classmethod

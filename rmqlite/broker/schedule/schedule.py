@@ -194,13 +194,17 @@ class Schedule:
 
     def _with_few_new_queues(self, ready: list[Ready]) -> list[Ready]:
         """As many of the first as make NEW_QUEUES_MAX queues; the rest is for the next slice."""
-        new: set[tuple[str, int]] = set()
+        queues: set[tuple[str, int]] = set()
+        new = 0
         for count, (_, _, record, _) in enumerate(ready):
             key = (record.topic, record.queue_id)
-            if key not in new and self._store.queue(*key) is None:
-                if len(new) == NEW_QUEUES_MAX:
+            if key in queues:
+                continue
+            queues.add(key)
+            if self._store.queue(*key) is None:
+                if new == NEW_QUEUES_MAX:
                     return ready[:count]
-                new.add(key)
+                new += 1
         return ready
 
     def _note_completed(self, ready: Sequence[Ready]) -> None:

@@ -98,7 +98,7 @@ def dead_letter(
         properties = _fitted(own, changes, PROPERTIES_BYTES_MAX)
         # Not empty: a Java consumer that reads dead letters would fail at an empty body.
         body = UNREADABLE.encode()
-        draft = Draft(UNDELIVERABLE_TOPIC, 0, properties, body, now_ms, store_host)
+        draft = Draft(UNDELIVERABLE_TOPIC, 0, properties.encoded, body, now_ms, store_host)
         return fresh(draft, store_host, completes=entry.physical_offset + entry.size)
     own_bytes = min(len(own.encoded), PROPERTIES_BYTES_MAX)
     has_body = own_bytes <= room.for_properties(waited.head, UNDELIVERABLE_TOPIC)

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.property_string import PropertyString
 from rmqlite.store import record
 from rmqlite.store.drafts import Draft, fresh
 from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
@@ -85,7 +84,7 @@ def encode_named(
         Draft(
             topic,
             queue_id,
-            PropertyString(properties),
+            properties,
             body,
             born_timestamp_ms=0,
             born_host=_NO_HOST,
