@@ -304,7 +304,7 @@ def test_a_queue_that_begins_anew_is_noticed(make: Make) -> None:
     """Its old offsets are beyond its end: that is an error and not an empty answer."""
     broker = make()
     broker.send(plain("a"))
-    with pytest.raises(InvalidValue, match="0 to 1, the end"):
+    with pytest.raises(InvalidValue, match="0 to 1, the present end"):
         read_queue(broker, 2)
 
 
