@@ -275,6 +275,9 @@ def message_properties(message: Message, message_id: str = "") -> dict[str, str]
         pairs[KEYS] = " ".join(message.keys)
     if message_id or message.message_id:
         pairs[UNIQ_KEY] = message_id or message.message_id
+    if message.delay_level < 0:
+        # It delays nothing, so routing writes no level; RocketMQ stores it as it was sent.
+        pairs[DELAY] = str(message.delay_level)
     if message.max_reconsume_times is not None:
         pairs[MAX_RECONSUME_TIMES] = str(message.max_reconsume_times)
     if message.tags:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -87,7 +87,7 @@ def new_records(
         if message.delay is not None:
             # Only now: the sender may know an older table.
             message = message.at_level(table.level_lasting(message.delay))
-        message_id = message.message_id or uuid.uuid4().hex.upper()
+        message_id = message.message_id or secrets.token_hex(16).upper()
         draft = Draft(
             topic,
             queue_id,
@@ -111,13 +111,7 @@ def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> N
     place = route(draft.topic, draft.queue_id, level, cluster)
     properties = routed(draft.properties, place)
     check_property_string(properties)
-    return fresh(
-        draft,
-        store_host,
-        topic=place.topic,
-        queue_id=place.queue_id,
-        properties=properties,
-    )
+    return fresh(draft, store_host, place.topic, place.queue_id, properties)
 
 
 def check_property_string(properties: PropertyString) -> None:

@@ -36,10 +36,10 @@ class Draft(NamedTuple):
 def fresh(
     draft: Draft,
     store_host: bytes,
-    *,
     topic: str | None = None,
     queue_id: int | None = None,
     properties: PropertyString | None = None,
+    *,
     completes: int = 0,
 ) -> NewRecord:
     """The record of a draft.

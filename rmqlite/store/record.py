@@ -43,6 +43,7 @@ from rmqlite.message import (
     property_marker,
     unpack_host,
 )
+from rmqlite.names import TOPIC_BYTES_MAX
 from rmqlite.property_string import PropertyString, number_of
 from rmqlite.store.index.key_hash import text_hash, token_hash
 
@@ -357,11 +358,16 @@ def delay_level(properties: PropertyString) -> int:
 def destination(properties: PropertyString) -> tuple[str, int] | None:
     """Topic and queue id that a scheduled record is to be delivered to; None if it says none."""
     pairs = properties.pairs
-    topic = pairs.get(_REAL_TOPIC)
-    queue_id = number_of(pairs.get(_REAL_QID))
-    if topic is None or queue_id is None:
-        return None
-    return topic.decode("utf-8", "replace"), queue_id
+    topic, queue_id = pairs.get(_REAL_TOPIC, b""), pairs.get(_REAL_QID, b"")
+    # Destinations recur; a text that is too long for one must not fill the cache.
+    is_short = len(topic) + len(queue_id) <= TOPIC_BYTES_MAX
+    return (_destination if is_short else _destination.__wrapped__)(topic, queue_id)
+
+
+@lru_cache(maxsize=4096)
+def _destination(topic: bytes, queue_id: bytes) -> tuple[str, int] | None:
+    number = number_of(queue_id)
+    return (topic.decode("utf-8", "replace"), number) if topic and number is not None else None
 
 
 @lru_cache(maxsize=4096)

@@ -181,12 +181,14 @@ class Schedule:
         if waited is None:
             reason, topic, host = UNREADABLE, "", _STORE_HOST
         else:
-            target = destination(waited.properties)
+            head, properties = waited.head, waited.properties
+            target = destination(properties)
             reason = why_undeliverable(
-                waited.head, waited.properties, target, self._topics, self._config, self.room
+                head, properties, target, self._topics, self._config, self.room
             )
             if target is not None and not reason:
-                return Ready(place, target[0], derived(waited, *target, completes=waited.end), "")
+                record = derived(waited, *target, properties=properties, completes=waited.end)
+                return Ready(place, target[0], record, "")
             topic, host = target[0] if target else "", waited.head.store_host
         self._topics.ensure(UNDELIVERABLE_TOPIC, 1)
         record = dead_letter(place.wait_queue, place.entry, waited, reason, now_ms, host, self.room)
