@@ -144,9 +144,9 @@ def test_a_level_rests_longer_after_every_failed_append_and_then_goes_on(
     assert pauses_ms[-1] == RETRY_S_MAX * 1000
     said = [each.getMessage() for each in caplog.records]
     assert said == [
-        "delivery failed, will be tried again error=cannot write to commitlog: "
+        "delivery failed, it is tried again error=cannot write to commitlog: "
         "No space left on device",
-        "delivery goes on failed_attempts=6",
+        "delivery continues failed_attempts=6",
     ]
 
 
