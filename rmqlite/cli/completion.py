@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
@@ -113,8 +113,8 @@ class _ForBash(str):
 
     __slots__ = ()
 
-    def startswith(self, *args: object) -> bool:
-        return self.replace("\\|", "|").startswith(*args)  # type: ignore[arg-type]
+    def startswith(self, *args: Any) -> bool:
+        return self.replace("\\|", "|").startswith(*args)
 
 
 def _names(

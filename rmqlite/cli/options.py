@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
-from typing import Annotated, Any, Final, NoReturn, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Final, NoReturn, TypeVar, cast, get_origin, get_type_hints
 
 import typer
 
@@ -95,7 +95,7 @@ def with_options(command: C) -> C:
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run  # type: ignore[return-value]
+    return cast(C, run)
 
 
 def _options_of(kind: Any) -> Iterator[inspect.Parameter]:

@@ -171,8 +171,8 @@ def _begin(
         for key, (low, high) in persisted.ranges().items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
-            if not is_foreign:
-                # A persist syncs the folders of its queues before it writes their ranges.
+            if not is_foreign and high > low:
+                # It had files when it was persisted; a persist syncs folders before ranges.
                 queue.take_unsynced_name()
         progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
         if all(

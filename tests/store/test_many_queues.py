@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.errors import MessageTooLarge
 from rmqlite.store import message_store
 from tests.support.files import QuickFiles
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, new_record
@@ -78,6 +79,21 @@ def test_opening_after_a_kill_syncs_only_folders_that_no_persist_has_synced(
     folders = [name for name in files.taken() if not name.rpartition("/")[2].isdigit()]
     assert folders == ["", "new"]
     assert each.bodies("new") == [b"new"]
+
+
+def test_a_queue_that_was_persisted_empty_gets_its_folders_synced_later(
+    each: StoreUnderTest, files: Counted
+) -> None:
+    """The table names it since a send to it failed, but then it had no file yet."""
+    with pytest.raises(MessageTooLarge):
+        each.send("x" * LOG_FILE_BYTES, topic="failed")
+    each.persist()
+    each.send("new", topic="failed")
+    each.sync()
+    files.taken()
+    each.crash()
+    each.open()
+    assert "failed" in files.taken()
 
 
 def test_a_persist_syncs_only_the_queues_that_were_written(

@@ -118,19 +118,18 @@ def rows_of(
         queue_id = queues.get(topic)
         if queue_id is None:
             queue_id = queues[topic] = _tried(queue_of, topic)
-        error: object = None
-        if queue_id.__class__ is not int:
-            error = queue_id
-        elif level.__class__ is not int:
-            error = level
-        elif properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
+        if isinstance(queue_id, RmqliteError):
+            refused[position] = Refusal.of(message_id, queue_id)
+            continue
+        if isinstance(level, RmqliteError):
+            refused[position] = Refusal.of(message_id, level)
+            continue
+        if properties or not is_plain or not message_id or not 0 < len(body) <= body_bytes_max:
             error = _tried(_check_row, row, room)
-        if isinstance(error, RmqliteError):
-            refused[position] = Refusal.of(message_id, error)
-        else:
-            rows.append(
-                Row(position, body, message_id, topic, tags, keys, properties, level, queue_id)  # type: ignore[arg-type]
-            )
+            if isinstance(error, RmqliteError):
+                refused[position] = Refusal.of(message_id, error)
+                continue
+        rows.append(Row(position, body, message_id, topic, tags, keys, properties, level, queue_id))
     return rows, refused
 
 

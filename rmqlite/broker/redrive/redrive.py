@@ -184,7 +184,9 @@ class Redrive:
             self._put(Step(kept.at, kept))
             log.info(
                 "redrive changed job=%s state=%s max_per_second=%d",
-                *(job.job_id, kept.job.state.name, kept.job.spec.max_per_second),
+                job.job_id,
+                kept.job.state.name,
+                kept.job.spec.max_per_second,
             )
         return self._told(kept)
 
@@ -336,7 +338,11 @@ class Redrive:
         if job.is_over:
             log.info(
                 "redrive over job=%s state=%s sent=%d already=%d refused=%d",
-                *(job.job_id, job.state.name, job.sent, job.already, job.refused),
+                job.job_id,
+                job.state.name,
+                job.sent,
+                job.already,
+                job.refused,
             )
 
     def _told(self, kept: JobProgress) -> RedriveJob:

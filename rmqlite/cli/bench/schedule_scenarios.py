@@ -61,7 +61,12 @@ def rates(bench: Bench) -> Iterator[Figure]:
         for level, (per_second, batch) in enumerate(RATES, 1):
             messages = max(1, round(per_second * seconds))
             load = Load(
-                *(broker.endpoint, "bench", 1, messages, SECONDS_MAX, batch),
+                broker.endpoint,
+                "bench",
+                1,
+                messages,
+                SECONDS_MAX,
+                batch,
                 level=level,
                 interval_s=batch / per_second,
             )

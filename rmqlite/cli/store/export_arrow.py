@@ -98,7 +98,9 @@ def export_table(
     beside = output.with_name(output.name + ".tmp")
     console = progress_console()
     bar = Progress(
-        *(text_column("{task.description}"), BarColumn(), TaskProgressColumn()),
+        text_column("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -293,11 +293,8 @@ class LogCheck:
                 self._deliveries.completed.of(queue.wait_queue).add(0, head.queue_offset)
         elif head.queue_offset != queue.next:
             self._check_gap(queue, head)
-        code = (
-            when_due_ms(self._queues.levels, *queue.key, head.store_timestamp_ms)
-            if queue.wait_queue
-            else record.tags_code(head.properties)
-        )
+        due_ms = when_due_ms(self._queues.levels, *queue.key, head.store_timestamp_ms)
+        code = due_ms or record.tags_code(head.properties)
         queue.want(Entry(head.physical_offset, head.size, code))
         queue.last_offset = head.physical_offset
 
@@ -313,7 +310,10 @@ class LogCheck:
         self.gaps.append(Gap(head, queue.next, queue.last_offset))
         said = f"{queue.name}: queue offset {head.queue_offset} follows {queue.next - 1}"
         self._tell(
-            *(head.physical_offset, SEQUENCE, said, head.size),
+            head.physical_offset,
+            SEQUENCE,
+            said,
+            head.size,
             expected=str(queue.next),
             found=str(head.queue_offset),
         )
@@ -367,9 +367,11 @@ class LogCheck:
         if lost > 0:
             said += f": {lost} bytes that were on disk are lost"
         self._tell(
-            *(position, LOST_TAIL if lost > 0 else UNSYNCED_TAIL, said, max(0, lost)),
+            position,
+            LOST_TAIL if lost > 0 else UNSYNCED_TAIL,
+            said,
+            max(0, lost),
             opening_mends=True,
-            is_leftover=lost <= 0,
         )
 
     def _note_damage(self, position: int, follows: int | None) -> None:
@@ -388,9 +390,8 @@ class LogCheck:
         expected: str = "",
         found: str = "",
         opening_mends: bool = False,
-        is_leftover: bool = False,
     ) -> None:
         position = physical_offset % self._log.segment_bytes
         path = self._log.path_at(physical_offset)
         told = Finding(path, position, what, said, expected, found, size, opening_mends)
-        self._found.append(replace(told, is_leftover=is_leftover))
+        self._found.append(replace(told, is_leftover=what == UNSYNCED_TAIL))
