@@ -270,7 +270,7 @@ class _Batch:
     def _completing(self) -> tuple[Longs, Longs]:
         """The rows that end the wait of a scheduled record, and the level of each wait.
 
-        rmqlite/store/completion.py has the same rule.
+        rmqlite/store/records/completion.py has the same rule.
         """
         points = self._records.longs("prepared_transaction_offset") != 0
         if not points.any():

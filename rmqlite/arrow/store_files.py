@@ -17,7 +17,7 @@ from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.records import Bytes, Longs, Records, UnsoundRecord
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.regular_file import check_regular
+from rmqlite.store.disk.regular_file import check_regular
 
 ENTRY: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 ENTRY_BYTES: Final = ENTRY.itemsize

@@ -13,9 +13,9 @@ from rmqlite.broker.listener import Listener
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from rmqlite.store.wait_queues import wait_queue_of
-from rmqlite.store.written import Written
 
 
 class Appending:

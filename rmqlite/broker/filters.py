@@ -7,7 +7,7 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import EXPRESSION_BYTES_MAX, check_length
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 
 _SHORT_CHARS_MAX: Final = 256
 

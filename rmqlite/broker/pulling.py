@@ -14,7 +14,7 @@ from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
 from rmqlite.store.consume_queue import ConsumeQueue, Entry, first_stored_at
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Record
+from rmqlite.store.records.record import Record
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024

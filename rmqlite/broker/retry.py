@@ -40,8 +40,8 @@ from rmqlite.property_string import PropertyString
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.drafts import derived
-from rmqlite.store.record import NewRecord, Record
+from rmqlite.store.records.drafts import derived
+from rmqlite.store.records.record import NewRecord, Record
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64

@@ -16,7 +16,7 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.store.log.checksums import record_bytes_max
-from rmqlite.store.record import OVERHEAD_BYTES, Head
+from rmqlite.store.records.record import OVERHEAD_BYTES, Head
 
 _PLAIN_HOSTS_BYTES: Final = 16
 _MORE_BYTES_MAX: Final = 127 + 24

@@ -20,8 +20,8 @@ from rmqlite.message import (
 from rmqlite.names import check_sendable
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.messages import SendRequest
-from rmqlite.store.drafts import Draft, fresh
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.record import NewRecord
 
 STEP_MESSAGES: Final = 100
 """A call with more has its records made in one step, 10 ms, and appended in another one."""

@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from rmqlite import __version__
-from rmqlite.cli.terminal import printable
+from rmqlite.cli.output.terminal import printable
 from rmqlite.errors import StoreUnavailable
 
 

@@ -19,7 +19,7 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import body_text, print_json_line, printable, time_text
+from rmqlite.cli.output.terminal import body_text, print_json_line, printable, time_text
 from rmqlite.message import StoredMessage
 from rmqlite.requests.topics import QueueRange
 

@@ -10,8 +10,16 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, refuse
-from rmqlite.cli.spans import delay_text
-from rmqlite.cli.terminal import note, out, print_json, print_table, printable, time_text, to_tree
+from rmqlite.cli.output.spans import delay_text
+from rmqlite.cli.output.terminal import (
+    note,
+    out,
+    print_json,
+    print_table,
+    printable,
+    time_text,
+    to_tree,
+)
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress

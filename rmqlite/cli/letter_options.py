@@ -17,7 +17,7 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.options import MOMENT_RULE, moment_ms, refuse
-from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.errors import InvalidName, InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import DLQ_PREFIX, check_group

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.terminal import (
     can_ask,
     is_confirmed,
     note,

@@ -29,11 +29,11 @@ from rmqlite.cli import (
 )
 from rmqlite.cli.bench import command as bench
 from rmqlite.cli.dlq import app as dlq_app
+from rmqlite.cli.output.terminal import error_line
 from rmqlite.cli.pipeline import app as pipeline_app
 from rmqlite.cli.retry import app as retry_app
 from rmqlite.cli.schedule import app as schedule_app
 from rmqlite.cli.store import app as store_app
-from rmqlite.cli.terminal import error_line
 from rmqlite.cli.top import command as top
 from rmqlite.errors import RmqliteError, Unavailable
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
-from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
+from rmqlite.cli.output.message_text import json_of, page_of, times_text, where_text
+from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.wait_queues import wait_queue_of
 

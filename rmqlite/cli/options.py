@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar, cast, get_origin, g
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.terminal import note
+from rmqlite.cli.output.terminal import note
 from rmqlite.clock import local_ms
 
 C = TypeVar("C", bound=Callable[..., Any])

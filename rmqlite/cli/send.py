@@ -19,7 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemaining
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.terminal import (
     note,
     print_json_array,
     print_table,

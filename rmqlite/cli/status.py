@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.spans import size_text, span_text
-from rmqlite.cli.terminal import print_json, print_table, time_text
+from rmqlite.cli.output.spans import size_text, span_text
+from rmqlite.cli.output.terminal import print_json, print_table, time_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 

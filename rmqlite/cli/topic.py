@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, TopicArgument
-from rmqlite.cli.terminal import note, print_json, print_table, time_text, to_tree
+from rmqlite.cli.output.terminal import note, print_json, print_table, time_text, to_tree
 from rmqlite.names import is_system
 from rmqlite.requests.topics import TopicInfo
 

@@ -1,14 +1,7 @@
 """The user's side of the wire: producers, consumers, administrators, readers in bulk."""
 
-from rmqlite.client.admin import AdminClient
-from rmqlite.client.bulk import (
-    BulkMessage,
-    BulkOutcome,
-    BulkProgress,
-    BulkScheduler,
-    BulkStatus,
-)
-from rmqlite.client.listener import (
+from rmqlite.client.admin.admin_client import AdminClient
+from rmqlite.client.consuming.listener import (
     CONSUME_SUCCESS,
     DEAD_LETTER,
     RECONSUME_LATER,
@@ -16,10 +9,17 @@ from rmqlite.client.listener import (
     Listener,
     reconsume_later,
 )
-from rmqlite.client.producer import Producer
-from rmqlite.client.pull_consumer import PullConsumer
-from rmqlite.client.push_consumer import PushConsumer
-from rmqlite.client.queue_reader import ConsumeFrom
+from rmqlite.client.consuming.pull_consumer import PullConsumer
+from rmqlite.client.consuming.push_consumer import PushConsumer
+from rmqlite.client.consuming.queue_reader import ConsumeFrom
+from rmqlite.client.producing.bulk import (
+    BulkMessage,
+    BulkOutcome,
+    BulkProgress,
+    BulkScheduler,
+    BulkStatus,
+)
+from rmqlite.client.producing.producer import Producer
 from rmqlite.client.raw import RawReader
 from rmqlite.message import Message, StoredMessage
 from rmqlite.requests.bulk import BulkJob, BulkMatch

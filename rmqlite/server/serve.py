@@ -34,9 +34,9 @@ from rmqlite.server.reload import Reload
 from rmqlite.server.upkeep import Upkeep
 from rmqlite.server.waiting import Waiting
 from rmqlite.server.web import web_face
-from rmqlite.store.file_sizes import has_log
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.opening.file_sizes import has_log
 
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000

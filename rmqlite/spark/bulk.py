@@ -60,7 +60,7 @@ def bulk_schedule(
     from one task.  An exception of Spark ends with one line of rmqlite's.
     """
     from rmqlite.spark.session import register
-    from rmqlite.spark.sink import refused_file
+    from rmqlite.spark.sink.sink import refused_file
 
     spark = register(df.sparkSession)
     job_id = job_id or uuid4().hex
@@ -93,7 +93,7 @@ def bulk_schedule(
 
 def _job(endpoint: str, job_id: str) -> BulkJob:
     """The broker's counts; all 0 if there was no row."""
-    from rmqlite.client.admin import AdminClient
+    from rmqlite.client.admin.admin_client import AdminClient
 
     with AdminClient(endpoint) as admin:
         try:

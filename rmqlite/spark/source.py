@@ -13,8 +13,8 @@ from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from rmqlite.spark.batch import LogReader
-    from rmqlite.spark.sink import BulkStreamWriter, BulkWriter
-    from rmqlite.spark.stream import RmqliteStreamReader
+    from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter
+    from rmqlite.spark.stream.stream import RmqliteStreamReader
 
 
 class RmqliteDataSource(DataSource):
@@ -39,20 +39,20 @@ class RmqliteDataSource(DataSource):
         return LogReader(parse_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BulkWriter:
-        from rmqlite.spark.sink import BulkWriter
-        from rmqlite.spark.sink_options import SinkOptions
+        from rmqlite.spark.sink.options import SinkOptions
+        from rmqlite.spark.sink.sink import BulkWriter
 
         return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> BulkStreamWriter:
-        from rmqlite.spark.sink import BulkStreamWriter
-        from rmqlite.spark.sink_options import SinkOptions
+        from rmqlite.spark.sink.options import SinkOptions
+        from rmqlite.spark.sink.sink import BulkStreamWriter
 
         return BulkStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> RmqliteStreamReader:
         from rmqlite.spark.batch import checked_columns
         from rmqlite.spark.options import parse_options
-        from rmqlite.spark.stream import RmqliteStreamReader
+        from rmqlite.spark.stream.stream import RmqliteStreamReader
 
         return RmqliteStreamReader(parse_options(self.options), checked_columns(schema))

@@ -23,11 +23,11 @@ from pyspark.sql.streaming.listener import (
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.spark.hadoop import HadoopFolder
-from rmqlite.spark.offsets import Offsets, from_spark
 from rmqlite.spark.options import offsets_text, parse_options
-from rmqlite.spark.queue_ranges import BrokerRanges, QueueRanges, ranges_of
 from rmqlite.spark.reading import load_texts
-from rmqlite.spark.stream_plan import StreamPlan, check_stream, publish
+from rmqlite.spark.stream.offsets import Offsets, from_spark
+from rmqlite.spark.stream.plan import StreamPlan, check_stream, publish
+from rmqlite.spark.stream.queue_ranges import BrokerRanges, QueueRanges, ranges_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

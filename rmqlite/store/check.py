@@ -27,12 +27,12 @@ from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.disk.files import Files, ReadOnlyFiles
 from rmqlite.store.dispatch import QueueKey, queue_keys
-from rmqlite.store.file_sizes import Sizes, sizes_of
-from rmqlite.store.files import Files, ReadOnlyFiles
 from rmqlite.store.log.checksums import Point
+from rmqlite.store.opening.file_sizes import Sizes, sizes_of
+from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
 from rmqlite.store.wait_queues import queue_of
 from rmqlite.table_shapes import LevelsTable, validated

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
-from rmqlite.store import record
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.checksums import (
     MARK_BYTES,
     Checksums,
@@ -26,9 +26,9 @@ from rmqlite.store.log.checksums import (
     record_bytes_max,
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.record import BLANK_BYTES, NewRecord, Record
-from rmqlite.store.segments import Segments
-from rmqlite.store.written import Place, Written
+from rmqlite.store.records import record
+from rmqlite.store.records.record import BLANK_BYTES, NewRecord, Record
+from rmqlite.store.records.written import Place, Written
 
 WALK_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""

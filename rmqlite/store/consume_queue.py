@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.store.files import Files
-from rmqlite.store.segments import Segments
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.segments import Segments
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqlite.errors import FlushFailed
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.index.key_index import IndexJob
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.tables import tables

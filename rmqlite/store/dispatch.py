@@ -17,19 +17,19 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.levels import LevelHistory
 from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
-from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.completion import completed_level, topic_ahead, waited_for
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import FOLDER
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import Head, NewRecord, Record
-from rmqlite.store.regular_file import FOLDER
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import completed_level, topic_ahead, waited_for
+from rmqlite.store.records.record import Head, NewRecord, Record
+from rmqlite.store.records.written import Place, Written
 from rmqlite.store.wait_queues import QueueKey as QueueKey
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
-from rmqlite.store.written import Place, Written
 
 _BUFFERED_MAX: Final = 4096
 _QUEUE_ID_MAX: Final = 2**31 - 1

@@ -21,16 +21,14 @@ from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.disk.files import SIGNATURE, Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
-from rmqlite.store.file_sizes import index_shape, sizes_of
-from rmqlite.store.files import SIGNATURE, Files, Lock
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.raw_records import neighbours, raw_records
 from rmqlite.store.log.repaired_place import is_repaired
-from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import NewRecord, Record, has_sound_body, read_head
-from rmqlite.store.recovery import (
+from rmqlite.store.opening.file_sizes import index_shape, sizes_of
+from rmqlite.store.opening.recovery import (
     CHECKPOINT,
     DELAY_OFFSET_TABLE,
     PROGRESS_TABLE,
@@ -39,10 +37,12 @@ from rmqlite.store.recovery import (
     progress_snapshot,
     recover,
 )
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.records.record import NewRecord, Record, has_sound_body, read_head
+from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
 from rmqlite.store.tables.levels_table import change_levels, load_levels
-from rmqlite.store.written import Written
 
 logger = logging.getLogger(__name__)
 

@@ -17,10 +17,11 @@ from rmqlite.clock import wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
+from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.file_sizes import sizes_of
-from rmqlite.store.files import Files
 from rmqlite.store.log.raw_records import messages_in
+from rmqlite.store.opening.file_sizes import sizes_of
+from rmqlite.store.opening.recovery import PROGRESS_TABLE
 from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
@@ -39,7 +40,6 @@ from rmqlite.store.reading.overview import (
 from rmqlite.store.reading.search import Search
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.time_offsets import offsets_at
-from rmqlite.store.recovery import PROGRESS_TABLE
 from rmqlite.store.wait_queues import wait_queue_of
 
 __all__ = [

@@ -16,7 +16,7 @@ from rmqlite.clock import Clock, SystemClock, local_text, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreLocked
 from rmqlite.levels import LevelTable
-from rmqlite.store.files import Files, ReadOnlyFiles, SystemFiles
+from rmqlite.store.disk.files import Files, ReadOnlyFiles, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reading.topic_counts import TopicCount, total
 from rmqlite.store.repairing.changes import Keeper, make

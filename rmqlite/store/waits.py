@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rmqlite.message import StoredMessage
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import wait_queue_of, when_due_ms
 
 

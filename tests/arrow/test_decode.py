@@ -19,10 +19,10 @@ from rmqlite.arrow.rows import store_rows
 from rmqlite.message import pack_host
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.spark.options import parse_options
-from rmqlite.store import record
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.record import NewRecord
 from rmqlite.store.wait_queues import when_due_ms
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, Message, Producer
 from rmqlite.clock import elapsed_s
 

@@ -19,7 +19,7 @@ from rmqlite.message import REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.store.check import check
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.bulk import outcomes, request, schedule
 from tests.support.clock import FakeClock, FakeMachine

@@ -17,7 +17,7 @@ from rmqlite.levels import parse_levels
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.consume_queue import ENTRY_BYTES
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock

@@ -32,7 +32,7 @@ from rmqlite.requests.schedule import (
     PendingFilter,
     ScheduleAction,
 )
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

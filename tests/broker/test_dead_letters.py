@@ -11,7 +11,7 @@ from rmqlite.broker.letters import dead_letters as module
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LETTERS_MAX, LetterFilter, LettersQuery
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.letters import dead, dead_ids, dead_letters, dead_pages, groups, reasons

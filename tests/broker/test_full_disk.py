@@ -13,7 +13,7 @@ from rmqlite.errors import DiskFull, InvalidValue, MessageTooLarge, StoreUnavail
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles

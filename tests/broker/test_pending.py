@@ -26,7 +26,7 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, received, save_group, send_back

@@ -17,7 +17,7 @@ from rmqlite.errors import (
 from rmqlite.message import Message
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus, SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, plain, save_group

@@ -20,7 +20,7 @@ from rmqlite.requests.log import (
 )
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.store import record
+from rmqlite.store.records import record
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import (

@@ -27,7 +27,7 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.store.check import check
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk

@@ -27,8 +27,8 @@ from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import RouteRequest
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.record import OVERHEAD_BYTES
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.record import OVERHEAD_BYTES
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import GROUP, TOPIC, bodies, create_topic, level_status, send_back

@@ -6,7 +6,7 @@ import pytest
 
 from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC, TAGS, UNIQ_KEY, WAIT, Message
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import (

@@ -9,7 +9,7 @@ from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.requests.messages import SendRequest
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FaultyFiles, ForgetfulFiles

@@ -27,7 +27,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
 from rmqlite.requests.schedule import ChangeOutcome
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles

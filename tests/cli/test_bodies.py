@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlite.cli.bodies import SHOWN_CHARS_MAX, SHOWN_LINES_MAX, shown
-from rmqlite.cli.terminal import printable
+from rmqlite.cli.output.bodies import SHOWN_CHARS_MAX, SHOWN_LINES_MAX, shown
+from rmqlite.cli.output.terminal import printable
 from rmqlite.visible import dump, json_lines
 
 MEGABYTES_4 = 4 << 20

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite import __version__
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
-from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check

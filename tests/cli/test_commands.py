@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite import __version__
-from rmqlite.cli.spans import size_text
+from rmqlite.cli.output.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
 from tests.cli.conftest import Run
 from tests.support.fake_broker import STATUS, FakeBroker

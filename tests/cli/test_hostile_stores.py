@@ -22,7 +22,7 @@ from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BrokerUnderTest, Heard, small_config
 from tests.support.bulk import schedule

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
-from rmqlite.cli.spans import delay_text, wait_text
+from rmqlite.cli.output.spans import delay_text, wait_text
 from rmqlite.clock import local_text
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.requests.levels import LevelsInForce

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite import clock
-from rmqlite.cli.message_text import BODY_CHARS_SHOWN, json_of, line_of, page_of
-from rmqlite.cli.terminal import message_tree
+from rmqlite.cli.output.message_text import BODY_CHARS_SHOWN, json_of, line_of, page_of
+from rmqlite.cli.output.terminal import message_tree
 from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.reader import Waiting
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record

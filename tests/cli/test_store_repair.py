@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rich.progress import Progress
 
 from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.terminal import (
     body_text,
     cell_text,
     error_line,

@@ -14,7 +14,7 @@ from rmqlite.client import (
     ConsumeResult,
     reconsume_later,
 )
-from rmqlite.client.listener import REASON_BYTES_MAX, consume
+from rmqlite.client.consuming.listener import REASON_BYTES_MAX, consume
 from tests.client.conftest import stored
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import Message, Producer
-from rmqlite.client.batcher import CALLS_IN_FLIGHT_MAX
+from rmqlite.client.producing.batcher import CALLS_IN_FLIGHT_MAX
 from rmqlite.errors import (
     BrokerClosing,
     BrokerUnreachable,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rmqlite.client import Message, PullConsumer
-from rmqlite.client.tag_expression import parse_tags
+from rmqlite.client.consuming.tag_expression import parse_tags
 from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
 from rmqlite.requests.messages import PullRequest, PullStatus
 from rmqlite.requests.topics import Queue

@@ -18,9 +18,9 @@ from rmqlite.client import (
     ConsumeResult,
     Message,
     PushConsumer,
-    broker_link,
     reconsume_later,
 )
+from rmqlite.client.consuming import broker_link
 from rmqlite.errors import (
     BrokerClosing,
     GroupUnknown,

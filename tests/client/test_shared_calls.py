@@ -8,8 +8,8 @@ from functools import partial
 
 import pytest
 
-from rmqlite.client.batcher import BatchLimits
-from rmqlite.client.shared_calls import CALLS_MAX, Results, SharedCalls
+from rmqlite.client.producing.batcher import BatchLimits
+from rmqlite.client.producing.shared_calls import CALLS_MAX, Results, SharedCalls
 from rmqlite.errors import BrokerUnreachable, InvalidValue
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendResult

@@ -20,7 +20,8 @@ import typer
 import rmqlite
 from rmqlite.cli.main import app
 from rmqlite.config import KEYS
-from rmqlite.spark import options, sink_options
+from rmqlite.spark import options
+from rmqlite.spark.sink import options as sink_options
 from tests.support.brokers import BrokerUnderTest
 from tests.support.documents import ROOT, Page, pages, spans_of
 from tests.support.scrape import scrape

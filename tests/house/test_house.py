@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PB = ROOT / "rmqlite" / "wire" / "pb"
 CONF = ROOT / "conf" / "broker.conf"
 MODULE_LINES_MAX = 399
+FOLDER_MODULES_MAX = 16
 FUNCTION_LINES_MAX = 59
 SOURCE_FOLDERS = ("rmqlite", "tests", "examples")
 TOP_LEVEL = {
@@ -52,6 +54,12 @@ def test_a_module_is_short_enough_to_be_read_at_once() -> None:
     """Longer means that it owns two ideas."""
     sizes = {name_of(p): len(p.read_text("utf-8").splitlines()) for p in written("rmqlite")}
     assert {name: size for name, size in sizes.items() if size > MODULE_LINES_MAX} == {}
+
+
+def test_a_folder_is_small_enough_to_be_seen_at_once() -> None:
+    """A folder with more modules is several rooms."""
+    sizes = Counter(name_of(path.parent) for path in written("rmqlite"))
+    assert {name: size for name, size in sizes.items() if size > FOLDER_MODULES_MAX} == {}
 
 
 def test_a_function_is_short_enough_to_be_held_in_mind() -> None:

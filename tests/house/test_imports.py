@@ -37,18 +37,18 @@ ONLY_THESE_OF = {
         "rmqlite.store.wait_queues",
     },
     ("arrow", "store"): {
-        *("rmqlite.store.reader", "rmqlite.store.regular_file", "rmqlite.store.wait_queues"),
+        *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),
     },
     ("spark", "store"): {"rmqlite.store.reader"},
 }
 INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "arrow"), ("cli", "spark")}
 ALONE = {
     "os": {
-        *("rmqlite.store.files", "rmqlite.store.regular_file"),
+        *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion"),
     },
-    "mmap": {"rmqlite.store.files"},
-    "fcntl": {"rmqlite.store.files"},
+    "mmap": {"rmqlite.store.disk.files"},
+    "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock"},
     "pydantic": {"rmqlite.config", "rmqlite.table_shapes"},
@@ -64,7 +64,7 @@ ALONE = {
     "pyspark": {"rmqlite.spark"},
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
-    "matplotlib": {"rmqlite.spark.report"},
+    "matplotlib": {"rmqlite.spark.jobs.report"},
     "textual": {"rmqlite.cli.top"},
     "starlette": {"rmqlite.server.web"},
     "uvicorn": {"rmqlite.server.web"},

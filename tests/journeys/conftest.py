@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 

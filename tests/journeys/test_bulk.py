@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, BulkMessage, BulkScheduler, BulkStatus, PullConsumer
 from rmqlite.requests.finding import MessageQuery
-from rmqlite.spark.sink import send
-from rmqlite.spark.sink_options import SinkOptions
+from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.sink import send
 from rmqlite.store.check import check
 from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import BrokerUnreachable, FlushFailed, InvalidName, Refused, RmqliteError
 from rmqlite.requests.messages import SendRequest

@@ -13,7 +13,7 @@ from typing import Any
 from pyarrow import parquet
 from typer.testing import CliRunner, Result
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.client.channel import Connection

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.clock import wall_ms
 from rmqlite.errors import DelayUnknown

@@ -16,7 +16,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
 )
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
     CONSUME_SUCCESS,
     ConsumeResult,

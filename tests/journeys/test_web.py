@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerUnreachable, InvalidValue

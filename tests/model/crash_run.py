@@ -28,7 +28,7 @@ from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
 from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter, ScheduleAction
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config

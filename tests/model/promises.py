@@ -16,8 +16,8 @@ from typing import NamedTuple
 from rmqlite.message import FAILURE_REASON, FIRED
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.topics import Queue
-from rmqlite.store.completion import topic_ahead
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.completion import topic_ahead
 
 
 class Seen(NamedTuple):

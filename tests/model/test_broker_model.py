@@ -42,7 +42,7 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.model.ledger import Ledger, Line, Shown
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, small_config
 from tests.support.clock import START_MS, FakeClock

@@ -16,8 +16,8 @@ from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
 from rmqlite.server.turns import TURNS
-from rmqlite.store.record import NewRecord
-from rmqlite.store.written import Written
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.loops import run_with
 from tests.support.steps import done

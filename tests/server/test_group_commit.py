@@ -14,8 +14,8 @@ from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.files import SystemFiles
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done
 

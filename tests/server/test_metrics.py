@@ -18,7 +18,7 @@ from rmqlite.clock import wall_ms
 from rmqlite.errors import DiskFull, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendBackRequest
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.support.brokers import BrokerUnderTest
 from tests.support.redrives import redrive
 from tests.support.scrape import Scrape, scrape, watch_of

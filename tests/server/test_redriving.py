@@ -24,8 +24,8 @@ from rmqlite.server.front.redrives import RedriveCalls
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.redriving import Redriving
 from rmqlite.store.check import check
-from rmqlite.store.record import NewRecord
-from rmqlite.store.written import Written
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served
 from tests.support.loops import run_with

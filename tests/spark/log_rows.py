@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rmqlite.arrow.columns import columns_of
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.spark.schema import spark_schema
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.sql import functions as F
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.requests.messages import SendResult
 from rmqlite.spark.jobs.reconcile import Audit, audit

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient
 from rmqlite.spark.session import java_home
 from tests.support.stores import StoreUnderTest, new_record

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.main import app
 from rmqlite.errors import Refused, StoreDamaged
 from rmqlite.message import ORIGIN_MESSAGE_ID, RETRY_TOPIC
-from rmqlite.spark.failure import told
+from rmqlite.spark.jobs.failure import told
 from rmqlite.spark.tables import collected
 from rmqlite.spark.tables import write as write_table
 from tests.support.looking import untouched

@@ -10,7 +10,7 @@ import pytest
 from rmqlite.arrow import blocks
 from rmqlite.arrow.partitions import LogSlice, QueueSlices
 from rmqlite.arrow.planning import look_at_store
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer
 from rmqlite.errors import Unavailable
 from rmqlite.names import dlq_topic, retry_topic

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rmqlite.spark.report import Page, forecast_report, lateness_report, retries_report
+from rmqlite.spark.jobs.report import Page, forecast_report, lateness_report, retries_report
 
 HOUR_MS = 3_600_000
 NOON_MS = 1_700_000_000_000 // HOUR_MS * HOUR_MS

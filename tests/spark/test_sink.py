@@ -14,10 +14,10 @@ from pyspark.sql import types
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import BrokerUnreachable, DelayUnknown, InvalidName, InvalidValue
 from rmqlite.requests.bulk import BulkMatch, BulkRequest
-from rmqlite.spark import sink
-from rmqlite.spark.sink import BulkStreamWriter, BulkWriter, Sent, refused_file, send
-from rmqlite.spark.sink_options import SinkOptions
-from rmqlite.spark.sink_rows import parts_of
+from rmqlite.spark.sink import sink
+from rmqlite.spark.sink.options import SinkOptions
+from rmqlite.spark.sink.rows import parts_of
+from rmqlite.spark.sink.sink import BulkStreamWriter, BulkWriter, Sent, refused_file, send
 from tests.spark.sinks import SinkBroker
 
 SCHEMA = types.StructType(

@@ -10,7 +10,7 @@ from pyspark.sql import types
 from rmqlite.errors import DelayUnknown, InvalidName, InvalidValue, PermissionMissing
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
 from rmqlite.requests.bulk import BulkMatch
-from rmqlite.spark.sink_options import SinkOptions
+from rmqlite.spark.sink.options import SinkOptions
 
 ENDPOINT = "127.0.0.1:10911"
 KINDS: dict[str, Any] = {

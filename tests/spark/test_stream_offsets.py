@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmqlite.arrow.packing import QueueSlice, packed
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.offsets import from_spark, limited, to_spark
+from rmqlite.spark.stream.offsets import from_spark, limited, to_spark
 
 QUEUES = st.tuples(st.sampled_from(["a", "b", "%RETRY%g"]), st.integers(0, 12))
 SIZES = st.dictionaries(QUEUES, st.integers(0, 5_000), max_size=20)

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from rmqlite.arrow.columns import columns_named
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.errors import InvalidValue, OffsetGone
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.schema import spark_schema
 from rmqlite.spark.source import RmqliteDataSource
-from rmqlite.spark.stream import RmqliteStreamReader
+from rmqlite.spark.stream.stream import RmqliteStreamReader
 from tests.support.broker_processes import free_port
 
 SEGMENT = 1 << 20

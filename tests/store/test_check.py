@@ -15,8 +15,8 @@ from rmqlite.store.check import StoreCheck, check
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
-from rmqlite.store.record import NewRecord
-from rmqlite.store.written import Written
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.stores import (
     LOG_FILE_BYTES,

@@ -18,7 +18,7 @@ from rmqlite.store.index.index_file import ENTRY, HEADER
 from rmqlite.store.index.key_hash import key_hash, positive, token_hash
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.record import NewRecord
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

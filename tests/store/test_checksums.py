@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged
+from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.checksums import (
     BLOCK_BYTES,
     MARK_BYTES,
@@ -22,7 +23,6 @@ from rmqlite.store.log.checksums import (
     encode_mark,
     mark_position,
 )
-from rmqlite.store.segments import Segments
 from tests.support.files import ForgetfulFiles, QuickFiles
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, scheduled, tagged
 

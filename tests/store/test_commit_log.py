@@ -8,9 +8,9 @@ import pytest
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import decode_mark, mark_position
-from rmqlite.store.record import OVERHEAD_BYTES, encode, encode_blank
+from rmqlite.store.records.record import OVERHEAD_BYTES, encode, encode_blank
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
 

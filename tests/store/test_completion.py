@@ -22,7 +22,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.completion import (
+from rmqlite.store.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
     completed_level,
@@ -30,8 +30,8 @@ from rmqlite.store.completion import (
     topic_ahead,
     waited_for,
 )
-from rmqlite.store.record import NewRecord, encode, read_head
-from rmqlite.store.written import Written
+from rmqlite.store.records.record import NewRecord, encode, read_head
+from rmqlite.store.records.written import Written
 from tests.support.stores import StoreUnderTest, new_record
 
 PREPARED, COMMITTED, ROLLBACK = 0x4, 0x8, 0xC

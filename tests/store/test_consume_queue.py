@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue, Entry
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 
 PER_FILE = 10
 

@@ -15,7 +15,7 @@ from random import Random
 import pytest
 
 from rmqlite.errors import FlushFailed, StoreDamaged, StoreLocked, StoreUnavailable
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from tests.support.disk import LOSSES, PAGE_BYTES, ROOT, SECTOR_BYTES, Loss, SimulatedDisk
 from tests.support.stores import contents
 

@@ -12,10 +12,10 @@ import pytest
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import ConfigInvalid, RepairRefused, StoreDamaged
 from rmqlite.store.check import check
-from rmqlite.store.file_sizes import Sizes, has_log, index_shape, sizes_of
-from rmqlite.store.files import ReadOnlyFiles, SystemFiles
+from rmqlite.store.disk.files import ReadOnlyFiles, SystemFiles
 from rmqlite.store.index.index_file import Shape
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.opening.file_sizes import Sizes, has_log, index_shape, sizes_of
 from rmqlite.store.reader import StoreReader
 from rmqlite.store.repair import plan_repair
 from tests.support.clock import FakeClock

@@ -11,7 +11,7 @@ from rmqlite.store.check import Finding, StoreCheck, Verdict
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.log import READ_BYTES
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock

@@ -12,7 +12,7 @@ import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.store.log.checksums import MARK_BYTES, decode_mark, mark_position
-from rmqlite.store.written import Written
+from rmqlite.store.records.written import Written
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import (
     LOG_FILE_BYTES,

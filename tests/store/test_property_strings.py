@@ -9,7 +9,7 @@ import pytest
 from rmqlite.message import pack_host
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.log.property_strings import property_strings
-from rmqlite.store.record import NewRecord, encode, read_head
+from rmqlite.store.records.record import NewRecord, encode, read_head
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.stores import new_record

@@ -22,8 +22,8 @@ from rmqlite.store.log.repaired_place import encode_anonymous, encode_named
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.reader import MessageFilter, StoreReader, StoreState
 from rmqlite.store.reading.log_view import LogView, LogWalk, Window
-from rmqlite.store.record import NewRecord
-from rmqlite.store.written import Written
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles

@@ -9,9 +9,9 @@ from hypothesis import strategies as some
 from rmqlite.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store import record
-from rmqlite.store.completion import completion_of, level_of, topic_ahead
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import completion_of, level_of, topic_ahead
+from rmqlite.store.records.record import NewRecord
 from tests.support.stores import new_record
 
 GOLDEN = bytes.fromhex(

@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.log.checksums import mark_position
-from rmqlite.store.record import encode
+from rmqlite.store.records.record import encode
 from tests.support.clock import FakeClock
 from tests.support.stores import (
     LOG_FILE_BYTES,
@@ -87,7 +87,7 @@ def test_opening_twice_changes_nothing(under_test: StoreUnderTest, how: str) -> 
 def test_a_second_broker_is_kept_out(under_test: StoreUnderTest) -> None:
     """One writer; the lock goes with the process."""
     script = (
-        "import sys; from pathlib import Path; from rmqlite.store.files import SystemFiles\n"
+        "import sys; from pathlib import Path; from rmqlite.store.disk.files import SystemFiles\n"
         "SystemFiles().lock(Path(sys.argv[1])).release()"
     )
     command = [sys.executable, "-c", script, str(under_test.root / "lock")]

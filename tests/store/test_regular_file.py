@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store.files import Files, ReadOnlyFiles, SystemFiles
-from rmqlite.store.regular_file import FOLDER, REGULAR, SMALL_FILE_BYTES_MAX
+from rmqlite.store.disk.files import Files, ReadOnlyFiles, SystemFiles
+from rmqlite.store.disk.regular_file import FOLDER, REGULAR, SMALL_FILE_BYTES_MAX
 
 VICTIM = b"root:x:0:0"
 

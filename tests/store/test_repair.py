@@ -14,7 +14,7 @@ import pytest
 
 from rmqlite.errors import InvalidValue, MessageNotFound, StoreLocked, StoreUnavailable
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import BLOCK_BYTES, mark_position
 from rmqlite.store.log.repaired_place import (
     encode_anonymous,
@@ -22,7 +22,7 @@ from rmqlite.store.log.repaired_place import (
     is_anonymous,
     is_repaired,
 )
-from rmqlite.store.record import encode_blank, read_head
+from rmqlite.store.records.record import encode_blank, read_head
 from rmqlite.store.repair import plan_repair
 from tests.support.files import QuickFiles
 from tests.support.repairs import (

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store.files import SystemFiles
-from rmqlite.store.segments import Segments
+from rmqlite.store.disk.files import SystemFiles
+from rmqlite.store.disk.segments import Segments
 from tests.support.files import FOR_GOOD, FaultyFiles, ForgetfulFiles
 
 SIZE = 1000

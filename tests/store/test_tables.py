@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from rmqlite.errors import FlushFailed, RmqliteError, StoreDamaged, StoreUnavailable
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import DelayOffsetsTable
 from tests.support.disk import ROOT, SimulatedDisk

@@ -9,7 +9,7 @@ import pytest
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.reader import MessageFilter, StoreReader
-from rmqlite.store.record import tags_code
+from rmqlite.store.records.record import tags_code
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms, when_stored_ms
 from rmqlite.store.waits import wait_of
 from tests.support.stores import StoreUnderTest, new_record, scheduled

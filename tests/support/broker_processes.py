@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from random import SystemRandom
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
 OF_ANY_DISK = {

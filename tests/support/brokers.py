@@ -12,7 +12,7 @@ from rmqlite.broker.pulling import decoded
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message, StoredMessage, pack_host
 from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Tree
 from tests.support.clock import FakeClock

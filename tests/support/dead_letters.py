@@ -14,7 +14,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendBackRequest, SendRequest
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.message_store import MessageStore
 from tests.support.brokers import BORN_HOST, Heard
 from tests.support.clock import START_MS, FakeClock

@@ -20,8 +20,8 @@ from rmqlite.names import dlq_topic
 from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
-from rmqlite.store.drafts import Draft, fresh
-from rmqlite.store.record import encode, read_head, to_message
+from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.record import encode, read_head, to_message
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms

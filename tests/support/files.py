@@ -17,7 +17,7 @@ from threading import RLock
 from typing import Final
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
-from rmqlite.store.files import SystemFiles
+from rmqlite.store.disk.files import SystemFiles
 
 
 @dataclass(frozen=True, slots=True)

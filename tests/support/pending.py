@@ -21,7 +21,7 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     ScheduleAction,
 )
-from rmqlite.store.completion import topic_ahead
+from rmqlite.store.records.completion import topic_ahead
 from tests.support.brokers import BrokerUnderTest
 from tests.support.messages import TOPIC
 from tests.support.steps import done

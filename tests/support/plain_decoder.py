@@ -16,10 +16,10 @@ from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.spark.options import parse_options
-from rmqlite.store import record
-from rmqlite.store.completion import completed_level, completion_of
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.record import Head
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import completed_level, completion_of
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import when_due_ms
 
 Row = dict[str, Any]

@@ -10,10 +10,10 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.levels import parse_levels
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.completion import topic_ahead
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.reading.topic_counts import TopicCount, TopicCounts
-from rmqlite.store.record import read_head
+from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.records.record import read_head
 from rmqlite.store.repair import Plan, plan_repair, repair
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -6,7 +6,7 @@ import os
 import random
 import threading
 
-from rmqlite.cli.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import (
     Message,
     Producer,

@@ -11,12 +11,12 @@ from rmqlite.message import DELAY, KEYS, REAL_QID, REAL_TOPIC, TAGS, encode_prop
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.check import Finding, check
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.drafts import Draft, fresh
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
-from rmqlite.store.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles

@@ -20,7 +20,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest, RefusedAt
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.record import NewRecord
 
 HOUR_MS: Final = 3_600_000
 

@@ -30,9 +30,9 @@ from rmqlite.requests.bulk import (
     check_job_id,
     check_property_text,
 )
-from rmqlite.store.drafts import Draft
 from rmqlite.store.index.key_index import KEY_SEPARATOR
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.record import NewRecord
 
 _UNIQ_KEY: Final = f"{UNIQ_KEY}{KEY_END}"
 _TAGS: Final = f"{PAIR_END}{TAGS}{KEY_END}"

@@ -28,9 +28,9 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.waits import wait_of
 
 MESSAGES_MAX: Final = 64

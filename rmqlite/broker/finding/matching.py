@@ -29,9 +29,9 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.index.key_index import KEY_SEPARATOR
-from rmqlite.store.record import Head
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.record import Head
 
 _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, read_outline
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
+from rmqlite.store.records.record import Head, read_outline
 
 
 def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:

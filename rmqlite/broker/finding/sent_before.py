@@ -14,7 +14,7 @@ from rmqlite.message import REAL_TOPIC, UNIQ_KEY, find_property, property_marker
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.index.key_hash import Suffix
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import read_outline
+from rmqlite.store.records.record import read_outline
 
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)

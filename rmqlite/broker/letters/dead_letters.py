@@ -39,7 +39,7 @@ from rmqlite.requests.letters import (
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head
+from rmqlite.store.records.record import Head
 
 STEP_LETTERS: Final = 250
 """Letters that one step reads; then other calls may run."""

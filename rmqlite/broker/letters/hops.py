@@ -27,15 +27,15 @@ from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, group_of, is_dlq, is_
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import Hop, HopKind
 from rmqlite.requests.topics import Queue
-from rmqlite.store.completion import (
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.completion import (
     UNDELIVERABLE_TOPIC,
     Completion,
     completed_level,
     completion_of,
     topic_ahead,
 )
-from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, delay_level, destination
+from rmqlite.store.records.record import Head, delay_level, destination
 from rmqlite.store.waits import wait_of
 
 _REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)

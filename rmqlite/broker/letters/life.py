@@ -34,10 +34,10 @@ from rmqlite.message import (
 from rmqlite.names import is_dlq
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery
-from rmqlite.store.completion import completed_level
 from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head
+from rmqlite.store.records.completion import completed_level
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import queue_of
 
 IDS_MAX: Final = 100

@@ -45,10 +45,10 @@ from rmqlite.names import check_sendable, is_dlq, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
 from rmqlite.requests.redrive import RedriveOutcome
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.drafts import Draft
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, NewRecord, Record
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.record import Head, NewRecord, Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""

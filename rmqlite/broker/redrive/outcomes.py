@@ -23,7 +23,7 @@ from rmqlite.requests.redrive import (
     RedrivenLetter,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import tags_hash
+from rmqlite.store.records.record import tags_hash
 
 PAGE_RECORDS_MAX: Final = 100
 """Records that one page reads at most; then it is answered, full or not."""

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
 from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveOutcome
-from rmqlite.store.drafts import Draft, fresh
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.record import NewRecord
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import RedriveKept, RedriveStep, validated
 

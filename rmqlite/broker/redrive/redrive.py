@@ -46,7 +46,7 @@ from rmqlite.requests.redrive import (
     RedriveSpec,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import NewRecord
+from rmqlite.store.records.record import NewRecord
 
 STEP_LETTERS_MAX: Final = 100
 """The most letters that a step reads, 3 to 5 ms; it also ends after 4 MiB, or one letter."""

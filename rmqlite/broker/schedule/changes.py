@@ -1,6 +1,6 @@
 """Cancel, fire, reschedule: another end for the wait of pending messages.
 
-Each change is one record that completes the scheduled one (see store/completion.py), so it
+Each change is one record that completes the scheduled one (see store/records/completion.py), so it
 is as atomic and as safe from a crash as a delivery, and of a change and a delivery that race
 one comes first.  Changes are made in slices; whoever asks goes on at the cursor.
 """
@@ -40,10 +40,10 @@ from rmqlite.requests.schedule import (
     ChangeOutcome,
     ScheduleAction,
 )
-from rmqlite.store.completion import Completion, topic_ahead
-from rmqlite.store.drafts import derived
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, NewRecord, Record
+from rmqlite.store.records.completion import Completion, topic_ahead
+from rmqlite.store.records.drafts import derived
+from rmqlite.store.records.record import Head, NewRecord, Record
 from rmqlite.store.wait_queues import queue_of
 
 SLICE_MAX: Final = 100

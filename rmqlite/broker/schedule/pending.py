@@ -42,7 +42,7 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, destination
+from rmqlite.store.records.record import Head, destination
 from rmqlite.store.wait_queues import wait_queue_of
 from rmqlite.store.waits import wait_of
 

@@ -30,11 +30,11 @@ from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.message import pack_host
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import UNREADABLE
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.drafts import derived
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.record import Head, NewRecord, Record, destination
-from rmqlite.store.written import Written
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.drafts import derived
+from rmqlite.store.records.record import Head, NewRecord, Record, destination
+from rmqlite.store.records.written import Written
 
 DELIVER_BYTES_MAX: Final = 4 << 20
 """One slice of a delivery takes at most this much of the log, or one record."""

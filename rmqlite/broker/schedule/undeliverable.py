@@ -28,10 +28,10 @@ from rmqlite.message import (
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
-from rmqlite.store.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.drafts import Draft, derived, fresh
-from rmqlite.store.record import Head, NewRecord, Record, delay_level
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.drafts import Draft, derived, fresh
+from rmqlite.store.records.record import Head, NewRecord, Record, delay_level
 from rmqlite.store.wait_queues import wait_queue_of
 
 _SPARED_FIRST: Final = (

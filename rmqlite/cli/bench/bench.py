@@ -14,8 +14,8 @@ from typing import Final
 
 from rich.progress import Progress
 
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.load import Load, LoadResult, run
-from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.messages import PullStatus

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
 from rmqlite import __version__
 from rmqlite.cli.bench.figures import COLUMNS, Figure, table_rows
-from rmqlite.cli.terminal import print_table, progress_console, text_column
+from rmqlite.cli.output.terminal import print_table, progress_console, text_column
 from rmqlite.errors import StoreUnavailable
 
 

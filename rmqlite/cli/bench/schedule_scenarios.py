@@ -18,9 +18,9 @@ from rmqlite.cli.bench.bench import (
     overdue,
 )
 from rmqlite.cli.bench.beside import Beside
+from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.bench.figures import Figure, spread
 from rmqlite.cli.bench.load import RARE_TOPIC, Load
-from rmqlite.cli.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, PullConsumer
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable

@@ -18,12 +18,12 @@ from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.dlq.export_rows import TEXT_FORMS, Row, row_of
 from rmqlite.cli.dlq.records import with_messages
 from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group
-from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint, refuse, with_options
-from rmqlite.cli.progress import counting
-from rmqlite.cli.spans import size_text
-from rmqlite.cli.terminal import note
-from rmqlite.cli.writing import (
+from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.output.terminal import note
+from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
     bytes_to_standard_output,
     quiet_when_nobody_reads,

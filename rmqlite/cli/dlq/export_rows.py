@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rmqlite.cli.message_text import inflated
-from rmqlite.cli.terminal import body_text, printable
+from rmqlite.cli.output.message_text import inflated
+from rmqlite.cli.output.terminal import body_text, printable
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
     FAILURE_REASON,

@@ -9,10 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
-from rmqlite.cli.letter_text import letters_text, reason_line
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.spans import age_text, second_text
-from rmqlite.cli.terminal import fitted, note, numbers, print_json, print_tall_table, printable
+from rmqlite.cli.output.letter_text import letters_text, reason_line
+from rmqlite.cli.output.spans import age_text, second_text
+from rmqlite.cli.output.terminal import (
+    fitted,
+    note,
+    numbers,
+    print_json,
+    print_tall_table,
+    printable,
+)
 from rmqlite.requests.letters import DeadLetterGroup
 
 

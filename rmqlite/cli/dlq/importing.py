@@ -15,8 +15,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.dlq.export_rows import message_of, row_in
+from rmqlite.cli.job.redrive_jobs import counts_text
 from rmqlite.cli.letter_options import Rate, ToTopic
-from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import (
     DEFAULT_ENDPOINT,
     NOT_ALL,
@@ -26,9 +26,9 @@ from rmqlite.cli.options import (
     Endpoint,
     Yes,
 )
-from rmqlite.cli.progress import counting
-from rmqlite.cli.redrive_jobs import counts_text
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.terminal import (
     can_ask,
     is_confirmed,
     note,
@@ -150,7 +150,7 @@ def _confirmed(letters: int, endpoint: str) -> bool:
 def _send(done: _Import, endpoint: str, rate: int) -> None:
     """Send in bulk and count the outcomes.  Raises the errors of the client."""
     from rmqlite.client import AdminClient
-    from rmqlite.client.bulk import BATCH_MESSAGES, BulkMessage, BulkScheduler, BulkStatus
+    from rmqlite.client.producing.bulk import BATCH_MESSAGES, BulkMessage, BulkScheduler, BulkStatus
 
     def bulk_messages() -> Iterator[BulkMessage]:
         began_s = elapsed_s()

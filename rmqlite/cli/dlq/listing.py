@@ -11,11 +11,18 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group, filter_text
-from rmqlite.cli.letter_text import letter_tree, place_text, reason_line, redriven_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, with_options
-from rmqlite.cli.progress import counting
-from rmqlite.cli.spans import second_text
-from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable, shortened
+from rmqlite.cli.output.letter_text import letter_tree, place_text, reason_line, redriven_text
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.spans import second_text
+from rmqlite.cli.output.terminal import (
+    fitted,
+    note,
+    print_json,
+    print_tall_table,
+    printable,
+    shortened,
+)
 from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQuery
 from rmqlite.requests.paging import pages
 

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from rmqlite.cli.bodies import shown
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.dlq.records import message_at
 from rmqlite.cli.letter_options import checked_group
-from rmqlite.cli.letter_text import letter_tree, parse_place, place_text, redriven_text
-from rmqlite.cli.message_text import aligned, inflated
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint
-from rmqlite.cli.spans import age_text, second_text
-from rmqlite.cli.terminal import message_tree, note, print_json, print_two_line_table, printable
+from rmqlite.cli.output.bodies import shown
+from rmqlite.cli.output.letter_text import letter_tree, parse_place, place_text, redriven_text
+from rmqlite.cli.output.message_text import aligned, inflated
+from rmqlite.cli.output.spans import age_text, second_text
+from rmqlite.cli.output.terminal import (
+    message_tree,
+    note,
+    print_json,
+    print_two_line_table,
+    printable,
+)
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, StoredMessage
 from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery

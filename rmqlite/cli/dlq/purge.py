@@ -12,9 +12,9 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import Group, checked_group, past_ms
-from rmqlite.cli.letter_text import letters_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
-from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, time_text
+from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.output.terminal import can_ask, is_confirmed, note, print_json, time_text
 from rmqlite.requests.letters import Purged, PurgeRequest
 
 

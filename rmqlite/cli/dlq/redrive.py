@@ -14,20 +14,7 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
-from rmqlite.cli.letter_text import letters_text
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    NOT_ALL,
-    WRONG_COMMAND_LINE,
-    AsJson,
-    DryRun,
-    Endpoint,
-    Yes,
-    with_options,
-)
-from rmqlite.cli.progress import counting
-from rmqlite.cli.redrive_jobs import (
+from rmqlite.cli.job.redrive_jobs import (
     counts_text,
     follow,
     how_text,
@@ -38,7 +25,27 @@ from rmqlite.cli.redrive_jobs import (
     print_over,
     print_samples,
 )
-from rmqlite.cli.terminal import can_ask, is_confirmed, note, print_json, print_table, to_tree
+from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    WRONG_COMMAND_LINE,
+    AsJson,
+    DryRun,
+    Endpoint,
+    Yes,
+    with_options,
+)
+from rmqlite.cli.output.letter_text import letters_text
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.terminal import (
+    can_ask,
+    is_confirmed,
+    note,
+    print_json,
+    print_table,
+    to_tree,
+)
 from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqlite.cli.job.jobs import JobId
+from rmqlite.cli.job.redrive_jobs import counts_text, job_tree
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.redrive_jobs import counts_text, job_tree
-from rmqlite.cli.terminal import print_json, printable
+from rmqlite.cli.output.terminal import print_json, printable
 from rmqlite.errors import JobUnknown, NotSupported
 from rmqlite.requests.redrive import RedriveJob
 
 if TYPE_CHECKING:
     from rmqlite.client import AdminClient
-    from rmqlite.client.redrive import RedriveAdmin
+    from rmqlite.client.admin.redrive import RedriveAdmin
 
     Change = Callable[[RedriveAdmin], RedriveJob]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.terminal import to_tree
+from rmqlite.cli.output.terminal import to_tree
 from rmqlite.errors import JobUnknown
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.redrive import RedriveJob

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
-from rmqlite.cli.message_text import aligned
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
-from rmqlite.cli.redrive_jobs import (
+from rmqlite.cli.job.redrive_jobs import (
     counts_text,
     follow,
     job_tree,
@@ -18,8 +16,10 @@ from rmqlite.cli.redrive_jobs import (
     print_over,
     print_samples,
 )
-from rmqlite.cli.spans import second_text
-from rmqlite.cli.terminal import (
+from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
+from rmqlite.cli.output.message_text import aligned
+from rmqlite.cli.output.spans import second_text
+from rmqlite.cli.output.terminal import (
     note,
     print_json,
     print_table,

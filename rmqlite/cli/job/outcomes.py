@@ -11,10 +11,10 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.job.changing import check_redrive
 from rmqlite.cli.job.jobs import JobId
+from rmqlite.cli.job.redrive_jobs import outcome_tree
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, Endpoint
-from rmqlite.cli.redrive_jobs import outcome_tree
-from rmqlite.cli.terminal import note, print_json_line, printable
-from rmqlite.cli.writing import quiet_when_nobody_reads, to_standard_output
+from rmqlite.cli.output.terminal import note, print_json_line, printable
+from rmqlite.cli.output.writing import quiet_when_nobody_reads, to_standard_output
 from rmqlite.errors import JobUnknown
 from rmqlite.requests.redrive import RedrivenLetter, RedriveOutcome
 

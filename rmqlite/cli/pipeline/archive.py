@@ -8,10 +8,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, moment_ms, refuse
+from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
 from rmqlite.cli.pipeline.options import Conf, Endpoint, Master, StorePath
 from rmqlite.cli.pipeline.running import settings, source
-from rmqlite.cli.spans import size_text
-from rmqlite.cli.terminal import note, print_json, print_table, time_text
 
 _MINUTES: Final = len("2026-11-20 10:00")
 

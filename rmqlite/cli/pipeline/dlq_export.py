@@ -7,9 +7,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, moment_ms, refuse, with_options
+from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.options import SourceOptions
 from rmqlite.cli.pipeline.running import asked, note_snapshot, snapshot_tree
-from rmqlite.cli.terminal import note, print_json, print_table
 from rmqlite.errors import InvalidName
 from rmqlite.names import check_group
 

@@ -7,8 +7,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.bars import print_bars
 from rmqlite.cli.options import AsJson, refuse, with_options
+from rmqlite.cli.output.bars import print_bars
+from rmqlite.cli.output.spans import delay_text
+from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
 from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
     asked,
@@ -18,8 +20,6 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_report,
 )
-from rmqlite.cli.spans import delay_text
-from rmqlite.cli.terminal import note, print_json, print_table, time_text
 from rmqlite.clock import wall_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
@@ -71,7 +71,7 @@ def forecast(
             table = job_of.forecast(ended, **sizes).persist()
             rows = collected(table)
         if options.report is not None:
-            from rmqlite.spark.report import forecast_report
+            from rmqlite.spark.jobs.report import forecast_report
 
             page = forecast_report(job.snapshot.text, rows, **sizes)
             write_report(page, options.report)

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, moment_ms, with_options
+from rmqlite.cli.output.terminal import note, print_json, print_table, time_text
 from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
     asked,
@@ -17,7 +18,6 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_report,
 )
-from rmqlite.cli.terminal import note, print_json, print_table, time_text
 
 _HEAD: Final = ("MESSAGES", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "LATE %", "EARLY")
 _HOURS_SHOWN: Final = 24
@@ -62,7 +62,7 @@ def lateness(
             )
         }
         if options.report is not None:
-            from rmqlite.spark.report import lateness_report
+            from rmqlite.spark.jobs.report import lateness_report
 
             page = lateness_report(job.snapshot.text, late_ms, tables, collected(counts))
             write_report(page, options.report)

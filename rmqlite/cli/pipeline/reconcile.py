@@ -8,9 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, with_options
-from rmqlite.cli.pipeline.options import TableOptions
-from rmqlite.cli.pipeline.running import PROMISE_BROKEN, asked, note_snapshot, snapshot_tree, write
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.terminal import (
     note,
     print_json,
     print_table,
@@ -18,6 +16,8 @@ from rmqlite.cli.terminal import (
     printable,
     time_text,
 )
+from rmqlite.cli.pipeline.options import TableOptions
+from rmqlite.cli.pipeline.running import PROMISE_BROKEN, asked, note_snapshot, snapshot_tree, write
 
 _OFFENDERS_SHOWN: Final = 20
 _MEANINGS: Final = {

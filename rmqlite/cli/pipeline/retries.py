@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson, with_options
+from rmqlite.cli.output.spans import span_text
+from rmqlite.cli.output.terminal import note, print_json, print_table
 from rmqlite.cli.pipeline.options import ReportOptions
 from rmqlite.cli.pipeline.running import (
     asked,
@@ -17,8 +19,6 @@ from rmqlite.cli.pipeline.running import (
     write,
     write_report,
 )
-from rmqlite.cli.spans import span_text
-from rmqlite.cli.terminal import note, print_json, print_table
 from rmqlite.names import is_retry, retry_topic
 
 _REASON_CHARS_MAX: Final = 44
@@ -58,7 +58,7 @@ def retries(
             "levels": collected(job_of.levels(failures)),
         }
         if options.report is not None:
-            from rmqlite.spark.report import retries_report
+            from rmqlite.spark.jobs.report import retries_report
 
             write_report(retries_report(job.snapshot.text, tables), options.report)
         write(job_of.funnel(messages), options)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from rmqlite.cli.options import refuse
+from rmqlite.cli.output.terminal import note
 from rmqlite.cli.pipeline.options import SourceOptions, TableOptions
-from rmqlite.cli.terminal import note
 from rmqlite.errors import StoreUnavailable
 
 PROMISE_BROKEN: Final = 4

@@ -14,8 +14,8 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
-from rmqlite.cli.spans import delay_text, instant_text, span_text, wait_text
-from rmqlite.cli.terminal import out, printable, time_text
+from rmqlite.cli.output.spans import delay_text, instant_text, span_text, wait_text
+from rmqlite.cli.output.terminal import out, printable, time_text
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import Hop, HopKind, Life
 

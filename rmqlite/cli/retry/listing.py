@@ -17,9 +17,9 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import LetterOptions, checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, with_options
-from rmqlite.cli.progress import counting
-from rmqlite.cli.spans import instant_text, wait_text
-from rmqlite.cli.terminal import fitted, note, print_json, print_tall_table, printable
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.spans import instant_text, wait_text
+from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
 from rmqlite.errors import TopicUnknown
 from rmqlite.names import RETRY_PREFIX, retry_topic
 from rmqlite.requests.groups import GroupStatus

@@ -9,8 +9,8 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.output.terminal import note, print_json
 from rmqlite.cli.retry.life_text import Around, print_life
-from rmqlite.cli.terminal import note, print_json
 from rmqlite.errors import GroupUnknown
 from rmqlite.requests.letters import Hop, HopKind, Life
 

@@ -15,9 +15,9 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
 from rmqlite.cli.options import WRONG_COMMAND_LINE, ChangeOptions, with_options
+from rmqlite.cli.output.terminal import can_ask, note
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
-from rmqlite.cli.terminal import can_ask, note
 from rmqlite.requests.schedule import ScheduleAction
 
 NOT_ALL: Final = 1

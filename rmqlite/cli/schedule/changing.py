@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from rmqlite.cli.broker_view import BrokerView
 from rmqlite.cli.options import ChangeOptions
-from rmqlite.cli.progress import counting
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.cli.schedule.pending_options import filter_text
-from rmqlite.cli.terminal import is_confirmed, note, print_json, printable, time_text
 from rmqlite.errors import RmqliteError, TopicUnknown
 from rmqlite.names import is_retry
 from rmqlite.requests.finding import MessageQuery, MessageState

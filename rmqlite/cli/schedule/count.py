@@ -12,7 +12,7 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.terminal import print_json, print_table
+from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.levels import LevelTable
 from rmqlite.requests.schedule import PendingCount
 

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.message_text import times_text
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, with_options
-from rmqlite.cli.progress import counting
+from rmqlite.cli.output.message_text import times_text
+from rmqlite.cli.output.progress import counting
+from rmqlite.cli.output.spans import delay_text, size_text, wait_text
+from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.cli.schedule.pending_options import PendingListOptions
-from rmqlite.cli.spans import delay_text, size_text, wait_text
-from rmqlite.cli.terminal import note, print_json, print_two_line_table, printable, time_text
 from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import (
     PAGE_MAX,

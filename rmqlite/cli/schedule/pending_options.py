@@ -16,7 +16,7 @@ import typer
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import BrokerView, level_or_delay, number_in_force
 from rmqlite.cli.options import moment_ms, refuse
-from rmqlite.cli.terminal import time_text
+from rmqlite.cli.output.terminal import time_text
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
 from rmqlite.names import group_of, is_retry, retry_topic

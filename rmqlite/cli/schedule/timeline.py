@@ -15,12 +15,12 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rmqlite.cli.bars import print_bars
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, refuse
+from rmqlite.cli.output.bars import print_bars
+from rmqlite.cli.output.spans import delay_text, instant_text
+from rmqlite.cli.output.terminal import print_json
 from rmqlite.cli.schedule.pending_options import Levels, PendingOptions
-from rmqlite.cli.spans import delay_text, instant_text
-from rmqlite.cli.terminal import print_json
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay, parse_levels
 from rmqlite.requests.schedule import BOUNDS_MAX, LevelTimeline, PendingFilter

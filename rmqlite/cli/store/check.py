@@ -13,9 +13,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn
 from rich.text import Text
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.spans import size_text
-from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
-from rmqlite.cli.terminal import (
+from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.output.terminal import (
     out,
     print_json,
     printable,
@@ -23,6 +22,7 @@ from rmqlite.cli.terminal import (
     text_column,
     wrapped,
 )
+from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
 

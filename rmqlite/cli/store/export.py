@@ -17,9 +17,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
-from rmqlite.cli.message_text import inflated, json_of, line_of, page_of
 from rmqlite.cli.options import refuse, with_options
-from rmqlite.cli.spans import size_text
+from rmqlite.cli.output.message_text import inflated, json_of, line_of, page_of
+from rmqlite.cli.output.spans import size_text
+from rmqlite.cli.output.terminal import note, progress_console, text_column
+from rmqlite.cli.output.writing import (
+    STANDARD_OUTPUT,
+    Write,
+    quiet_when_nobody_reads,
+    to_standard_output,
+    written,
+)
 from rmqlite.cli.store.export_arrow import (
     Columns,
     ExportFormat,
@@ -30,14 +38,6 @@ from rmqlite.cli.store.export_arrow import (
 )
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, store_location
 from rmqlite.cli.store.wanted import WantedOptions
-from rmqlite.cli.terminal import note, progress_console, text_column
-from rmqlite.cli.writing import (
-    STANDARD_OUTPUT,
-    Write,
-    quiet_when_nobody_reads,
-    to_standard_output,
-    written,
-)
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage

@@ -11,7 +11,7 @@ import typer
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.options import refuse
-from rmqlite.cli.terminal import progress_console, text_column
+from rmqlite.cli.output.terminal import progress_console, text_column
 from rmqlite.errors import InvalidValue, StoreUnavailable
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson
+from rmqlite.cli.output.terminal import print_json, printable
 from rmqlite.cli.store.check import (
     FOUND,
     Levels,
@@ -21,7 +22,6 @@ from rmqlite.cli.store.check import (
     progress_bar,
 )
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
-from rmqlite.cli.terminal import print_json, printable
 
 if TYPE_CHECKING:
     from rmqlite.store.check import Finding

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import AsJson
-from rmqlite.cli.spans import size_text, span_text
+from rmqlite.cli.output.spans import size_text, span_text
+from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store
-from rmqlite.cli.terminal import print_json, print_table, printable, time_text
 from rmqlite.clock import wall_ms
 from rmqlite.names import is_system
 

@@ -13,14 +13,14 @@ from typing import Any, ClassVar, Final
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from rmqlite.cli.top.dialogs import Confirm, Help
-from rmqlite.cli.top.frames import Frame, Top
-from rmqlite.cli.top.group_screen import GroupScreen
-from rmqlite.cli.top.message_screen import MessageScreen
-from rmqlite.cli.top.overview_screen import Overview
 from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.questions import Round, answered, ask
 from rmqlite.cli.top.repairs import Repair
+from rmqlite.cli.top.screens.dialogs import Confirm, Help
+from rmqlite.cli.top.screens.frames import Frame, Top
+from rmqlite.cli.top.screens.group_screen import GroupScreen
+from rmqlite.cli.top.screens.message_screen import MessageScreen
+from rmqlite.cli.top.screens.overview_screen import Overview
 from rmqlite.client import AdminClient
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
-from rmqlite.cli.terminal import note, progress_console
+from rmqlite.cli.output.terminal import note, progress_console
 from rmqlite.errors import ExtraMissing, InvalidValue, RmqliteError
 from rmqlite.levels import parse_delay
 

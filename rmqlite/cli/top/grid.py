@@ -12,7 +12,7 @@ from typing import Final
 
 from rich.cells import cell_len, set_cell_size
 
-from rmqlite.cli.terminal import cell_text, printable
+from rmqlite.cli.output.terminal import cell_text, printable
 
 GAP: Final = 2
 """Columns of a terminal between two columns of a table."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from rmqlite.cli.spans import span_text
-from rmqlite.cli.terminal import printable, time_text
+from rmqlite.cli.output.spans import span_text
+from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row, shortened, spread
 from rmqlite.cli.top.picture import GroupFigures, Picture
 from rmqlite.cli.top.rates import COUNTED, chart, rate_text

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.cli.spans import span_text
+from rmqlite.cli.output.spans import span_text
+from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.status import disk_lines
-from rmqlite.cli.terminal import printable
 from rmqlite.cli.top.picture import SILENT_AFTER_S, GroupFigures, Picture
 from rmqlite.errors import RmqliteError
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from rmqlite.cli.terminal import printable
+from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.top.grid import (
     Line,
     Part,

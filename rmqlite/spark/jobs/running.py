@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rmqlite.spark.archived_log import LogWithArchive
-from rmqlite.spark.failure import as_ours
+from rmqlite.spark.jobs.failure import as_ours
 from rmqlite.spark.reading import SourceSnapshot, read_log, snapshot
 from rmqlite.spark.session import active, session
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rmqlite.store import record
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.record import BLANK_BYTES, Head
+from rmqlite.store.records import record
+from rmqlite.store.records.record import BLANK_BYTES, Head
 
 
 class Damage(NamedTuple):

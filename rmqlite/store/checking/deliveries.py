@@ -12,10 +12,16 @@ from rmqlite.property_string import PropertyString
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.queues import QueueCheck, QueueChecks
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.completion import completion_of, is_completing, level_of, topic_ahead, waited_for
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.record import Head
+from rmqlite.store.records.completion import (
+    completion_of,
+    is_completing,
+    level_of,
+    topic_ahead,
+    waited_for,
+)
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import queue_of
 
 POINTER: Final = "wrong-delivery"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import insort
 from pathlib import Path
 
+from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.reading.log_view import LiveFiles
-from rmqlite.store.regular_file import REGULAR
 
 
 class FileLayer(LiveFiles):

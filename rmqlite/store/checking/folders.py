@@ -12,10 +12,10 @@ from typing import Final
 
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import REGULAR
+from rmqlite.store.disk.segments import NAME_DIGITS, is_numbered, position_name
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.files import Files
-from rmqlite.store.regular_file import REGULAR
-from rmqlite.store.segments import NAME_DIGITS, is_numbered, position_name
 
 FOREIGN: Final = "foreign-file"
 LENGTH: Final = "file-length"

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.index.index_file import ENTRY, HEADER, SLOT, Header, Shape, read_header
-from rmqlite.store.regular_file import REGULAR
 
 CHAIN: Final = "index-chain"
 HEAD: Final = "index-header"

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.checking.finding import Finding
-from rmqlite.store.files import Files
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.disk.files import Files
+from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
 from rmqlite.table_shapes import (

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 
 HEADER: Final = struct.Struct(">qqqqii")
 SLOT: Final = struct.Struct(">I")

@@ -17,7 +17,9 @@ from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import KEYS, UNIQ_KEY
 from rmqlite.property_string import PropertyString
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import REGULAR
+from rmqlite.store.disk.segments import is_numbered
 from rmqlite.store.index.index_file import (
     INDEX_NAME_DIGITS,
     Header,
@@ -28,8 +30,6 @@ from rmqlite.store.index.index_file import (
     read_header,
 )
 from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
-from rmqlite.store.regular_file import REGULAR
-from rmqlite.store.segments import is_numbered
 
 KEY_SEPARATOR: Final = " "
 """The separator of the tokens in KEYS: a space, and no other blank."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.log.raw_records import neighbours
-from rmqlite.store.record import (
+from rmqlite.store.records.record import (
     BORN_HOST_V6,
     HEAD,
     MAGIC,

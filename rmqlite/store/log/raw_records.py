@@ -14,7 +14,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.log.repaired_place import is_repaired
-from rmqlite.store.record import (
+from rmqlite.store.records.record import (
     MAGIC,
     ROLLBACK,
     TRANSACTION_TYPE,

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store import record
-from rmqlite.store.drafts import Draft, fresh
-from rmqlite.store.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
+from rmqlite.store.records import record
+from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
 
 REPAIRED: Final = "REPAIRED"
 """The property's name."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.index.index_file import Header
 from rmqlite.store.index.key_index import KeyIndex
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rmqlite.levels import LevelHistory
-from rmqlite.store.file_sizes import Sizes
+from rmqlite.store.opening.file_sizes import Sizes
 from rmqlite.store.reading.snapshot import Snapshot
 
 

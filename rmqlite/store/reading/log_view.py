@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from rmqlite.errors import StoreDamaged, StoreUnavailable
-from rmqlite.store import record
-from rmqlite.store.files import ReadOnlyFiles
+from rmqlite.store.disk.files import ReadOnlyFiles
+from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.log_end import LogEnd, damage_at
-from rmqlite.store.record import BLANK_BYTES, Head, Record
-from rmqlite.store.segments import Segments
+from rmqlite.store.records import record
+from rmqlite.store.records.record import BLANK_BYTES, Head, Record
 
 WINDOW_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""

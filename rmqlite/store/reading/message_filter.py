@@ -10,9 +10,9 @@ from typing import Final
 from rmqlite.errors import InvalidValue
 from rmqlite.message import KEYS, REAL_TOPIC, UNIQ_KEY, find_property, property_marker
 from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, retry_topic
-from rmqlite.store import record
 from rmqlite.store.dispatch import QueueKey
-from rmqlite.store.record import Head
+from rmqlite.store.records import record
+from rmqlite.store.records.record import Head
 
 _NO_ENTRY: Final = (record.PREPARED, record.ROLLBACK)
 _KEYS: Final = property_marker(KEYS)

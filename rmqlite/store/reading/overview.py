@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from rmqlite.store.dispatch import queue_keys
-from rmqlite.store.file_sizes import Sizes
+from rmqlite.store.opening.file_sizes import Sizes
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.queue_view import QueueView
 from rmqlite.store.reading.snapshot import Snapshot

@@ -19,7 +19,7 @@ from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQu
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.repaired_place import RepairedPlace
 from rmqlite.store.progress import CompletedOffsets
-from rmqlite.store.record import Head
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192

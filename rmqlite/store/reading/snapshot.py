@@ -14,22 +14,22 @@ from typing import Final
 from rmqlite.errors import StoreDamaged
 from rmqlite.levels import LevelTable
 from rmqlite.property_string import PropertyString
-from rmqlite.store import record
 from rmqlite.store.commit_log import CHECKSUMS
-from rmqlite.store.completion import completed_level
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
 from rmqlite.store.dispatch import QueueKey, queue_keys
-from rmqlite.store.file_sizes import Sizes
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.checksums import Checksums, Point
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
+from rmqlite.store.opening.file_sizes import Sizes
+from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.reading.chain_view import ChainView
 from rmqlite.store.reading.index_view import vouched_index
 from rmqlite.store.reading.log_view import LiveFiles, LogView, LogWalk, listed
 from rmqlite.store.reading.queue_view import QueueView, WaitView, end_in_files
-from rmqlite.store.record import Head
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import completed_level
+from rmqlite.store.records.record import Head
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.levels_table import load_levels
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms

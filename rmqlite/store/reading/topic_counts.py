@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store import record
-from rmqlite.store.completion import topic_ahead
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.log_view import LogWalk
 from rmqlite.store.reading.snapshot import Snapshot
-from rmqlite.store.record import Head
+from rmqlite.store.records import record
+from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.records.record import Head
 from rmqlite.store.wait_queues import wait_queue_of
 
 _NO_ENTRY = (record.PREPARED, record.ROLLBACK)

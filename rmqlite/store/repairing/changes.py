@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from rmqlite.store.checking.file_layer import FileLayer
-from rmqlite.store.files import Files
-from rmqlite.store.regular_file import FOLDER, REGULAR
+from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import FOLDER, REGULAR
 
 _COPY_BYTES: Final = 1 << 20
 

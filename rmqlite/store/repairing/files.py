@@ -16,9 +16,9 @@ from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
 from rmqlite.store.checking.tables import is_sound
 from rmqlite.store.consume_queue import ENTRY_BYTES, PRE_BLANK
+from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import queue_keys
-from rmqlite.store.files import Files
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
+from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repairing.changes import Change, Overwrite, Remove, Resize
 from rmqlite.store.repairing.plan import ENTRIES, MADE, MOVED, RESIZED, Action
 from rmqlite.store.tables import tables

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmqlite.levels import LevelHistory
-from rmqlite.store import record
 from rmqlite.store.checking.sums import Span
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.log.repaired_place import is_repaired
-from rmqlite.store.record import BORN_HOST_V6, Head
+from rmqlite.store.records import record
+from rmqlite.store.records.record import BORN_HOST_V6, Head
 from rmqlite.store.repairing.changes import Overwrite
 from rmqlite.store.repairing.entries import Pointer, Pointers
 from rmqlite.store.repairing.log import head_at

@@ -12,7 +12,7 @@ from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import queue_name
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.reading.topic_counts import TopicCounts
-from rmqlite.store.record import Head
+from rmqlite.store.records.record import Head
 from rmqlite.store.repairing.changes import Change
 
 RESTORED: Final = "restored-byte"

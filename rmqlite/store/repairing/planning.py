@@ -27,11 +27,11 @@ from rmqlite.store.checking.log import LOST_TAIL, LogCheck
 from rmqlite.store.checking.sums import BROKEN_MARK, WRONG_SUM, Span, span_finding
 from rmqlite.store.checking.tables import UNREADABLE, load_sound
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.file_sizes import index_shape, sizes_of
-from rmqlite.store.files import ReadOnlyFiles
+from rmqlite.store.disk.files import ReadOnlyFiles
 from rmqlite.store.log.repaired_place import is_repaired
+from rmqlite.store.opening.file_sizes import index_shape, sizes_of
+from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.reading.topic_counts import TopicCounts
-from rmqlite.store.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.repairing.changes import Overwrite, Zero, show
 from rmqlite.store.repairing.entries import Interval, Pointers
 from rmqlite.store.repairing.files import (

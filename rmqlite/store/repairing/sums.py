@@ -13,7 +13,7 @@ from typing import Final
 
 from rmqlite.store.checking.sums import Span, sums_path
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.store.log.checksums import BLOCK_BYTES, Mark, encode_mark, mark_position
 from rmqlite.store.repairing.changes import Change, Overwrite, Resize
 

@@ -15,13 +15,13 @@ from rmqlite.store.check import StoreCheck
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.folders import FOREIGN, LENGTH
 from rmqlite.store.checking.tables import UNREADABLE
-from rmqlite.store.files import Files, ReadOnlyFiles
+from rmqlite.store.disk.files import Files, ReadOnlyFiles
+from rmqlite.store.disk.regular_file import REGULAR
+from rmqlite.store.disk.segments import is_numbered
 from rmqlite.store.reading.snapshot import Snapshot
 from rmqlite.store.reading.topic_counts import TopicCounts, count_topics, total
-from rmqlite.store.record import MAGIC_BYTES
-from rmqlite.store.regular_file import REGULAR
+from rmqlite.store.records.record import MAGIC_BYTES
 from rmqlite.store.repairing.plan import Action
-from rmqlite.store.segments import is_numbered
 
 _READ_BYTES: Final = 1 << 20
 _PLACE_AT: Final = 24

@@ -12,8 +12,8 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.levels import LevelHistory, LevelTable
+from rmqlite.store.disk.files import Files
 from rmqlite.store.dispatch import Dispatch
-from rmqlite.store.files import Files
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import LevelsTable
 

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from rmqlite.errors import FlushFailed, StoreDamaged, StoreUnavailable
 from rmqlite.json_tree import WrongValue, position_of, read_json, shown
-from rmqlite.store.files import Files
+from rmqlite.store.disk.files import Files
 from rmqlite.table_shapes import validated
 
 BACKUP: Final = ".bak"

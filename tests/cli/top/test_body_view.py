@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.cli.top.body_view import FORMS, SHOWN_BYTES_MAX, SHOWN_LINES_MAX, body_lines, next_form
+from rmqlite.cli.top.screens.body_view import (
+    FORMS,
+    SHOWN_BYTES_MAX,
+    SHOWN_LINES_MAX,
+    body_lines,
+    next_form,
+)
 
 
 def test_json_is_set_out_and_the_rest_is_as_it_is() -> None:

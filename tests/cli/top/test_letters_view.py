@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from rmqlite.cli.top.grid import Table, lines_of, text_of
-from rmqlite.cli.top.letters_view import (
+from rmqlite.cli.top.picture import Picture
+from rmqlite.cli.top.screens.letters_view import (
     LOADED_MAX,
     Loaded,
     dead_table,
@@ -14,7 +15,6 @@ from rmqlite.cli.top.letters_view import (
     reasons_line,
     retries_table,
 )
-from rmqlite.cli.top.picture import Picture
 from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.letters import LetterFilter, LetterPage
 from tests.cli.top.answers import HOSTILE, NOW_MS, dead, group, letter, told

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rmqlite.cli.retry.life_text import Around
 from rmqlite.cli.top.grid import lines_of, text_of
-from rmqlite.cli.top.life_view import hop_of, hops_table, message_lines, outcome_lines
+from rmqlite.cli.top.screens.life_view import hop_of, hops_table, message_lines, outcome_lines
 from rmqlite.requests.letters import Life, LifeQuery
 from tests.cli.top.answers import NOW_MS
 from tests.cli.top.conftest import life, message

@@ -18,7 +18,7 @@ from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.health import Health
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
-from rmqlite.store.files import OPEN_FILES_MAX
+from rmqlite.store.disk.files import OPEN_FILES_MAX
 from rmqlite.wire import rpcs
 
 OTHER_FILES: Final = OPEN_FILES_MAX + 288

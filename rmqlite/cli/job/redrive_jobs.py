@@ -1,0 +1,167 @@
+"""Prints a redrive job for a person, and follows one until it is over.
+
+The broker runs the job: a follower may leave at any time, and a restarted broker continues it.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from rmqlite.cli.letter_options import filter_text
+from rmqlite.cli.output.spans import span_text
+from rmqlite.cli.output.terminal import (
+    note,
+    print_two_line_table,
+    printable,
+    progress_console,
+    text_column,
+    to_tree,
+)
+from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.errors import Unavailable
+from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
+
+if TYPE_CHECKING:
+    from rmqlite.client.admin.redrive import RedriveAdmin
+
+LOOK_S: Final = 0.2
+PATIENCE_S: Final = 60.0
+"""How long to wait for a broker that does not answer: longer than a restart takes."""
+
+
+class _Rate(ProgressColumn):
+    """Letters a second."""
+
+    def render(self, task: Task) -> Text:
+        speed = task.finished_speed or task.speed
+        return Text(f"{speed:,.0f}/s" if speed else "")
+
+
+def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
+    """Look at a job until it is over, with a bar on a terminal.
+
+    Raises KeyboardInterrupt, and Unavailable for a broker that stays away; first it prints the
+    commands that continue.
+    """
+    console = progress_console()
+    columns = (
+        text_column("{task.description}"),
+        BarColumn(bar_width=20),
+        text_column("{task.completed:,} of {task.total:,}"),
+        _Rate(),
+        TimeRemainingColumn(compact=True),
+    )
+    try:
+        with Progress(
+            *columns,
+            console=console,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+            disable=not console.is_terminal,
+        ) as bar:
+            task = bar.add_task("", total=max(1, job.letters))
+            if job.state is JobState.PAUSED and not console.is_terminal:
+                note(f"job {job.job_id} is paused: rmqlite job resume {shlex.quote(job.job_id)}")
+            return _followed(redrives, job, bar, task)
+    except (KeyboardInterrupt, Unavailable):
+        note_how_to_go_on(f"job {job.job_id} continues in the broker", job.job_id)
+        raise
+
+
+def _followed(redrives: RedriveAdmin, job: RedriveJob, bar: Progress, task: Any) -> RedriveJob:
+    answered_s = elapsed_s()
+    while True:
+        total = max(1, job.letters)
+        bar.update(task, completed=job.looked_at, total=total, description=_doing(job))
+        if job.is_over:
+            return job
+        pause_s(LOOK_S)
+        try:
+            job = redrives.job(job.job_id)
+            answered_s = elapsed_s()
+        except Unavailable:
+            if elapsed_s() - answered_s > PATIENCE_S:
+                raise
+            bar.update(task, description="waiting for the broker")
+
+
+def _doing(job: RedriveJob) -> str:
+    doing = "redriving" if job.state is JobState.RUNNING else job.state.name.lower()
+    return printable(f"{doing}: {job.note}" if job.note else doing)
+
+
+def note_how_to_go_on(sentence: str, job_id: str) -> None:
+    """Print a sentence, and the commands to follow, pause or cancel a job."""
+    name = shlex.quote(job_id)
+    note(f"{sentence}:")
+    note(f"  rmqlite job show {name} --follow")
+    note(f"  rmqlite job pause {name}    (or cancel)")
+
+
+def letters_of(spec: RedriveSpec) -> str:
+    """The chosen letters: "group billing: topic orders"."""
+    filtered = filter_text(spec.filter)
+    return f"group {spec.group}{': ' if filtered else ''}{filtered}"
+
+
+def how_text(spec: RedriveSpec, delay: str = "") -> str:
+    """The target, delay and rate: " to topic orders at level 14 (10m), at most 500 a second"."""
+    text = f" to topic {spec.to_topic}" if spec.to_topic else ""
+    length = f" ({delay})" if delay else ""
+    text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
+    text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
+    return text + (", also those that were redriven before" if spec.again else "")
+
+
+def counts_text(done: Any, sent: str = "sent") -> str:
+    """The counts of a job or a preview; together they are the letters that match the filter."""
+    return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
+
+
+def print_over(job: RedriveJob) -> None:
+    """Print the result of a job, and the first refused letters."""
+    took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
+    after = f" after {took}" if took else ""
+    state = f"{job.state.name.lower()}{after}"
+    sys.stdout.write(printable(f"job {job.job_id}: {state}") + f"\n{counts_text(job)}\n")
+    print_samples(job.spec.group, job.samples, job.refused)
+
+
+def print_samples(group: str, samples: Sequence[RedrivenLetter], refused: int) -> None:
+    """Print the places of letters that were or would be refused, and the reasons."""
+    shown = [each for each in samples if each.why]
+    if not shown:
+        return
+    if len(shown) < refused:
+        note(f"the first {len(shown):,} of {refused:,} refused letters")
+    rows = [
+        ((f"{group}:{each.queue_id}:{each.queue_offset}",), printable(each.why)) for each in shown
+    ]
+    print_two_line_table(("REFUSED",), rows)
+
+
+def job_tree(job: RedriveJob) -> dict[str, Any]:
+    """A job for JSON: state and outcomes are words."""
+    tree: dict[str, Any] = to_tree(job)
+    samples = [outcome_tree(job.spec.group, each) for each in job.samples]
+    return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
+
+
+def outcome_tree(group: str, letter: RedrivenLetter) -> dict[str, Any]:
+    """One letter's outcome for JSON, with its place."""
+    tree: dict[str, Any] = to_tree(letter)
+    place = f"{group}:{letter.queue_id}:{letter.queue_offset}"
+    return {"place": place} | tree | {"outcome": letter.outcome.name.lower()}

@@ -1,0 +1,1 @@
+"""How every command shows what it has: text, tables, bars, progress, files."""

@@ -1,0 +1,138 @@
+"""A stored message as one line, as a page, and as a JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from json.encoder import encode_basestring_ascii as quoted
+from typing import TYPE_CHECKING, Final
+
+from rmqlite.cli.output.terminal import body_text, printable, time_text
+from rmqlite.errors import Refused
+from rmqlite.message import REAL_TOPIC, StoredMessage
+
+if TYPE_CHECKING:
+    from rmqlite.store.reader import Waiting
+
+BODY_CHARS_SHOWN: Final = 100
+_HEX_CHARS: Final = 64
+"""The width of a line of a body in hex."""
+
+
+def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
+    """Time, place, id, and the beginning of the body, all escaped."""
+    about = [
+        time_text(message.store_timestamp_ms),
+        where_text(message),
+        message.message_id,
+    ]
+    if waiting is not None:
+        about.append(f"due={time_text(waiting.deliver_at_ms)} {waiting.state}")
+        about.append(f"to={message.properties.get(REAL_TOPIC, '?')}")
+    about += [f"tags={message.tags}"] * bool(message.tags)
+    about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
+    about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
+    encoding, text = body_text(message.body)
+    cut = text[:BODY_CHARS_SHOWN]
+    more = f" … ({len(message.body):,} bytes)" if len(cut) < len(text) else ""
+    hint = "hex " if encoding == "hex" else ""
+    return printable("  ".join([*about, hint + cut + more])) + "\n"
+
+
+def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") -> str:
+    """Every field on its own line, every property, and the whole body, inflated."""
+    if waiting is not None:
+        state = waiting.state
+    fields = [("state", state)] if state else []
+    if waiting is not None:
+        fields.append(("due", f"{time_text(waiting.deliver_at_ms)}, level {waiting.level}"))
+    if message.reconsume_times:
+        fields.append(("failed", times_text(message.reconsume_times)))
+    fields += [
+        ("where", where_text(message)),
+        ("message id", message.message_id),
+        ("offset id", message.offset_message_id),
+        ("stored", f"{time_text(message.store_timestamp_ms)} at {message.store_host}"),
+        ("born", f"{time_text(message.born_timestamp_ms)} at {message.born_host}"),
+        ("record", f"{message.store_size:,} bytes at physical offset {message.physical_offset}"),
+        ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
+    ]
+    if message.prepared_transaction_offset:
+        fields.append(
+            ("completes", f"the record that ends at {message.prepared_transaction_offset}")
+        )
+    properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
+    lines = [*aligned(fields), "", "properties", *aligned(properties), "", *_body_lines(message)]
+    return "\n".join(lines) + "\n"
+
+
+def where_text(message: StoredMessage) -> str:
+    """Topic, queue id and queue offset."""
+    return f"{message.topic}/{message.queue_id}@{message.queue_offset}"
+
+
+def times_text(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _body_lines(message: StoredMessage) -> list[str]:
+    body = inflated(message).body
+    encoding, text = body_text(body)
+    kind = f", {len(message.body):,} compressed" if body is not message.body else ""
+    if encoding == "hex":
+        kind = f" in hex{kind}"
+        text = "\n".join(text[n : n + _HEX_CHARS] for n in range(0, len(text), _HEX_CHARS))
+    return [
+        f"body, {len(body):,} bytes{kind}",
+        *[printable(line) for line in text.split("\n")],
+    ]
+
+
+def aligned(fields: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each name and value, printable, with the values aligned."""
+    names = [printable(name) for name, _ in fields]
+    width = max(map(len, names), default=0)
+    return [
+        f"{name:<{width}}  {printable(value)}"
+        for name, (_, value) in zip(names, fields, strict=True)
+    ]
+
+
+def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
+    """One document, ASCII, on one line: message_tree()'s fields, and those of a schedule.
+
+    Built by hand in 3 µs; json.dumps() with the tree that it needs takes 25.
+    """
+    encoding, text = body_text(message.body)
+    properties = ", ".join([f"{quoted(k)}: {quoted(v)}" for k, v in message.properties.items()])
+    schedule = ""
+    if waiting is not None:
+        schedule = (
+            f', "level": {waiting.level}, "deliver_at_ms": {waiting.deliver_at_ms}'
+            f', "is_pending": {json.dumps(waiting.is_pending)}'
+        )
+    return (
+        f'{{"topic": {quoted(message.topic)}, "queue_id": {message.queue_id}'
+        f', "queue_offset": {message.queue_offset}'
+        f', "physical_offset": {message.physical_offset}, "store_size": {message.store_size}'
+        f', "message_id": {quoted(message.message_id)}'
+        f', "offset_message_id": "{message.offset_message_id}"'
+        f', "store_timestamp_ms": {message.store_timestamp_ms}'
+        f', "store_host": "{message.store_host}"'
+        f', "born_timestamp_ms": {message.born_timestamp_ms}, "born_host": "{message.born_host}"'
+        f', "reconsume_times": {message.reconsume_times}'
+        f', "flag": {message.flag}, "sys_flag": {message.sys_flag}'
+        f', "prepared_transaction_offset": {message.prepared_transaction_offset}{schedule}'
+        f', "properties": {{{properties}}}'
+        f', "body_encoding": "{encoding}", "body": {quoted(text)}}}\n'
+    )
+
+
+def inflated(message: StoredMessage) -> StoredMessage:
+    """The message with its body inflated, or unchanged if that fails."""
+    from rmqlite.client import body
+
+    try:
+        return body.inflated(message)
+    except Refused:
+        return message

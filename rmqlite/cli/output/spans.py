@@ -1,0 +1,77 @@
+"""Lengths of time, moments and sizes, as a person reads them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.cli.output.terminal import time_text
+
+_SIZES: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000))
+
+
+def delay_text(delay_ms: int) -> str:
+    """A delay in full, as messageDelayLevel would spell it: "10m", "1h 30m", "12.5s"."""
+    if delay_ms < 0:
+        return f"-{delay_text(-delay_ms)}"
+    parts = []
+    left_ms = delay_ms
+    for unit, unit_ms in _UNITS:
+        amount, left_ms = divmod(left_ms, unit_ms)
+        parts += [f"{amount}{unit}"] * bool(amount)
+    if left_ms or not parts:
+        parts.append(f"{left_ms / 1000:.3f}".rstrip("0").rstrip(".") + "s")
+    return " ".join(parts)
+
+
+def wait_text(wait_ms: int) -> str:
+    """How long until something is due: "9m 3s", "now", "late 5.0s"."""
+    if wait_ms > 0:
+        return span_text(wait_ms)
+    return f"late {span_text(-wait_ms)}" if wait_ms <= -1_000 else "now"
+
+
+def instant_text(instant_ms: int, now_ms: int) -> str:
+    """A moment on the clock: "10:15:30"; on another day "11-22 10:15"."""
+    text = time_text(instant_ms)
+    is_today = text[:10] == time_text(now_ms)[:10]
+    return text[11:19] if is_today else text[5:16]
+
+
+def second_text(timestamp_ms: int) -> str:
+    """A moment in local time to the second; "-" for never."""
+    return time_text(timestamp_ms).partition(".")[0]
+
+
+def age_text(timestamp_ms: int, now_ms: int) -> str:
+    """How long ago: "5m 3s ago", "just now"; "-" for never."""
+    if not timestamp_ms:
+        return "-"
+    age_ms = now_ms - timestamp_ms
+    return f"{span_text(age_ms)} ago" if age_ms >= 1_000 else "just now"
+
+
+def span_text(span_ms: int) -> str:
+    """A duration in its two largest units: "1h 5m", "12.3s", "45ms"."""
+    if span_ms < 1_000:
+        return f"{span_ms}ms"
+    if span_ms < 60_000:
+        return f"{span_ms / 1000:.1f}s"
+    minutes, seconds = divmod(span_ms // 1000, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s"
+
+
+def size_text(size: int) -> str:
+    """A number of bytes in its largest unit: "17 bytes", "1.5 GiB"."""
+    amount, unit = float(size), _SIZES[0]
+    for larger in _SIZES[1:]:
+        if amount < 1024:
+            break
+        amount, unit = amount / 1024, larger
+    if unit != _SIZES[0]:
+        return f"{amount:.1f} {unit}"
+    return "1 byte" if size == 1 else f"{size} {unit}"

@@ -1,0 +1,1 @@
+"""AdminClient: topics, groups, the schedule, dead letters and redrives."""

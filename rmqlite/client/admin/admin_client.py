@@ -1,0 +1,122 @@
+"""The calls of administrators and tools: one method per call, no state."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rmqlite.client.admin.letters import LetterAdmin
+from rmqlite.client.admin.redrive import RedriveAdmin
+from rmqlite.client.admin.schedule import ScheduleAdmin
+from rmqlite.client.channel import Closing, Connection
+from rmqlite.requests.bulk import BulkJob
+from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
+from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
+from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
+from rmqlite.wire import rpcs
+
+
+class AdminClient(Closing):
+    """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
+
+    schedule: lists and changes waiting messages.  letters: retries, dead letters, the life of a
+    message.  redrives: jobs that send dead letters again.
+
+    Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
+    it raises Unavailable at once.
+    """
+
+    def __init__(self, endpoint: str, *, timeout_ms: int = 5_000) -> None:
+        self._connection = Connection(endpoint)
+        self._timeout_s = timeout_ms / 1000
+        self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
+        self.letters: Final = LetterAdmin(self._connection, self._timeout_s)
+        self.redrives: Final = RedriveAdmin(self._connection, self._timeout_s)
+
+    def list_topics(self) -> tuple[TopicInfo, ...]:
+        """Every topic, system topics included, sorted by name."""
+        return self._ask(rpcs.LIST_TOPICS, None)
+
+    def create_topic(self, topic: str, queues: int = 4, perm: int = 6) -> TopicInfo:
+        """Create a topic; perm bits: 4 read, 2 write, 1 inherit.
+
+        Raises InvalidValue, and TopicExists if the topic exists with other settings.
+        """
+        return self._ask(rpcs.CREATE_TOPIC, TopicInfo(topic, queues, queues, perm))
+
+    def route(self, topic: str) -> Route:
+        """A topic's settings, the level table and the body limit.  Raises TopicUnknown."""
+        return self._ask(rpcs.GET_ROUTE, RouteRequest(topic))
+
+    def ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        """The minimum and maximum queue offset of every queue.  Raises TopicUnknown."""
+        return self._ask(rpcs.GET_QUEUE_RANGES, topic)
+
+    def list_groups(self) -> tuple[GroupInfo, ...]:
+        """Every consumer group, sorted by name."""
+        return self._ask(rpcs.LIST_GROUPS, None)
+
+    def group(self, group: str) -> GroupStatus:
+        """A group's settings, members, and progress per queue.  Raises GroupUnknown."""
+        return self._ask(rpcs.DESCRIBE_GROUP, group)
+
+    def set_group(
+        self,
+        group: str,
+        *,
+        max_reconsume_times: int | None = None,
+        retry_queues: int | None = None,
+        can_consume: bool | None = None,
+        retry_policy: str | None = None,
+    ) -> GroupInfo:
+        """Change a group's settings at once and durably, or create it; None changes nothing.
+
+        retry_policy: "3 5 7", "10s 1m 10m", "exponential(10s, 2, 1h)", or "" for RocketMQ's.
+        Waiting retries keep their time.  Raises InvalidName, InvalidValue.
+        """
+        return self._ask(
+            rpcs.SET_GROUP,
+            GroupChange(group, max_reconsume_times, retry_queues, can_consume, retry_policy),
+        )
+
+    def broker_status(self) -> BrokerStatus:
+        """Counts since the broker started, and the waiting messages of each delay level."""
+        return self._ask(rpcs.GET_BROKER_STATUS, None)
+
+    def find_messages(self, query: MessageQuery) -> FoundMessages:
+        """Messages by key or by message id, in the order of the log; possibly none.
+
+        Raises TopicUnknown, InvalidValue.
+        """
+        return self._ask(rpcs.QUERY_MESSAGES, query)
+
+    def message_at(self, offset_message_id: str) -> FoundMessage:
+        """The message whose record the id names.  Raises MessageNotFound, InvalidValue."""
+        return self._ask(rpcs.GET_MESSAGE, offset_message_id)
+
+    def levels(self) -> LevelsInForce:
+        """The table of delay levels in force, its source, and all earlier tables."""
+        return self._ask(rpcs.GET_LEVELS, None)
+
+    def change_levels(self, message_delay_level: str, *, dry_run: bool = False) -> LevelsChanged:
+        """Put another table in force, at once and durably; returns the effect on every level.
+
+        Waiting messages keep their times.  dry_run: change nothing.  Raises InvalidValue.
+        """
+        change = LevelsChange(message_delay_level, dry_run)
+        return self._ask(rpcs.CHANGE_LEVELS, change)
+
+    def job(self, job_id: str) -> BulkJob:
+        """The counts and samples of a bulk job, over all its calls.  Raises JobUnknown."""
+        return self._ask(rpcs.GET_BULK_JOB, job_id)
+
+    def jobs(self) -> tuple[BulkJob, ...]:
+        """Every bulk job that the broker remembers, without samples, the latest used first."""
+        return self._ask(rpcs.LIST_BULK_JOBS, None)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
+        return self._connection.call(rpc, value, self._timeout_s)

@@ -1,0 +1,1 @@
+"""PushConsumer and PullConsumer, and the queues that they read."""

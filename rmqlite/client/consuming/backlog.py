@@ -1,0 +1,173 @@
+"""The messages that wait for a listener, over all queues: the only state that threads share.
+
+Listener threads take messages from the queues in turn.  One queue may not hold all threads, so a
+queue whose messages are slow or hang leaves threads for the others.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from rmqlite.client.consuming.process_queue import ProcessQueue
+from rmqlite.clock import elapsed_s
+from rmqlite.message import StoredMessage
+from rmqlite.requests.topics import Queue
+
+
+class Backlog:
+    """The process queues of a consumer with `threads` listener threads.  Thread-safe."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._queues: dict[Queue, ProcessQueue] = {}
+        self._expected = 0
+        self._turns: deque[ProcessQueue] = deque()
+        self._started = 0
+        self._stopped = False
+        # One lock, two things to wait for: listeners wait for work, close() for quiet.
+        lock = threading.Lock()
+        self._work = threading.Condition(lock)
+        self._quiet = threading.Condition(lock)
+
+    def expect(self, queues: int) -> None:
+        """So many queues are assigned: each leaves threads for the others before they are added."""
+        with self._work:
+            self._expected = queues
+
+    def add(self, queue: ProcessQueue) -> None:
+        with self._work:
+            self._queues[queue.queue] = queue
+
+    def put(self, queue: ProcessQueue, messages: Sequence[StoredMessage], next_offset: int) -> bool:
+        """Add pulled messages; returns whether there is room to pull more.
+
+        If not, queue.on_room is called as soon as there is room.
+        """
+        with self._work:
+            if queue.is_lost:
+                return False
+            was_ready = bool(queue.ready)
+            queue.put(messages, next_offset)
+            if queue.ready and not was_ready:
+                self._turns.append(queue)
+            if messages:
+                self._work.notify()
+            queue.is_waiting_for_room = queue.is_full
+            return not queue.is_waiting_for_room
+
+    def take(self) -> tuple[ProcessQueue, StoredMessage] | None:
+        """Wait for a message to consume; None once stopped."""
+        with self._work:
+            while not self._stopped:
+                taken = self._next()
+                if taken is not None:
+                    # One thread wakes the next while there is work: waking all of them for a batch
+                    # that two finish quickly costs more than the work.
+                    if self._turns:
+                        self._work.notify()
+                    return taken
+                self._work.wait()
+        return None
+
+    def returned(self, queue: ProcessQueue, message: StoredMessage, *, is_finished: bool) -> None:
+        """A listener returned; unless is_finished, finish() or abandon() follows."""
+        with self._work:
+            queue.running -= 1
+            has_room = is_finished and self._finish(queue, message)
+        if has_room:
+            queue.on_room()
+
+    def finish(self, queue: ProcessQueue, message: StoredMessage) -> None:
+        """The broker took a message back, or no longer has it: its offset may be committed."""
+        with self._work:
+            has_room = self._finish(queue, message)
+        if has_room:
+            queue.on_room()
+
+    def abandon(self, queue: ProcessQueue) -> None:
+        """A message will be consumed again, here or elsewhere: its offset stays."""
+        with self._work:
+            queue.abandon()
+            self._settled_one()
+
+    def lose(self, queues: Iterable[ProcessQueue]) -> dict[Queue, int]:
+        """Drop queues; returns their offsets that are not committed yet."""
+        with self._work:
+            lost = list(queues)
+            for queue in lost:
+                queue.lose()
+                self._queues.pop(queue.queue, None)
+                if queue in self._turns:
+                    self._turns.remove(queue)
+            # The remaining queues may hold more threads now.
+            self._work.notify_all()
+            return _uncommitted(lost)
+
+    def uncommitted(self) -> dict[Queue, int]:
+        """The offset of every queue whose offset is not committed yet."""
+        with self._work:
+            return _uncommitted(self._queues.values())
+
+    def committed(self, offsets: dict[Queue, int]) -> None:
+        """The broker has committed these offsets."""
+        with self._work:
+            for queue, offset in offsets.items():
+                if queue in self._queues:
+                    self._queues[queue].committed_offset = offset
+
+    def stop(self) -> None:
+        """Start no listener from now on; take() returns None."""
+        with self._work:
+            self._stopped = True
+            self._work.notify_all()
+
+    def wait_quiet(self, timeout_s: float, besides: int = 0) -> bool:
+        """Wait until at most `besides` started messages are unfinished; False at the timeout."""
+        deadline_s = elapsed_s() + timeout_s
+        with self._quiet:
+            while self._started > besides:
+                if not self._quiet.wait(max(0.0, deadline_s - elapsed_s())):
+                    return self._started <= besides
+            return True
+
+    def _finish(self, queue: ProcessQueue, message: StoredMessage) -> bool:
+        """Finish a message; is there room again in a queue that waited for it?"""
+        queue.finish(message)
+        self._settled_one()
+        if queue.is_full or queue.is_lost or not queue.is_waiting_for_room:
+            return False
+        queue.is_waiting_for_room = False
+        return True
+
+    def _settled_one(self) -> None:
+        self._started -= 1
+        if self._stopped:
+            self._quiet.notify_all()
+
+    def _next(self) -> tuple[ProcessQueue, StoredMessage] | None:
+        share = self._share()
+        for _ in range(len(self._turns)):
+            queue = self._turns.popleft()
+            if queue.running < share:
+                message = queue.start()
+                self._started += 1
+                if queue.ready:
+                    self._turns.append(queue)
+                return queue, message
+            self._turns.append(queue)
+        return None
+
+    def _share(self) -> int:
+        """How many threads one queue may hold: all but one per other queue, at least half."""
+        others = max(0, max(self._expected, len(self._queues)) - 1)
+        return max(1, self._threads // 2, self._threads - others)
+
+
+def _uncommitted(queues: Iterable[ProcessQueue]) -> dict[Queue, int]:
+    return {
+        queue.queue: queue.commit_offset
+        for queue in queues
+        if queue.commit_offset != queue.committed_offset
+    }

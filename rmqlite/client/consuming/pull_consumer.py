@@ -1,0 +1,212 @@
+"""The pull consumer: reads a queue at a given offset, or at its own position.
+
+It has no thread and no membership: several pull consumers must agree among themselves which of
+them reads which queue.  Only commit() stores the group's progress at the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Final
+
+from rmqlite.client.body import inflated
+from rmqlite.client.channel import Closing, Connection
+from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
+from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
+from rmqlite.message import StoredMessage
+from rmqlite.names import check_group
+from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
+from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
+from rmqlite.wire import rpcs
+
+RETRIES: Final = 2
+"""Every call here may run twice."""
+
+
+class PullConsumer(Closing):
+    """Reads queues for a group.  Usable from several threads, each with queues of its own.
+
+    timeout_ms: limit of one method, without the wait_ms of a pull.  Every method raises
+    RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        *,
+        timeout_ms: int = 10_000,
+    ) -> None:
+        check_group(group)
+        self.group: Final = group
+        self._connection = Connection(endpoint)
+        self._timeout_s = timeout_ms / 1000
+        self._positions: dict[Queue, int] = {}
+
+    def queues(self, topic: str) -> list[Queue]:
+        """A topic's queues, sorted.  Raises TopicUnknown."""
+        return sorted(each.queue for each in self._ranges(topic))
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int | None = None,
+        *,
+        max_messages: int = 32,
+        expression: str = EVERYTHING,
+        wait_ms: int = 0,
+    ) -> PullResult:
+        """Up to max_messages of one queue, possibly none.
+
+        queue_offset: None reads at this consumer's own position and moves it to the
+        result's next_offset, also when the status is OFFSET_MOVED; the position starts at
+        the group's committed offset, else at the queue's beginning.  A given queue_offset
+        leaves the position where it is.  wait_ms: how long the broker waits for a first
+        message.  Raises TopicUnknown, QueueUnknown, GroupUnknown.
+
+        Compressed bodies are inflated.  A message whose body cannot be inflated ends the result
+        before it; the pull that begins with it raises the error (see inflated()).  The position is
+        then at that message, and seek() to the next offset skips it.
+        """
+        queue = Queue(topic, queue_id)
+        at = self.position(queue) if queue_offset is None else queue_offset
+        request = PullRequest(
+            self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms
+        )
+        result, error = _readable(self._ask(rpcs.PULL, request, wait_ms), expression)
+        if queue_offset is None:
+            self._positions[queue] = result.next_offset
+        if error is not None and not result.messages:
+            raise error
+        return result
+
+    def pull_async(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        *,
+        max_messages: int = 32,
+        expression: str = EVERYTHING,
+        wait_ms: int = 0,
+    ) -> Future[PullResult]:
+        """pull() from a given queue offset without a thread that waits, and without retries.
+
+        The future's callbacks run on gRPC's own thread.
+        """
+        future: Future[PullResult] = Future()
+        future.set_running_or_notify_cancel()
+
+        def answered(outcome: PullResult | RmqliteError) -> None:
+            if isinstance(outcome, RmqliteError):
+                future.set_exception(outcome)
+                return
+            result, error = _readable(outcome, expression)
+            if error is not None and not result.messages:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        request = PullRequest(
+            self.group, topic, queue_id, queue_offset, expression, max_messages, wait_ms=wait_ms
+        )
+        timeout_s = self._timeout_s + wait_ms / 1000
+        self._connection.start(rpcs.PULL, request, timeout_s, answered)
+        return future
+
+    def position(self, queue: Queue) -> int:
+        """The queue offset at which the next pull without a queue_offset starts."""
+        at = self._positions.get(queue)
+        if at is None:
+            at = self.committed(queue)
+            self._positions[queue] = at = self._range(queue).min_offset if at is None else at
+        return at
+
+    def commit(self, queue: Queue | None = None, queue_offset: int | None = None) -> None:
+        """Store the group's progress at the broker.
+
+        Without a queue: all positions of this consumer, so everything pulled counts as
+        done.  With a queue: its position, or queue_offset, the next one to read; it may be lower
+        than before.
+        """
+        if queue is None:
+            if queue_offset is not None:
+                raise InvalidValue("queue_offset", queue_offset, "give the queue as well")
+            offsets = dict(self._positions)
+        else:
+            offsets = {queue: self.position(queue) if queue_offset is None else queue_offset}
+        for commit in OffsetsCommit(self.group, offsets).parts():
+            self._ask(rpcs.COMMIT_OFFSETS, commit)
+
+    def committed(self, queue: Queue) -> int | None:
+        """The group's committed offset; None before the first commit."""
+        return self._ask(rpcs.QUERY_OFFSETS, OffsetsQuery(self.group, (queue,))).get(queue)
+
+    def seek(self, queue: Queue, queue_offset: int) -> None:
+        """Continue at this offset.  It is not checked before the pull, and not committed."""
+        self._positions[queue] = queue_offset
+
+    def seek_to_time(self, queue: Queue, timestamp_ms: int) -> int:
+        """Continue at the first message stored at or after a time, or else at the end.
+
+        Returns that queue offset.  timestamp_ms is compared with store timestamps.
+        """
+        self._positions[queue] = self._ask(rpcs.SEARCH_OFFSET, TimeQuery(queue, timestamp_ms))
+        return self._positions[queue]
+
+    def seek_to_begin(self, queue: Queue) -> int:
+        """Continue at the oldest message; returns its queue offset."""
+        self._positions[queue] = self._range(queue).min_offset
+        return self._positions[queue]
+
+    def seek_to_end(self, queue: Queue) -> int:
+        """Continue at the next message to be stored; returns its queue offset."""
+        self._positions[queue] = self._range(queue).max_offset
+        return self._positions[queue]
+
+    def close(self) -> None:
+        """Disconnect, without a commit."""
+        self._connection.close()
+
+    def _range(self, queue: Queue) -> QueueRange:
+        ranges = self._ranges(queue.topic)
+        for each in ranges:
+            if each.queue == queue:
+                return each
+        raise QueueUnknown(queue.topic, queue.queue_id, len(ranges))
+
+    def _ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        return self._ask(rpcs.GET_QUEUE_RANGES, topic)
+
+    def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q, wait_ms: int = 0) -> rpcs.A:
+        timeout_s = self._timeout_s + wait_ms / 1000
+        return self._connection.call_repeatedly(rpc, value, timeout_s, retries=RETRIES)
+
+
+def _inflated_upto_error(
+    messages: Sequence[StoredMessage],
+) -> tuple[tuple[StoredMessage, ...], Refused | None]:
+    """The messages before the first that cannot be inflated, and the error of that one."""
+    readable: list[StoredMessage] = []
+    for message in messages:
+        try:
+            readable.append(inflated(message))
+        except Refused as error:
+            return tuple(readable), error
+    return tuple(readable), None
+
+
+def _readable(result: PullResult, expression: str) -> tuple[PullResult, RmqliteError | None]:
+    """The matching messages, inflated, up to the first that cannot be, and its error."""
+    takes = parse_tags(expression).takes
+    taken = [message for message in result.messages if takes(message)]
+    messages, error = _inflated_upto_error(taken)
+    next_offset = taken[len(messages)].queue_offset if error else result.next_offset
+    status = result.status
+    if result.messages and not messages:
+        status = PullStatus.NO_MATCHED_MESSAGE
+    return replace(result, status=status, next_offset=next_offset, messages=messages), error

@@ -1,0 +1,269 @@
+"""The push consumer: a listener is called for every message of its share of the queues.
+
+    broker -> membership -> readers -> backlog -> listener threads -> commit, or send-back
+
+One loop thread owns everything that talks to the broker; the listener threads share with
+it only the backlog.  A message's offset is committed when the listener succeeded or the
+broker took the message back: so each is consumed at least once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from rmqlite.client.channel import Closing, Connection
+from rmqlite.client.consuming.backlog import Backlog
+from rmqlite.client.consuming.broker_link import BrokerLink
+from rmqlite.client.consuming.listener import Listener, consume
+from rmqlite.client.consuming.loop import Loop
+from rmqlite.client.consuming.membership import Membership
+from rmqlite.client.consuming.process_queue import CacheLimits
+from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Start
+from rmqlite.client.consuming.readers import Readers
+from rmqlite.client.consuming.send_back import SendBacks
+from rmqlite.client.consuming.tag_expression import EVERYTHING
+from rmqlite.client.unique_id import own_client_id
+from rmqlite.errors import InvalidValue, Refused, RmqliteError
+from rmqlite.names import check_group, check_topic, retry_topic
+from rmqlite.requests.groups import OffsetsCommit, Subscription
+from rmqlite.requests.topics import Queue
+from rmqlite.wire import rpcs
+
+CALL_S_MAX: Final = 5.0
+"""The timeout of the few calls that start() and close() wait for."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The parts that exist from start() to close()."""
+
+    loop: Loop
+    readers: Readers
+    membership: Membership
+    send_backs: SendBacks
+
+
+class PushConsumer(Closing):
+    """Consumes messages as a member of a group.  Usable from any thread.
+
+    Call subscribe(), then listen() unless the listener is given here, then start(); `with` only
+    closes the consumer, so call all of them inside it.
+
+    listener: see listen().  consume_threads: how many messages are consumed at a time.
+    pull_batch: messages per pull.  cached_messages_max, cached_bytes_max (of records): limits per
+    queue of messages pulled and not finished; while one is reached, nothing is pulled, but one
+    pull may exceed it.  max_reconsume_times: None means the group's; a limit set by a message's
+    sender comes first.  consume_from: where the group starts in a queue that
+    it never committed: FIRST_OFFSET, LAST_OFFSET, or a store timestamp in ms.
+    commit_interval_ms: the time between commits; a crash may repeat this much.
+    heartbeat_interval_ms: how long a heartbeat waits for a new assignment.  close_timeout_ms: how
+    long close() waits for running listeners.  client_id: unique in the group; generated if None.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        listener: Listener | None = None,
+        *,
+        consume_threads: int = 20,
+        pull_batch: int = 32,
+        cached_messages_max: int = 1_000,
+        cached_bytes_max: int = 100 * 1024 * 1024,
+        max_reconsume_times: int | None = None,
+        consume_from: Start = ConsumeFrom.FIRST_OFFSET,
+        commit_interval_ms: int = 5_000,
+        heartbeat_interval_ms: int = 10_000,
+        close_timeout_ms: int = 30_000,
+        client_id: str | None = None,
+    ) -> None:
+        check_group(group)
+        for name, value, least in (
+            ("consume_threads", consume_threads, 1),
+            ("pull_batch", pull_batch, 1),
+            ("cached_messages_max", cached_messages_max, 1),
+            ("cached_bytes_max", cached_bytes_max, 1),
+            ("commit_interval_ms", commit_interval_ms, 1),
+            ("heartbeat_interval_ms", heartbeat_interval_ms, 0),
+            ("close_timeout_ms", close_timeout_ms, 0),
+        ):
+            if value < least:
+                raise InvalidValue(name, value, f"{least} or more")
+        self.group: Final = group
+        self.client_id: Final = client_id or own_client_id()
+        self._listener = listener
+        self._expressions: dict[str, str] = {}
+        self._consume_from = consume_from
+        self._max_reconsume_times = max_reconsume_times
+        self._commit_interval_s = commit_interval_ms / 1000
+        self._heartbeat_interval_ms = heartbeat_interval_ms
+        self._close_timeout_s = close_timeout_ms / 1000
+        limits = CacheLimits(cached_messages_max, cached_bytes_max)
+        self._settings = PullSettings(group, pull_batch, limits)
+        self._connection = Connection(endpoint)
+        self._backlog = Backlog(consume_threads)
+        self._threads = [
+            threading.Thread(target=self._consume, name=f"rmqlite-{group}-{n}", daemon=True)
+            for n in range(consume_threads)
+        ]
+        self._running: _Running | None = None
+        self._closed = False
+        self._lifecycle = threading.Lock()
+
+    def subscribe(self, topic: str, expression: str = EVERYTHING) -> None:
+        """Consume a topic: all of it, or the tags of "TagA || TagB".  Before start().
+
+        All members of a group must subscribe to the same.  The group's retry topic is subscribed
+        automatically.  Raises InvalidName, Refused.
+        """
+        check_topic(topic)
+        self._check_not_started()
+        self._expressions[topic] = expression
+
+    def listen(self, listener: Listener) -> Listener:
+        """Call this for every message; also a decorator.  Before start().
+
+        It gets one message, whose topic is the original one even in a retry (see reconsume_times),
+        and returns CONSUME_SUCCESS, RECONSUME_LATER or reconsume_later(...).  Anything else, or an
+        exception, counts as RECONSUME_LATER with a reason; so does a body that cannot be inflated,
+        without a call of the listener.
+        """
+        self._check_not_started()
+        self._listener = listener
+        return listener
+
+    @property
+    def queues(self) -> tuple[Queue, ...]:
+        """The queues that this member reads now, including those of the retry topic."""
+        return self._running.readers.queues if self._running else ()
+
+    def wait_assigned(self, timeout_ms: int) -> bool:
+        """Wait until this member has a queue to read; False at the timeout."""
+        return bool(self._running and self._running.readers.wait_assigned(timeout_ms / 1000))
+
+    def start(self) -> None:
+        """Join the group and consume, on threads of its own; call it once.
+
+        Raises Refused without a listener or a subscription, when called again or after close(),
+        and when the broker refuses the group; if the broker is away, the consumer waits for it in
+        the background.
+        """
+        with self._lifecycle:
+            self._check_not_started()
+            if self._listener is None:
+                raise _not_ready("no listener", "listener", "give one, or call listen()")
+            if not self._expressions:
+                raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
+            running = self._assembled()
+            running.membership.join(self._connection, CALL_S_MAX)
+            self._running = running
+            running.loop.post(running.readers.start)
+            running.loop.post(running.membership.start)
+            running.loop.start()
+            for thread in self._threads:
+                thread.start()
+
+    def stop_listening(self) -> None:
+        """Start no listener any more; running listeners finish.  It cannot be undone.
+
+        Returns at once, so a listener may call it to be the last one.  This consumer stays a
+        member and holds its queues until close(); finished messages are committed as usual.
+        """
+        self._backlog.stop()
+
+    def close(self) -> None:
+        """Stop pulling, let running listeners finish, commit, leave the group.
+
+        Waits up to close_timeout_ms for listeners and send-backs; messages that are not finished
+        by then are delivered again, to another member or after the next start.  If a listener
+        calls it, it does not wait for that listener.
+        """
+        with self._lifecycle:
+            if self._closed:
+                return
+            self._closed = True
+            if self._running is not None:
+                self._stop(self._running)
+            self._connection.close()
+
+    def _assembled(self) -> _Running:
+        loop = Loop(f"rmqlite-{self.group}")
+        link = BrokerLink(self._connection, loop, self.group)
+        readers = Readers(
+            self._expressions,
+            self._consume_from,
+            self._commit_interval_s,
+            self._settings,
+            link,
+            loop,
+            self._backlog,
+        )
+        membership = Membership(
+            self.group,
+            self.client_id,
+            tuple(Subscription(*pair) for pair in sorted(self._expressions.items())),
+            self._heartbeat_interval_ms,
+            link,
+            loop,
+            readers.assign,
+        )
+        send_backs = SendBacks(self.group, self._max_reconsume_times, link, loop, self._backlog)
+        return _Running(loop, readers, membership, send_backs)
+
+    def _stop(self, running: _Running) -> None:
+        running.loop.post(running.readers.stop)
+        running.loop.post(running.send_backs.close)
+        self._backlog.stop()
+        # Heartbeats continue, so no other member gets these messages before the commit.
+        own = threading.current_thread() in self._threads
+        is_quiet = self._backlog.wait_quiet(self._close_timeout_s, besides=int(own))
+        if not is_quiet:
+            log.warning("closing while listeners run, they will be repeated group=%s", self.group)
+        running.loop.post(running.membership.stop)
+        running.loop.stop()
+        self._commit_last()
+        running.membership.leave(self._connection, CALL_S_MAX)
+        for thread in self._threads if is_quiet else ():
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _commit_last(self) -> None:
+        commit = OffsetsCommit(self.group, self._backlog.uncommitted())
+        try:
+            for part in commit.parts():
+                self._connection.call(rpcs.COMMIT_OFFSETS, part, CALL_S_MAX)
+        except RmqliteError as error:
+            log.warning("the last commit failed group=%s: %s", self.group, error)
+
+    def _check_not_started(self) -> None:
+        if self._running is not None or self._closed:
+            state = "closed" if self._closed else "started"
+            rule = "do it before start()"
+            raise Refused(f"this consumer was {state}: {rule}", field="consumer", rule=rule)
+
+    # ---- the listener threads
+
+    def _consume(self) -> None:
+        running, listener = self._running, self._listener
+        assert running is not None
+        assert listener is not None
+        retries = retry_topic(self.group)
+        while (taken := self._backlog.take()) is not None:
+            queue, message = taken
+            shown = message
+            if message.topic == retries:
+                shown = replace(message, topic=message.origin_topic)
+            result = consume(listener, shown)
+            self._backlog.returned(queue, message, is_finished=result.is_success)
+            if not result.is_success:
+                running.loop.post(partial(running.send_backs.send, queue, message, result))
+
+
+def _not_ready(what: str, field: str, rule: str) -> Refused:
+    return Refused(f"{what}: {rule} before start()", field=field, rule=rule)

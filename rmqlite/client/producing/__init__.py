@@ -1,0 +1,1 @@
+"""Producer, its batches, and bulk scheduling."""

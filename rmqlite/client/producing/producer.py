@@ -1,0 +1,170 @@
+"""The producer: resolves a delay, gives a message its id, and sends it until it is on disk.
+
+A message gets its id before its first attempt and keeps it through all of them, so a
+consumer can tell a repeated send from a second message.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+
+from rmqlite.client.channel import Closing, Connection, Started
+from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size_bytes
+from rmqlite.client.producing.level_lookup import LevelLookup
+from rmqlite.client.producing.shared_calls import SharedCalls
+from rmqlite.client.unique_id import UniqueIds
+from rmqlite.clock import wall_ms
+from rmqlite.errors import MessageTooLarge, RmqliteError
+from rmqlite.message import Message
+from rmqlite.requests.messages import SendRequest, SendResult
+from rmqlite.requests.schedule import ChangeByIds, ChangedId, ScheduleAction
+from rmqlite.wire import rpcs
+
+
+class Producer(Closing):
+    """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
+
+    send_timeout_ms: for all attempts of one call together.  retries: attempts after the
+    first, made when the broker cannot be reached or answers that it may work later; a message
+    whose answer was lost is then stored twice, under the same message id.
+
+    linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
+    limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
+    without an outcome, send_async blocks.
+
+    A producer that is not closed loses the messages that send_async still gathers.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        group: str,
+        *,
+        send_timeout_ms: int = 3_000,
+        retries: int = 2,
+        linger_ms: float = 5,
+        batch_messages_max: int = 256,
+        batch_bytes_max: int = 1024 * 1024,
+        in_flight_max: int = 10_000,
+    ) -> None:
+        self._limits = BatchLimits(
+            linger_s=linger_ms / 1000,
+            messages_max=batch_messages_max,
+            size_bytes_max=batch_bytes_max,
+            in_flight_max=in_flight_max,
+            timeout_s=send_timeout_ms / 1000,
+            retries=retries,
+        )
+        self._group = group
+        self._connection = Connection(endpoint)
+        self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
+        self._ids = UniqueIds()
+        self._batcher = Batcher(self._start, self._limits)
+        self._shared = SharedCalls(self._call, self._limits)
+
+    def send(self, message: Message, queue_id: int | None = None) -> SendResult:
+        """Send one message; return when it is on disk (SYNC_FLUSH).
+
+        queue_id: None lets the broker take the topic's queues in turn.  Raises Refused if it can
+        never work (DelayUnknown, TopicUnknown, InvalidValue …), Unavailable if it did not work
+        within send_timeout_ms; the message may have been stored all the same.
+        """
+        messages = (self._named(message),)
+        if queue_id is None:
+            return self._shared.send(messages)[0]
+        return self._call(messages, queue_id)[0]
+
+    def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
+        """Send messages of any topics and delays; results in their order.
+
+        They go in several calls within the batch limits, one after the other; each call stores all
+        of its messages or none, and a call that is too large for the broker is halved.  When a
+        call fails, its error is raised, with a note of how many messages were stored before.
+        """
+        named = [self._named(message) for message in messages]
+        results: list[SendResult] = []
+        parts = deque(_parts(named, self._limits))
+        while parts:
+            part = parts.popleft()
+            try:
+                results.extend(self._shared.send(part))
+            except RmqliteError as error:
+                if isinstance(error, MessageTooLarge) and len(part) > 1:
+                    half = len(part) // 2
+                    parts.extendleft((part[half:], part[:half]))
+                    continue
+                error.add_note(f"{len(results)} of {len(named)} messages were stored before this")
+                raise
+        return results
+
+    def send_async(self, message: Message) -> Future[SendResult]:
+        """Send with others in one call; the future gets the result, or an error of send().
+
+        Raises at once the errors that come before the send, such as InvalidValue, DelayUnknown or
+        Refused after close().  Callbacks of the future run on the producer's own thread:
+        while one runs, nothing else is sent.
+        """
+        return self._batcher.add(self._named(message))
+
+    def cancel(self, message_id: str, topic: str = "") -> ChangedId:
+        """Cancel a delayed message by the id that send() returned; return when that is on disk.
+
+        The outcome is the state found: DONE, ALREADY_DELIVERED, NOT_FOUND …; a message that
+        send_async still gathers is not found.  topic: the topic of the send; empty also cancels
+        the message's retries in consumer groups.  Repeated like send(): if the answer DONE is
+        lost, the result is ALREADY_CANCELLED.  Raises the errors of send().
+        """
+        change = ChangeByIds(ScheduleAction.CANCEL, (message_id,), topic)
+        changed = self._connection.call_repeatedly(
+            rpcs.CHANGE_BY_IDS, change, self._limits.timeout_s, retries=self._limits.retries
+        )
+        return changed[0]
+
+    def flush(self) -> None:
+        """Send at once what send_async gathered; return when every future is done."""
+        self._batcher.flush()
+
+    def close(self) -> None:
+        """flush(), then disconnect; later sends are Refused."""
+        self._batcher.close()
+        self._connection.close()
+
+    def _named(self, message: Message) -> Message:
+        resolved = self._levels.resolve(message)
+        return resolved if resolved.message_id else resolved.named(self._ids.next())
+
+    def _call(self, messages: tuple[Message, ...], queue_id: int = -1) -> tuple[SendResult, ...]:
+        request = SendRequest(messages, self._group, queue_id, wall_ms())
+        return self._connection.call_repeatedly(
+            rpcs.SEND, request, self._limits.timeout_s, retries=self._limits.retries
+        )
+
+    def _start(
+        self,
+        messages: tuple[Message, ...],
+        timeout_s: float,
+        wait_for_ready: bool,
+        on_done: Callable[[Outcome], None],
+    ) -> Started:
+        request = SendRequest(messages, self._group, -1, wall_ms())
+        return self._connection.start(
+            rpcs.SEND, request, timeout_s, on_done, wait_for_ready=wait_for_ready
+        )
+
+
+def _parts(messages: Sequence[Message], limits: BatchLimits) -> Iterator[tuple[Message, ...]]:
+    """The messages in order, in parts within the limits; a too large message goes alone."""
+    part: list[Message] = []
+    part_bytes = 0
+    for message in messages:
+        more_bytes = size_bytes(message)
+        too_large = part_bytes + more_bytes > limits.size_bytes_max
+        if part and (len(part) == limits.messages_max or too_large):
+            yield tuple(part)
+            part, part_bytes = [], 0
+        part.append(message)
+        part_bytes += more_bytes
+    if part:
+        yield tuple(part)

@@ -1,0 +1,235 @@
+"""Plans a stream: where it begins, how far a batch goes, and whether records were lost.
+
+Spark's checkpoint has the offsets of a stream; this module compares them with the present queues.
+If retention deleted records before they were read, or the store is another one than before, the
+plan raises an error.  With failOnDataLoss=false it warns, and the stream continues at the first
+record that exists.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from rmqlite.arrow.options import EARLIEST, LATEST, ReadOptions
+from rmqlite.arrow.packing import QueueSlice, packed
+from rmqlite.arrow.partitions import Place
+from rmqlite.errors import InvalidValue, OffsetGone, RmqliteError
+from rmqlite.names import check_group, is_system
+from rmqlite.spark.stream.offsets import Offsets, Queue, limited
+from rmqlite.spark.stream.queue_ranges import QueueRanges, Ranges
+
+log = logging.getLogger(__name__)
+
+
+class StreamPlan:
+    """One stream on the driver, from its start to its end."""
+
+    def __init__(self, options: ReadOptions, source: QueueRanges) -> None:
+        """Raises InvalidValue for options that a stream does not have."""
+        check_stream(options)
+        self._options = options
+        self._source = source
+        self._initial: Offsets | None = None
+        self._ranges: Ranges | None = None
+        self._bounds: Ranges | None = None
+        self._has_planned = False
+
+    def initial(self) -> Offsets:
+        """Where a new stream begins; later calls return the same."""
+        if self._initial is None:
+            found = self._look()
+            self._warn_of_missing({topic for topic, _ in found})
+            self._initial = initial_offsets(self._options, self._source, found)
+        return dict(self._initial)
+
+    def prepare_available_now(self) -> None:
+        """End this run at the present ends of the queues."""
+        self._bounds = self._look()
+
+    def latest(self, start: Mapping[Queue, int], rows_max: int | None) -> Offsets:
+        """The end of the next batch; equal to start if there are no new records.
+
+        rows_max: None means no limit.  Raises OffsetGone or InvalidValue if records are lost.
+        """
+        self._has_planned = True
+        ranges = self._look()
+        begins, sizes = {}, {}
+        for queue in sorted(ranges.keys() | self._taken(start)):
+            low, high = ranges.get(queue, (0, 0))
+            begin = self._begin(queue, start.get(queue, 0), low, high)
+            if self._bounds is not None:
+                high = min(high, self._bounds.get(queue, (0, 0))[1])
+            begins[queue], sizes[queue] = begin, max(0, high - begin)
+        taken = sizes if rows_max is None else limited(sizes, rows_max)
+        end = dict(start)
+        for queue, begin in begins.items():
+            upto = begin + taken.get(queue, 0)
+            if upto != start.get(queue, 0):
+                end[queue] = upto
+        return end
+
+    def slices(
+        self, start: Mapping[Queue, int], end: Mapping[Queue, int]
+    ) -> list[tuple[QueueSlice, ...]]:
+        """The queue slices of each partition of a batch.  Raises the errors of latest()."""
+        self._check_first_batch()
+        ranges = self._look() if self._ranges is None else self._ranges
+        found = []
+        for queue in sorted(self._taken(end)):
+            begin, upto = start.get(queue, 0), end[queue]
+            if begin == upto:
+                continue
+            low, high = ranges.get(queue, (0, 0))
+            if upto < begin or upto > high:
+                self._lost_end(queue, max(begin, upto), high)
+                begin, upto = (low if upto < begin else begin), min(upto, high)
+            begin = self._begin(queue, begin, low, max(begin, high))
+            found.append(QueueSlice(*queue, begin, max(begin, upto)))
+        options = self._options
+        return packed(found, partitions_max=options.max_partitions, rows=options.rows_per_partition)
+
+    @property
+    def newest(self) -> Offsets | None:
+        """The ends of all queues at the last look."""
+        if self._ranges is None:
+            return None
+        return {queue: high for queue, (_, high) in self._ranges.items() if high}
+
+    @property
+    def place(self) -> Place | None:
+        """The place of the last slices()."""
+        return self._source.place
+
+    def publish(self, reached: Mapping[Queue, int]) -> None:
+        """Commit the group's offsets at the broker, if there is a group; a failure is logged."""
+        if self._options.group:
+            publish(self._source, self._options.group, reached)
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _look(self) -> Ranges:
+        takes = self._options.takes_queue
+        found = self._source.ranges()
+        self._ranges = {queue: each for queue, each in found.items() if takes(*queue)}
+        return self._ranges
+
+    def _warn_of_missing(self, topics: set[str]) -> None:
+        """Warn: a topic may be made later, as retry topics are, or its name may be mistyped."""
+        for topic in self._options.topics:
+            if topic not in topics:
+                log.warning("no such topic yet, the stream waits for it topic=%s", topic)
+
+    def _taken(self, offsets: Mapping[Queue, int]) -> set[Queue]:
+        """The queues that this run reads; an earlier run may have read others, too."""
+        return {queue for queue in offsets if self._options.takes_queue(*queue)}
+
+    def _begin(self, queue: Queue, begin: int, low: int, high: int) -> int:
+        """Where to continue: at begin, or at the first record if begin is lost."""
+        if begin > high:
+            self._lost_end(queue, begin, high)
+            return low
+        if begin >= low:
+            return begin
+        what = f"{_named(queue)}, read with failOnDataLoss=true"
+        if self._options.fail_on_data_loss:
+            raise OffsetGone(what, begin, low)
+        log.warning(
+            "records are lost, the stream continues topic=%s queue_id=%d queue_offset=%d "
+            "min_offset=%d",
+            *(*queue, begin, low),
+        )
+        return low
+
+    def _lost_end(self, queue: Queue, reached: int, high: int) -> None:
+        if self._options.fail_on_data_loss:
+            rule = (
+                f"{_named(queue)} ends at {high}: the store is not the one that was read before,"
+                " or lost its end; take another checkpoint, or failOnDataLoss=false"
+            )
+            raise InvalidValue("offset", reached, rule)
+        log.warning(
+            "the queue ends before the offset that was read, the stream continues topic=%s "
+            "queue_id=%d queue_offset=%d max_offset=%d",
+            *(*queue, reached, high),
+        )
+
+    def _check_first_batch(self) -> None:
+        """Raise if Spark runs a first batch again: where "latest" was then is lost."""
+        if self._has_planned or self._initial is None or not _is_moving(self._options):
+            return
+        self._has_planned = True
+        rule = (
+            "JSON, because Spark runs the first batch of this stream again and the place where it"
+            " began is lost; use read_stream, another checkpoint, or failOnDataLoss=false"
+        )
+        if self._options.fail_on_data_loss:
+            raise InvalidValue("startingOffsets", "latest", rule)
+        log.warning("records are lost, the first batch did not finish startingOffsets=latest")
+
+
+def initial_offsets(options: ReadOptions, source: QueueRanges, ranges: Ranges) -> Offsets:
+    """Where a new stream begins; ranges: those of the queues that it reads.
+
+    A queue that JSON in startingOffsets does not name begins at its first record.
+    """
+    wanted = LATEST if options.starting_offsets is None else options.starting_offsets
+    words = {EARLIEST: 0, LATEST: 1}
+    held = {queue: found for queue, found in ranges.items() if found[1]}
+    if options.starting_timestamp_ms is not None:
+        return source.offsets_at(options.starting_timestamp_ms, held)
+    if isinstance(wanted, int):
+        return {queue: found[words[wanted]] for queue, found in held.items()}
+    offsets = {queue: low for queue, (low, _) in held.items()}
+    for topic, queue_id, offset in wanted:
+        queue = (topic, queue_id)
+        if not options.takes_queue(*queue):
+            rule = f"only queues that the stream reads; {_named(queue)} is none of them"
+            raise InvalidValue("startingOffsets", f"{topic} {queue_id}", rule)
+        if offset >= 0:
+            offsets[queue] = offset
+        elif queue in held:
+            offsets[queue] = held[queue][words[offset]]
+    return offsets
+
+
+def check_stream(options: ReadOptions) -> None:
+    """Raises InvalidValue for options that only a batch has, or that need a broker."""
+    for name, value in (
+        ("endingOffsets", options.ending_offsets),
+        ("endingTimestamp", options.ending_timestamp_ms),
+        ("startingPhysicalOffset", options.starting_physical_offset),
+        ("endingPhysicalOffset", options.ending_physical_offset),
+    ):
+        if value is not None:
+            raise InvalidValue(name, value, "an option of spark.read; a stream has no end")
+    if options.group:
+        if options.path:
+            rule = "only with endpoint: nobody can commit a group's offsets in a store's folder"
+            raise InvalidValue("group", options.group, rule)
+        check_group(options.group)
+
+
+def publish(source: QueueRanges, group: str, reached: Mapping[Queue, int]) -> None:
+    """Commit a group's offsets at a broker; a failure is logged, the stream does not need it."""
+    offsets = {queue: offset for queue, offset in reached.items() if not is_system(queue[0])}
+    try:
+        if offsets:
+            source.publish(group, offsets)
+    except RmqliteError as error:
+        log.warning("progress is not published group=%s: %s", group, error)
+
+
+def _is_moving(options: ReadOptions) -> bool:
+    """Does the beginning of a new stream move as messages arrive?"""
+    wanted = options.starting_offsets
+    if options.starting_timestamp_ms is not None:
+        return False
+    if wanted is None or isinstance(wanted, int):
+        return wanted != EARLIEST
+    return any(offset == LATEST for _, _, offset in wanted)
+
+
+def _named(queue: Queue) -> str:
+    return f"queue {queue[1]} of topic {queue[0]!r}"

@@ -1,0 +1,1 @@
+"""What opening a store does before the first append: file sizes, the true end, the walk."""

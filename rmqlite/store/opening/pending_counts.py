@@ -1,0 +1,48 @@
+"""Counts pending messages per topic anew, for levels whose counts are wrong.
+
+The counts are updated at each append, and by the walk after a crash.  They are wrong if
+RocketMQ ran on the store since, if an older rmqlite wrote the tables, or if somebody removed
+files; then opening reads the pending records themselves, once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from typing import Final
+
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.consume_queue import ConsumeQueue
+from rmqlite.store.dispatch import Dispatch
+from rmqlite.store.progress import CompletedOffsets
+from rmqlite.store.records.completion import topic_ahead
+from rmqlite.store.wait_queues import wait_queue_of
+
+_ENTRIES_AT_ONCE: Final = 8192
+
+logger = logging.getLogger(__name__)
+
+
+def count_pending(log: CommitLog, dispatch: Dispatch) -> None:
+    """Count levels anew whose counts do not add up to their pending records."""
+    pending = dispatch.progress.pending
+    for (topic, queue_id), queue in dispatch.queues.items():
+        level = wait_queue_of(topic, queue_id)
+        if not level:
+            continue
+        completed = dispatch.progress.of(level)
+        waiting = queue.max_offset - completed.below - completed.count_above
+        if sum(pending.get(level, {}).values()) != waiting:
+            logger.info("pending messages are counted anew level=%d pending=%d", level, waiting)
+            pending[level] = _counted(log, queue, completed)
+
+
+def _counted(log: CommitLog, queue: ConsumeQueue, completed: CompletedOffsets) -> Counter[str]:
+    counts = Counter[str]()
+    for start in range(completed.below, queue.max_offset, _ENTRIES_AT_ONCE):
+        entries = queue.read(start, _ENTRIES_AT_ONCE)
+        for queue_offset in completed.open_between(start, start + len(entries)):
+            entry = entries[queue_offset - start]
+            found = log.read_head(entry.physical_offset, entry.size)
+            counts[topic_ahead(found.properties) if found else ""] += 1
+    return counts

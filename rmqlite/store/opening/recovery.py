@@ -1,0 +1,270 @@
+"""Opening a store: from the last persisted point, walk the log to its true end.
+
+config/storeProgress.json has the physical offset up to which queues, key index and completed
+offsets are on disk.  It is only a place to begin: if it is missing, or does not fit the
+files, or RocketMQ ran on the store since, the walk begins further back, at worst at the log's
+first record.  Opening twice changes nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from rmqlite.errors import FlushFailed, StoreDamaged
+from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.disk.files import Files
+from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
+from rmqlite.store.log.checksums import Point
+from rmqlite.store.opening.pending_counts import count_pending
+from rmqlite.store.opening.verification import verify
+from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.tables import tables
+from rmqlite.store.tables.levels_table import LEVELS_TABLE as LEVELS_TABLE
+from rmqlite.store.wait_queues import queue_of, wait_queue_of
+from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
+
+PROGRESS_TABLE: Final = "storeProgress.json"
+DELAY_OFFSET_TABLE: Final = "delayOffset.json"
+WRITE_AGAIN_BYTES_MAX: Final = 64 << 20
+"""The most bytes at the end of the log that a recovery writes again."""
+_SCAN_ENTRIES: Final = 8192
+CHECKPOINT: Final = struct.Struct(">qqq4072x")
+_EVER_MS: Final = 1 << 62
+_HASH_END: Final = 1 << 31
+"""A smaller tags code is a hash of 32 bits; a time in milliseconds has 41."""
+
+logger = logging.getLogger(__name__)
+
+
+def progress_snapshot(log: CommitLog, dispatch: Dispatch) -> tables.Snapshot:
+    """The content of storeProgress.json for a log whose bytes are synced, as of now."""
+    ranges = [(key, each.min_offset, each.max_offset) for key, each in dispatch.queues.items()]
+    tree: tables.Tree = {
+        "checksum": log.point.chain,
+        "completed": dispatch.progress.to_json(),
+        "index": dispatch.index.state(),
+        "logFileBytes": log.segment_bytes,
+        "markedOffset": log.marked_end,
+        "newestTimestamp": log.newest_timestamp_ms,
+        "pending": dispatch.progress.pending_now(),
+        "physicalOffset": log.end,
+    }
+
+    def with_queues() -> tables.Tree:
+        queues: dict[str, dict[int, list[int]]] = {}
+        for (topic, queue_id), low, high in sorted(ranges):
+            queues.setdefault(topic, {})[queue_id] = [low, high]
+        return {**tree, "queues": queues}
+
+    return with_queues
+
+
+def keep_names(files: Files, root: Path) -> None:
+    """Sync the folders: files created before a SIGKILL may not be durable yet."""
+    with suppress(FlushFailed):
+        # A process that may not read the folder above did not make this one.
+        files.sync_folder(root.parent)
+    files.sync_folder(root)
+    files.sync_folder(root / "config")
+
+
+def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
+    """Restore the length of the last log file if it was shortened.
+
+    It needs the same length in storeProgress.json: otherwise the configuration may be the
+    wrong one, which opening the log refuses.
+    """
+    folder = root / "commitlog"
+    path = folder / max(files.names(folder), default="")
+    try:
+        tree = tables.load(files, root / "config" / PROGRESS_TABLE) or {}
+    except StoreDamaged:
+        return
+    if path == folder or tree.get("logFileBytes") != log_file_bytes:
+        return
+    size = files.size(path)
+    if 0 < size < log_file_bytes:
+        logger.error("a log file was cut off, its end is lost file=%s size=%d", path, size)
+        files.create(path, log_file_bytes)
+
+
+def recover(
+    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool = False
+) -> int:
+    """Find the log's end and make queues and completed offsets fit it.
+
+    Returns the number of dispatched records.  is_foreign: RocketMQ had the store open last, so
+    deliver times may come from its table of levels.  A torn tail is zeroed; raises
+    StoreDamaged for any other damage.
+    """
+    was_closed = not is_foreign and not files.kind(root / "abort")
+    is_known = _begin(files, root, log, dispatch, is_foreign=is_foreign)
+    redo = Redo(dispatch, log, _kept_before_ms(files, root, dispatch, is_foreign))
+    for key in queue_keys(files, root):
+        dispatch.queue(*key)
+    begin = log.end
+    mark = log.log_end.mark_over(log.min_offset)
+    is_ours = is_known or not log.persisted_end
+    log.sums.forget_from(max(begin, mark.synced_end if mark and is_ours else 0))
+    count = redo.run(log.walk(begin, to_end=True))
+    _tell_end(log)
+    log.cut(log.end)
+    # A clean stop left nothing behind the queues' ends; a cut takes 0.5 ms for each queue.
+    is_cut = was_closed and is_known and not count
+    for key, queue in dispatch.queues.items():
+        if key not in redo.started and not is_known:
+            # All its records have expired, but its queue offsets must go on.
+            queue.begin_at(queue.recovered_end(log.end))
+        queue.drop_before(log.min_offset)
+        if not is_cut:
+            queue.cut()
+    _adopt_delay_offsets(files, root, dispatch)
+    count_pending(log, dispatch)
+    # The process before may have written these bytes without a successful sync.
+    log.write_again(max(begin, log.end - WRITE_AGAIN_BYTES_MAX))
+    begin = min(begin, log.marked_end)
+    log.remove_broken_marks(begin)
+    for path in log.paths_between(begin, log.end):
+        files.sync(path)
+    if log.segment_starts:
+        # Otherwise a file that it removed could come back after a power cut.
+        files.sync_folder(root / "commitlog")
+    log.sum_up()
+    log.mark_synced(log.point)
+    return count
+
+
+def _tell_end(log: CommitLog) -> None:
+    path, position = log.path_at(log.end), log.end % log.segment_bytes
+    if log.end < log.persisted_end:
+        logger.error(
+            "the log is shorter than it was on disk: a tail is lost"
+            " file=%s position=%d lost_bytes=%d",
+            path,
+            position,
+            log.persisted_end - log.end,
+        )
+    elif log.has_bytes_from(log.end):
+        logger.warning("an unsynced tail is cut off file=%s position=%d", path, position)
+
+
+def _begin(
+    files: Files, root: Path, log: CommitLog, dispatch: Dispatch, *, is_foreign: bool
+) -> bool:
+    """Set up log and queues from the last persist; False: set up for a walk of the whole log."""
+    persisted = _load(files, root / "config" / PROGRESS_TABLE)
+    is_there = False
+    if persisted is None:
+        verify(log, Point(log.min_offset, 0))
+    else:
+        log.persisted_end = persisted.physical_offset
+        is_there = log.has_room_for(persisted.physical_offset) and (
+            persisted.checksum is None
+            or verify(log, Point(persisted.physical_offset, persisted.checksum))
+        )
+    if persisted is not None and is_there:
+        log.begin_at(persisted.physical_offset, persisted.newest_timestamp)
+        for key, (low, high) in persisted.ranges().items():
+            queue = dispatch.queue(*key)
+            queue.min_offset, queue.max_offset = low, high
+            if not is_foreign and high > low:
+                # It had files when it was persisted; a persist syncs folders before ranges.
+                queue.take_unsynced_name()
+        progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
+        if all(
+            _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, progress)
+            for key in persisted.ranges()
+        ):
+            dispatch.progress = progress
+            log.marked_end = persisted.marked_offset
+            if not dispatch.index.load(persisted.index, min_offset=log.min_offset):
+                _make_index(log, dispatch)
+            return True
+        dispatch.queues.clear()
+    log.begin_at(log.min_offset, 0)
+    dispatch.index.clear()
+    return False
+
+
+def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
+    """Rebuild the key index up to the persisted end from the log."""
+    dispatch.index.clear()
+    if log.end > log.min_offset:
+        logger.warning(
+            "the key index is made again from the log bytes=%d", log.end - log.min_offset
+        )
+    for walked in log.walk(log.min_offset):
+        dispatch.index_record(walked)
+
+
+def _load(files: Files, path: Path) -> ProgressTable | None:
+    try:
+        return tables.load_as(files, path, ProgressTable)
+    except StoreDamaged:
+        # It is rebuilt from the log: a damaged table costs only time.
+        return None
+
+
+def _entries_fit(key: QueueKey, log: CommitLog, dispatch: Dispatch) -> bool:
+    """Does the first entry exist, and does the last one point at a record that agrees?"""
+    queue = dispatch.queue(*key)
+    if queue.max_offset == queue.min_offset:
+        return True
+    if queue.min_offset < queue.files_begin:
+        return False
+    entry = queue.entry(queue.max_offset - 1)
+    if entry is None or entry.physical_offset + entry.size > log.end:
+        return False
+    if entry.physical_offset < log.min_offset:
+        return True
+    found = log.read_head(entry.physical_offset, entry.size)
+    if found is None:
+        return False
+    head = found.head
+    return (head.topic, head.queue_id, head.queue_offset) == (*key, queue.max_offset - 1)
+
+
+def _has_made_up_time(key: QueueKey, dispatch: Dispatch, progress: ScheduleProgress) -> bool:
+    """Has a pending entry a hash of tags in place of its deliver time?
+
+    RocketMQ's abnormal recovery leaves it in queues that it rebuilds (reference §4.4).
+    """
+    wait_queue = wait_queue_of(*key)
+    if not wait_queue:
+        return False
+    queue = dispatch.queue(*key)
+    begin = max(queue.min_offset, progress.of(wait_queue).below)
+    return any(
+        min(queue.tags_codes(offset, _SCAN_ENTRIES), default=0) < _HASH_END
+        for offset in range(begin, queue.max_offset, _SCAN_ENTRIES)
+    )
+
+
+def _kept_before_ms(files: Files, root: Path, dispatch: Dispatch, is_foreign: bool) -> int:
+    """The store timestamp before which RocketMQ may have set deliver times.
+
+    Recovery keeps the deliver times of such records.
+    """
+    if is_foreign or files.read_all(root / "config" / LEVELS_TABLE) is None:
+        return _EVER_MS
+    return dispatch.levels.begins_at_ms
+
+
+def _adopt_delay_offsets(files: Files, root: Path, dispatch: Dispatch) -> None:
+    """Take RocketMQ's progress over: its deliveries do not point back at scheduled records."""
+    try:
+        known = tables.load_as(files, root / "config" / DELAY_OFFSET_TABLE, DelayOffsetsTable)
+    except StoreDamaged:
+        return
+    for level, offset in known.offset_table.items() if known else ():
+        queue = dispatch.queues.get(queue_of(level))
+        if queue is not None:
+            dispatch.progress.of(level).add(0, min(offset, queue.max_offset))
+    for key, queue in dispatch.queues.items():
+        if wait_queue := wait_queue_of(*key):
+            # Records that retention removed can no longer be delivered.
+            dispatch.progress.of(wait_queue).add(0, queue.min_offset)

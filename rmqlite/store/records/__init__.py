@@ -1,0 +1,1 @@
+"""A record as bytes: its header, its property string, the two makers, its completion."""

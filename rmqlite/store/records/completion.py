@@ -1,0 +1,94 @@
+"""Records that complete a scheduled record, and how they do it.
+
+Progress lives in the log: the wait of a scheduled record ends with a later record whose
+prepared transaction offset is the physical offset at which the scheduled one ends.
+
+    topic                          property             meaning
+    the real topic                                      the delivery
+    the real topic                 FIRED                the delivery, at once, on request
+    SCHEDULE_TOPIC_XXXX            RESCHEDULED_FROM     the same message, which waits anew
+    rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
+    %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
+
+DELAY is the level of the scheduled record; for a rescheduled one RESCHEDULED_FROM is.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from rmqlite.message import FIRED, RESCHEDULED_FROM
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.property_string import PropertyString
+from rmqlite.store.records import record
+from rmqlite.store.records.record import Head
+
+UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
+
+
+class Completion(enum.Enum):
+    """How the wait of a scheduled record ended."""
+
+    DELIVERED = "delivered"
+    FIRED = "fired"
+    RESCHEDULED = "rescheduled"
+    CANCELLED = "cancelled"
+    UNDELIVERABLE = "undeliverable"
+
+    @property
+    def may_be_early(self) -> bool:
+        """May this happen before the deliver time?"""
+        return self in (Completion.FIRED, Completion.RESCHEDULED, Completion.CANCELLED)
+
+
+def completed_level(head: Head, properties: PropertyString) -> int:
+    """The level of the scheduled record that this one completes; 0 if it completes none."""
+    if not head.completes or not is_completing(head.topic, head.sys_flag, properties):
+        return 0
+    return level_of(head.topic, properties)
+
+
+def is_completing(topic: str, sys_flag: int, properties: PropertyString) -> bool:
+    """Does the prepared transaction offset of such a record mean a scheduled record?"""
+    if topic == SCHEDULE_TOPIC:
+        # A message that RocketMQ commits points to its half message; a delay schedules it.
+        return level_of(topic, properties) > 0
+    transaction = sys_flag & record.TRANSACTION_TYPE
+    if transaction in (record.PREPARED, record.ROLLBACK):
+        return False
+    # A message that RocketMQ commits without a delay points to its half message, too.
+    return not transaction or level_of(topic, properties) > 0
+
+
+def level_of(topic: str, properties: PropertyString) -> int:
+    """The level of the scheduled record that a record completes; 0 if it names none."""
+    if topic == SCHEDULE_TOPIC:
+        return properties.number(RESCHEDULED_FROM) or 0
+    return record.delay_level(properties)
+
+
+def waited_for(topic: str, properties: PropertyString) -> str:
+    """The destination of the scheduled record that a record completes; "" if none."""
+    if completion_of(topic, properties) in (Completion.DELIVERED, Completion.FIRED):
+        return topic
+    return topic_ahead(properties)
+
+
+def topic_ahead(properties: PropertyString) -> str:
+    """The destination topic of a scheduled record; "" if it has none."""
+    destination = record.destination(properties)
+    return destination[0] if destination else ""
+
+
+def completion_of(topic: str, properties: PropertyString) -> Completion:
+    """How a record completes a scheduled one."""
+    if topic == SCHEDULE_TOPIC:
+        return Completion.RESCHEDULED
+    if topic == CANCELLED_TOPIC:
+        return Completion.CANCELLED
+    if topic == UNDELIVERABLE_TOPIC:
+        return Completion.UNDELIVERABLE
+    if properties.get(FIRED) is not None:
+        return Completion.FIRED
+    return Completion.DELIVERED

@@ -1,0 +1,95 @@
+"""The two makers of new records: from a draft that has come in, and from an existing record.
+
+A draft is a message as it was sent: its properties are a raw property string, of which no
+byte is changed that need not be.  A record that is derived from another one keeps header,
+body and property string but for the changes that are named.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from rmqlite.property_string import PropertyString
+from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, Record, body_crc
+
+_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+"""Of the sys flag; encode() sets them as the hosts need it."""
+
+
+class Draft(NamedTuple):
+    """A message that comes in, and the queue that it goes to.
+
+    properties: a property string as it was sent.  born_host: 8 or 20 packed bytes.
+    """
+
+    topic: str
+    queue_id: int
+    properties: bytes
+    body: bytes
+    born_timestamp_ms: int
+    born_host: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+
+
+def fresh(
+    draft: Draft,
+    store_host: bytes,
+    topic: str | None = None,
+    queue_id: int | None = None,
+    properties: PropertyString | None = None,
+    *,
+    completes: int = 0,
+) -> NewRecord:
+    """The record of a draft.
+
+    topic, queue_id, properties: if it is not stored in the queue that it goes to.
+    """
+    own_topic, own_queue_id, own, body, born_timestamp_ms, born_host, flag, sys_flag, times = draft
+    return NewRecord(
+        own_topic if topic is None else topic,
+        own_queue_id if queue_id is None else queue_id,
+        PropertyString(own) if properties is None else properties,
+        body,
+        body_crc(body),
+        flag,
+        sys_flag & ~_HOST_BITS,
+        born_timestamp_ms,
+        born_host,
+        store_host,
+        times,
+        completes,
+    )
+
+
+def derived(
+    source: Record,
+    topic: str,
+    queue_id: int,
+    *,
+    properties: PropertyString | None = None,
+    body: bytes | None = None,
+    reconsume_times: int | None = None,
+    completes: int = 0,
+) -> NewRecord:
+    """A record that goes on from another one; what is not given stays as it is there.
+
+    The body's CRC stays, too: if the body is damaged, its consumer is to find out.
+    """
+    head = source.head
+    return NewRecord(
+        topic,
+        queue_id,
+        source.properties if properties is None else properties,
+        source.body if body is None else body,
+        head.body_crc if body is None else body_crc(body),
+        head.flag,
+        # What the flag says of the body, such as compressed, is not true of another body.
+        head.sys_flag & ~_HOST_BITS if body is None else 0,
+        head.born_timestamp_ms,
+        head.born_host,
+        head.store_host,
+        head.reconsume_times if reconsume_times is None else reconsume_times,
+        completes,
+    )
