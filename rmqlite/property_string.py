@@ -1,8 +1,8 @@
-"""A record's property string as bytes: looked into and changed, never decoded as a whole.
+"""A record's property string as bytes: searched and changed, never decoded as a whole.
 
 The string is key 0x01 value 0x02 key 0x01 value … (reference §1.4).  A change keeps every
-other byte, also a value that is not UTF-8.  message.py makes text of a property string where
-a person or a client asks for it.
+other byte, also a value that is not UTF-8.  message.py makes text of a property string for a
+person or a client.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PropertyString:
         return self.pairs.get(_bytes_of(name))
 
     def text(self, name: str) -> str:
-        """A value for a person: bytes that are not UTF-8 become U+FFFD; empty without one."""
+        """A value for a person: bytes that are not UTF-8 become U+FFFD; empty if there is none."""
         return (self.get(name) or b"").decode("utf-8", "replace")
 
     def number(self, name: str) -> int | None:
@@ -54,9 +54,8 @@ class PropertyString:
     ) -> PropertyString:
         """Another string with some pairs set and others left out; all other bytes stay.
 
-        Every pair of a name that is set or left out goes, also if there are several; the
-        pairs that are set come last.  Several pairs of another name stay, and so does what
-        RocketMQ cannot read as a pair.
+        All pairs of a name that is set or left out are removed, and the set pairs come last.
+        All pairs of other names stay, and so do parts that RocketMQ cannot read as pairs.
         """
         gone = _all_bytes_of(without).union(map(_bytes_of, changes))
         parts = [
@@ -65,7 +64,7 @@ class PropertyString:
             if part.partition(_KEY_END)[0] not in gone or _KEY_END not in part
         ]
         if changes and parts and not parts[-1]:
-            # RocketMQ's older string ends with a separator.
+            # An older RocketMQ ends the string with a separator.
             parts.pop()
         for name, value in changes.items():
             raw = value if isinstance(value, bytes) else value.encode()

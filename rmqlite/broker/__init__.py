@@ -1,1 +1,1 @@
-"""Decisions: synchronous; no gRPC, no sleeping, no waiting."""
+"""The decisions of the broker, in synchronous code: no gRPC, no sleeping, no waiting."""

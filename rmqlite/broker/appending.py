@@ -1,6 +1,6 @@
-"""Append records, and tell whoever waits for them: readers of a queue, or the schedule.
+"""Appends records, and announces them to the readers of their queue or to the schedule.
 
-All records that a broker makes go this way: those of calls and jobs, deliveries, changes.
+Every record of a broker is appended here: those of calls, jobs, deliveries and changes.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Appending:
     def append(
         self, records: Sequence[NewRecord], timed_in: Durations | None = None
     ) -> list[Written]:
-        """All or none.  Raises what MessageStore.append() raises.
+        """Append all records or none.  Raises what MessageStore.append() raises.
 
-        timed_in: counts how long this took; without it the counts of calls do.
+        timed_in: the durations to which this append is added; None: those of calls and jobs.
         """
         began_s = elapsed_s()
         written = self._store.append(records)
@@ -52,7 +52,7 @@ class Appending:
         is_sooner = False
         for key, at in first.items():
             if at.due_ms:
-                # All records of an append have one time, so all of a level are due together.
+                # Records of one append have one store time, so those of a level are due together.
                 number = wait_queue_of(*key)
                 is_sooner |= self._wait_queues.notice(number, at.queue_offset, at.due_ms)
             else:

@@ -1,7 +1,7 @@
 """The broker's interface, which is the same for every protocol.
 
 Every method decides and returns at once; the server waits for messages, for the disk and for
-due times, and a Listener tells it of changes.  Bad input raises Refused with field, value and
+due times, and a Listener informs it of changes.  Bad input raises Refused with field, value and
 rule and stores no message; a topic or group that was made on demand before the refusal stays,
 as with RocketMQ.
 """
@@ -129,7 +129,7 @@ class Broker:
     # ---- sending
 
     def send(self, request: SendRequest, born_host: bytes) -> Steps[tuple[SendResult, ...]]:
-        """Store messages, all or none, in steps; durable when the store is, up to its end.
+        """Store messages, all or none, in steps; they are durable once the log is, up to its end.
 
         Raises InvalidName, InvalidValue, DelayUnknown, MessageTooLarge, PermissionMissing,
         TopicUnknown, QueueUnknown, DiskFull, StoreUnavailable.
@@ -208,7 +208,7 @@ class Broker:
         failure = after_failure(failed, request, group, level, self._clock.now_ms(), self._room)
         queue_id = 0
         if failure.delay_level:
-            # Not the group's number, which may have changed since its retry topic was made.
+            # The topic's queues: the group's may have changed since its retry topic was made.
             queues = min(retries.read_queues, retries.write_queues)
             queue_id = request.physical_offset % max(1, queues)
         else:
@@ -227,7 +227,7 @@ class Broker:
     # ---- pulling
 
     def pull(self, request: PullRequest) -> Steps[Pulled]:
-        """Messages of a queue from a queue offset on, in steps; none is an answer.
+        """Messages of a queue from a queue offset on, in steps; there may be none.
 
         Only durable messages are returned, so that a group can never commit an offset behind
         messages that a power cut takes back.  Raises TopicUnknown, GroupUnknown,
@@ -247,7 +247,7 @@ class Broker:
 
     @property
     def readable_end(self) -> int:
-        """Consumers do not get records yet that end behind this physical offset."""
+        """Consumers get only records that end at or before this physical offset."""
         return (
             self.store.durable_end
             if self._config.flush_disk_type == "SYNC_FLUSH"
@@ -324,7 +324,7 @@ class Broker:
         )
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:
-        """Keep a member; its group and retry topic are made on demand.
+        """Note that a member is alive; its group and retry topic are made on demand.
 
         Raises GroupUnknown, InvalidName, InvalidValue, Overloaded.
         """

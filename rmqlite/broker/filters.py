@@ -13,7 +13,7 @@ _SHORT_CHARS_MAX: Final = 256
 
 
 def parse_tags(expression: str) -> frozenset[str] | None:
-    """The tags that an expression takes; None takes every message.  Raises InvalidValue."""
+    """The tags that an expression matches; None matches all messages.  Raises InvalidValue."""
     # Long expressions are not cached, to save memory.
     return _known_tags(expression) if len(expression) <= _SHORT_CHARS_MAX else _tags(expression)
 
@@ -33,5 +33,5 @@ _known_tags = lru_cache(maxsize=1024)(_tags)
 
 
 def tags_codes(tags: frozenset[str]) -> frozenset[int]:
-    """The tags codes that queue entries of such messages have; others may share them."""
+    """The tags codes of queue entries with these tags; other tags may have the same codes."""
     return frozenset(tags_hash(tag) for tag in tags)

@@ -20,9 +20,9 @@ MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
 STEP_MESSAGES = 200
 STEP_BYTES = 2 << 20
-"""Messages, or bytes of them, of one step, 5 ms; then other calls may run."""
+"""The most messages, and bytes of messages, in a step of 5 ms; then other calls may run."""
 STEP_QUEUES = 200
-"""Queues of one step, 4 ms; then other calls may run."""
+"""The most queues in a step of 4 ms; then other calls may run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def pull(
 
 
 def decoded(pulled: Pulled) -> Steps[PullResult]:
-    """The same with messages, for a client that is given text; in steps."""
+    """The same with decoded messages, for a client that wants text; in steps."""
     messages: list[StoredMessage] = []
     for begin in range(0, len(pulled.records), STEP_MESSAGES):
         if begin:

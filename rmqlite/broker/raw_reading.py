@@ -132,7 +132,7 @@ class RawReading:
         end = min(end, readable)
         parts: list[bytes] = []
         total = 0
-        # Ask anew in each step: retention may remove the rest of a queue between two.
+        # Ask anew in each step: retention may remove the rest of a queue between two steps.
         while queue is not None and queue.min_offset <= at < end and (not parts or total < limit):
             room = min(STEP_BYTES, limit - total)
             entries = _fitting(queue.read(at, min(STEP_ENTRIES, end - at)), room, total == 0)

@@ -1,8 +1,8 @@
 """A failed message becomes a delayed retry or a dead letter.
 
-The decision table is RocketMQ's (reference §7.1); the end is the ordinary append.  A dead
-letter is written at once on every path.  What a person needs to understand a failure stays
-on the record: where the message came from, when it first and last failed, and why.
+The decision table is RocketMQ's (reference §7.1); the new record is appended like any other.  A
+dead letter is written at once on every path.  The properties of the record explain the failure
+to a person: where the message came from, when it first and last failed, and why.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64
 """Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
 ADDED_BYTES_MAX: Final = 4096
-"""So much a failure adds at most, apart from what it copies of the message's own properties."""
+"""The most bytes that a failure adds, apart from copies of the message's own properties."""
 _SAID_OF_THE_LAST_DELAY: Final = frozenset({FAILURE_REASON, RESCHEDULED_FROM, FIRED})
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
@@ -61,14 +61,14 @@ _SPARED_FIRST: Final = (
     LAST_FAILURE_TIMESTAMP,
     DELIVERY_ATTEMPTS,
 )
-"""What is left out, in this order, of a record whose properties have no room for it."""
+"""The properties that are left out, in this order, if a record has no room for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What becomes of a failed message; delay_level 0 is a dead letter.
+    """The decision on a failed message; delay_level 0 makes it a dead letter.
 
-    changes, without: what its property string gets and loses.
+    changes, without: the properties that its property string gets and loses.
     """
 
     topic: str
@@ -77,7 +77,7 @@ class Failure:
     changes: dict[str, str | bytes]
     without: frozenset[str]
     has_body: bool = True
-    """False: there is no room for it."""
+    """False if the record has no room for the body."""
 
 
 def after_failure(
@@ -88,10 +88,10 @@ def after_failure(
     now_ms: int,
     room: Room,
 ) -> Failure:
-    """Decide; rows 7 to 11 of the table.
+    """Decide between retry and dead letter: rows 7 to 11 of the table.
 
-    retry_level: what the group's policy says; the consumer's own level goes before it.  Of
-    the limits the sender's goes before the consumer's, and that before the group's.
+    retry_level: the level of the group's policy, which the consumer's own level overrides.  The
+    limit of retries is the sender's; if there is none, the consumer's, or else the group's.
     """
     head, own = failed.head, failed.properties
     senders = senders_limit(decode_properties(own.encoded))
@@ -127,7 +127,7 @@ def after_failure(
 
 
 def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
-    """The record to append: what failure does not change stays, byte by byte.
+    """The record to append; every byte that the failure does not change stays.
 
     Raises MessageTooLarge for a foreign record whose property string is longer than allowed.
     """
@@ -151,18 +151,18 @@ def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> F
     head, own = failed.head, failed.properties
     size_max = room.for_properties(head, failure.topic)
     size_max -= ROUTING_BYTES if failure.delay_level else 0
-    # Nearly all have plenty of room: two of their values come twice, and the rest is short.
+    # Nearly all have plenty of room: at most two values are copied, and the rest is short.
     if 3 * len(own.encoded) + ADDED_BYTES_MAX <= size_max:
         return failure
     fitted = _spared(failure, own, size_max)
     if fitted is not None:
         return fitted
-    # Not even the way back fits.  As a dead letter as it was it is not lost.
+    # Not even the origin fits.  As an unchanged dead letter the message is not lost.
     topic = dlq_topic(group.group)
     dead = Failure(topic, 0, failure.reconsume_times, {}, frozenset())
     if len(own.encoded) <= room.for_properties(head, topic):
         return dead
-    # Without its body it says where that is.
+    # Leave the body behind; the origin properties name the message that has it.
     changes = {**failure.changes, DELAY: "0", FAILURE_REASON: LEFT_BEHIND}
     dead = replace(dead, changes=changes, without=failure.without, has_body=False)
     size_max = room.for_properties(head, topic, has_body=False)
@@ -170,7 +170,7 @@ def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> F
 
 
 def _spared(failure: Failure, own: PropertyString, size_max: int) -> Failure | None:
-    """The failure without what its property string has no room for; None if that is not enough."""
+    """The failure without properties that do not fit; None if that is not enough."""
     changes, without, spared = dict(failure.changes), failure.without, iter(_SPARED_FIRST)
     while len(own.edited(changes, without).encoded) > size_max:
         name = next(spared, None)

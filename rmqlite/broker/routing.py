@@ -18,7 +18,8 @@ from rmqlite.store.wait_queues import queue_of
 class Routing(NamedTuple):
     """Where a message is stored, and which properties it gets there.
 
-    ending: the same properties at the end of a property string.  markers: how each begins.
+    ending: these properties, encoded as the end of a property string.  markers: the first bytes
+    of each property.
     """
 
     topic: str
@@ -30,14 +31,14 @@ class Routing(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
-    """The routing of messages to a queue; level 0 is now, any other one is in the table.
+    """The routing of messages to a queue; level 0 does not wait, others must be in the table.
 
-    cluster: the broker's, for a message that comes in.
+    cluster: the cluster name that the message gets; "" for none.
     """
     properties = {CLUSTER: cluster} if cluster else {}
     if level:
         properties = {DELAY: str(level), **properties, REAL_TOPIC: topic, REAL_QID: str(queue_id)}
-        # RocketMQ's delayed records bear it; a consumer of the raw log may look for it.
+        # RocketMQ's delayed records have it; a consumer of the raw log may look for it.
         properties[WAIT] = "true"
         topic, queue_id = queue_of(level)
     markers = tuple([f"{name}\x01".encode() for name in properties])
@@ -47,8 +48,8 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
 def routed(own: bytes, place: Routing) -> PropertyString:
     """The property string of a message that is stored at a place; own: its string so far.
 
-    Nearly every string gets new pairs at its end.  One that has some of them already keeps
-    those that say the same, and its own WAIT.
+    Nearly always the new pairs are added at the end.  If the string has some of them already, a
+    pair with the same value stays in its place, and so does its own WAIT.
     """
     for marker in place.markers:
         if marker in own:

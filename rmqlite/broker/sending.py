@@ -1,4 +1,4 @@
-"""What a send may ask for, and the records that it becomes (reference §8.4, §1.7, §5.3)."""
+"""Checks a send, and makes the records of its messages (reference §8.4, §1.7, §5.3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.record import NewRecord
 
 STEP_MESSAGES: Final = 100
-"""A call with more has its records made in one step, 10 ms, and appended in another one."""
+"""A call with more messages makes its records in a step of 10 ms and appends them in the next."""
 
 
 def check_batch(messages: Sequence[Message], config: BrokerConfig, room: Room) -> None:
@@ -85,7 +85,7 @@ def new_records(
         topic = message.topic
         queue_id = queues[topic]
         if message.delay is not None:
-            # Only now: the sender may know an older table.
+            # The level is chosen only now: the sender may know an older table.
             message = message.at_level(table.level_lasting(message.delay))
         message_id = message.message_id or secrets.token_hex(16).upper()
         draft = Draft(
@@ -104,7 +104,7 @@ def new_records(
 
 
 def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> NewRecord:
-    """The record of a draft that waits at a level of the table, or with level 0 does not wait.
+    """The record of a draft that waits at a level of the table; level 0 does not wait.
 
     Raises MessageTooLarge.
     """
@@ -115,7 +115,7 @@ def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> N
 
 
 def check_property_string(properties: PropertyString) -> None:
-    """Raises MessageTooLarge for one that no record can hold."""
+    """Raises MessageTooLarge for a property string that no record can hold."""
     size = len(properties.encoded)
     if size > PROPERTIES_BYTES_MAX:
         rule = f"at most {PROPERTIES_BYTES_MAX} bytes as a property string"

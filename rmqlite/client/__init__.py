@@ -1,4 +1,4 @@
-"""The user's side of the wire: producers, consumers, administrators, readers in bulk."""
+"""The client library: producers, consumers, administrators, readers of the raw log."""
 
 from rmqlite.client.admin.admin_client import AdminClient
 from rmqlite.client.consuming.listener import (

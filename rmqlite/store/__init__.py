@@ -1,5 +1,6 @@
-"""Bytes on disk, in RocketMQ 4.x's own files; knows no consumers, no retry, no gRPC.
+"""The bytes on disk, in RocketMQ 4.x's own files: no consumers, no retry, no gRPC.
 
-message_store is the door for the broker, reader, check and repair the doors for everybody else.
-Below them: dispatch over commit_log, consume_queue and index/; records/ and disk/.
+The broker uses message_store; everybody else uses reader, check and repair.  Below them, dispatch
+enters the records of commit_log into consume_queue and index/.  records/ has the format of a
+record, and disk/ makes all system calls on files.
 """

@@ -2,7 +2,7 @@
 
 Records lie one behind the other; none crosses a file's end: a blank fills the rest of the
 file (reference §1.3), with room for the synced mark.  The log is the only truth: queues and
-progress are made from it, and its bytes are summed up as they are written.
+progress are made from it, and its bytes are added to a checksum as they are written.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class CommitLog:
         self._blank_bytes_min = segment_bytes - record_bytes_max(segment_bytes)
         self._marked = -1
         self._closed: list[Point] = []
-        """The ends of full files that are not on disk yet; then their marks are written."""
+        """The ends of full files that are not on disk yet; their last marks follow the sync."""
         self._remarked: set[int] = set()
-        """The starts of full files whose last mark is not synced yet; the next persist does."""
+        """The starts of full files whose last mark is not synced yet; the next persist syncs it."""
         self.end = self._segments.first_position
         """One past the last record; the next one begins there."""
         self.persisted_end = 0
@@ -299,7 +299,7 @@ class CommitLog:
         self.sums.begin_at(self.sums.known_before(self.end), self.end)
 
     def remove_broken_marks(self, begin: int) -> None:
-        """Remove marks, from `begin` on, that a disk tore which writes less than a sector."""
+        """Remove torn marks from `begin` on: some disks write less than a sector at once."""
         for start in self._segments.starts:
             place = start + self._mark_position
             if start + self.segment_bytes > begin and is_broken_mark(

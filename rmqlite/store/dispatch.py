@@ -1,9 +1,9 @@
-"""Walks the log, fills queues and key index: live and recovery are the same step.
+"""Enters the records of the log into queues and key index, live and in recovery.
 
 Each record gets an entry in its topic's queue, and one in the index for each of its keys.
-Live, the step follows the append in the same call.  In recovery it runs over the log again
-from the persisted point: existing entries are not entered twice, and records that deliver
-scheduled ones complete these again.
+Live, they are entered in the same call as the append.  Recovery walks the log again from the
+persisted point: existing entries are not entered twice, and records that deliver scheduled ones
+complete these again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Dispatch:
             )
 
     def next_places(self, records: Sequence[NewRecord], stored_ms: int) -> list[Place]:
-        """Where each of these records goes when they are stored then, and when it is due."""
+        """Where each record goes if they are stored at stored_ms, and when it is due."""
         following: dict[QueueKey, Place] = {}
         places = []
         for new in records:
@@ -234,7 +234,7 @@ class Redo:
         self._complete_lost(head.topic, head.queue_id, expected, missing)
 
     def _complete_lost(self, topic: str, queue_id: int, queue_offset: int, count: int) -> None:
-        """What was scheduled there is not waited for."""
+        """Complete the lost records of a wait queue, so that nobody waits for them."""
         wait_queue = wait_queue_of(topic, queue_id)
         if wait_queue:
             completed = self._dispatch.progress.of(wait_queue)

@@ -261,7 +261,7 @@ class MessageStore:
         return found
 
     def read_message(self, physical_offset: int, size: int = 4096) -> StoredMessage:
-        """The same as a message."""
+        """read_record(), as a message."""
         return self.read_record(physical_offset, size).to_message()
 
     def read_records(

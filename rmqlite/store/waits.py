@@ -1,7 +1,7 @@
-"""What the store knows of the wait of one scheduled record.
+"""The wait of one scheduled record: its wait queue, its due time, and whether it still waits.
 
-When it is due, its entry says, which was made when it was placed: that time holds, whatever
-became of the delay levels since.
+The due time is in the record's queue entry.  It was computed when the record was stored, and a
+later change of the delay levels does not change it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rmqlite.store.wait_queues import wait_queue_of, when_due_ms
 
 
 class Wait(NamedTuple):
-    """entry: None when its queue does not have the record (any more)."""
+    """The wait of a record; entry is None if its queue does not have the record (any more)."""
 
     wait_queue: int
     due_ms: int

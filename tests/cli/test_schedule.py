@@ -211,12 +211,14 @@ def test_what_the_broker_refuses_is_one_line(run: Run, broker: FakeBroker) -> No
     """Such as a cursor of another list."""
 
     def refuse(query: PendingQuery) -> None:
-        raise InvalidValue("cursor", query.cursor, "what the page before said")
+        raise InvalidValue("cursor", query.cursor, "the cursor of the page before")
 
     broker.answers["ListPending"] = refuse
     result = run("schedule", "list", "--cursor", "nonsense")
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == ("error: cursor='nonsense' is not allowed: what the page before said\n")
+    assert result.stderr == (
+        "error: cursor='nonsense' is not allowed: the cursor of the page before\n"
+    )
 
 
 # ---- count

@@ -193,7 +193,7 @@ class Levels:
         if left_ms <= 0:
             return 0
         if self._match is BulkMatch.EXACT:
-            rule = "a level is never exactly an instant away: ask for match=longer"
+            rule = "no level ends exactly at an instant; match=longer takes the next longer level"
             raise InvalidValue("deliver_at", deliver_at_ms, rule)
         return self._next_longer("deliver_at", deliver_at_ms, left_ms)
 

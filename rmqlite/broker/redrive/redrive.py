@@ -171,7 +171,7 @@ class Redrive:
             _check_rate(change.max_per_second)
             changes = {"spec": replace(job.spec, max_per_second=change.max_per_second)}
         elif change.max_per_second:
-            rule = f"0, for {change.action.name} has no rate"
+            rule = f"{change.action.name} takes no rate"
             raise InvalidValue("max_per_second", change.max_per_second, rule)
         else:
             changes = {"state": _STATES[change.action]}

@@ -1,1 +1,1 @@
-"""What waits for its time: delivery, listing, counting, and changes."""
+"""Waiting messages: the broker delivers, lists, counts and changes them."""

@@ -1,8 +1,8 @@
-"""Cancel, fire, reschedule: another end for the wait of pending messages.
+"""Cancel, fire, reschedule: three more ways to end the wait of a pending message.
 
-Each change is one record that completes the scheduled one (see store/records/completion.py), so it
-is as atomic and as safe from a crash as a delivery, and of a change and a delivery that race
-one comes first.  Changes are made in slices; whoever asks goes on at the cursor.
+A change appends one record that completes the scheduled one (see store/records/completion.py).
+So it is as atomic and as safe from a crash as a delivery, and if the two race, only the first
+has an effect.  Changes are made in slices; the caller continues at the cursor.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ from rmqlite.store.records.record import Head, NewRecord, Record
 from rmqlite.store.wait_queues import queue_of
 
 SLICE_MAX: Final = 100
-"""How many messages are changed at once, before others get their turn."""
+"""The most messages changed in one step; then other calls may run."""
 SLICE_BYTES_MAX: Final = 4 << 20
-"""How long the records of a slice are together, or one record."""
+"""The most bytes of scheduled records changed in one step; a single record may be longer."""
 SLICE_IDS_MAX: Final = 20
 CALL_SLICES_MAX: Final = 100
-"""After so many slices a call is answered, though more may fit: who asks sees progress."""
+"""After this many slices a call returns, even if more messages fit: its caller sees progress."""
 _OUTCOMES: Final = {
     Completion.DELIVERED: ChangeOutcome.ALREADY_DELIVERED,
     Completion.FIRED: ChangeOutcome.ALREADY_DELIVERED,
     Completion.CANCELLED: ChangeOutcome.ALREADY_CANCELLED,
     Completion.UNDELIVERABLE: ChangeOutcome.UNDELIVERABLE,
-    # The record that it became was the newest, and is not there any more.
+    # The record that replaced it would be newer, but the store does not have it any more.
     Completion.RESCHEDULED: ChangeOutcome.NOT_FOUND,
 }
 _KEPT: Final[tuple[str, ...]] = (UNIQ_KEY, REAL_TOPIC, REAL_QID)
-"""What a cancellation tells of the message."""
+"""The properties of the message that its cancellation record has, too."""
 
 
 class Changes:
-    """Changes pending messages; an answer is true when the log is durable up to its end."""
+    """Changes pending messages; an answer is valid once the log is durable up to its end."""
 
     def __init__(
         self,
@@ -80,13 +80,13 @@ class Changes:
         self._topics = topics
         self._pending = pending
         self.counts = dict.fromkeys(ScheduleAction, 0)
-        """Messages changed since the start, by what was done."""
+        """The number of messages changed since the start, by action."""
 
     def by_ids(self, request: ChangeByIds) -> Steps[tuple[ChangedId, ...]]:
-        """What became of each id, in the order of the request.
+        """Change messages by id; returns the outcome of each id, in the order of the request.
 
-        Raises InvalidValue, and StoreUnavailable or MessageTooLarge: then the changes of
-        earlier steps stay.
+        Raises InvalidValue before any change.  Raises StoreUnavailable, MessageNotFound,
+        MessageTooLarge; then the changes of earlier steps stay.
         """
         self._check_action(request.action, request.delay_level)
         if not 1 <= len(request.message_ids) <= IDS_MAX:
@@ -95,7 +95,7 @@ class Changes:
         for message_id in request.message_ids:
             check_length("message_ids", message_id, MESSAGE_ID_BYTES_MAX)
         if "" in request.message_ids:
-            raise InvalidValue("message_ids", "", "the id of a message, as send answers it")
+            raise InvalidValue("message_ids", "", "the id of a message, as send returns it")
         changed: dict[str, ChangedId] = {}
         for number, message_id in enumerate(dict.fromkeys(request.message_ids), 1):
             changed[message_id] = yield from self._by_id(message_id, request)
@@ -133,7 +133,7 @@ class Changes:
                 rule = f"a level of the table in force, 1 to {most}"
                 raise InvalidValue("delay_level", delay_level, rule)
         elif delay_level:
-            raise InvalidValue("delay_level", delay_level, f"0, for {action.name} has no level")
+            raise InvalidValue("delay_level", delay_level, f"{action.name} takes no level")
 
     def _by_id(self, message_id: str, request: ChangeByIds) -> Steps[ChangedId]:
         waiting, newest = yield from self._pending.with_id(message_id, request.topic)
@@ -150,7 +150,7 @@ class Changes:
         return ChangedId(message_id, self._outcome(newest, message_id))
 
     def _outcome(self, scheduled: Head | None, message_id: str) -> ChangeOutcome:
-        """How the wait of a scheduled record ended that is not pending."""
+        """How the wait of a scheduled record ended; the record must not be pending."""
         if scheduled is None:
             return ChangeOutcome.NOT_FOUND
         end = scheduled.physical_offset + scheduled.size
@@ -160,14 +160,14 @@ class Changes:
     def _change(
         self, request: ChangeByIds | ChangeByFilter, found: Sequence[Found]
     ) -> tuple[int, int]:
-        """Change those that still wait; how many, and when they are due now, 0 for never.
+        """Change the messages that still wait; their number, and their new due time or 0.
 
-        Who would be fired and cannot be delivered is left as it is, and not counted.
+        A message that cannot be delivered is not fired and not counted.
         """
-        # Once each: an index of RocketMQ's may name a record again.
+        # Each once: RocketMQ's key index may name a record twice.
         found = [each for each in dict.fromkeys(found) if self._pending.is_open(each.place)]
         if request.action is ScheduleAction.FIRE:
-            # In a topic that is gone it would be lost.
+            # For example, a message fired into a deleted topic would be lost.
             found = [each for each in found if not self._schedule.why_not(each.head)]
         if request.dry_run or not found:
             return len(found), 0
@@ -212,7 +212,7 @@ class Changes:
 
 
 def _cancellation(found: Found) -> NewRecord:
-    """What completes a cancelled message: a record without a body."""
+    """The record that completes a cancelled message; it has no body."""
     scheduled = Record(found.head, b"")
     own = scheduled.properties
     kept = {name: value for name in _KEPT if (value := own.get(name)) is not None}
@@ -232,11 +232,11 @@ def _with(waiting: Record, added: dict[str, str], size_max: int) -> PropertyStri
     properties = waiting.properties.edited(added)
     for spared in (CLUSTER, WAIT):
         if len(properties.encoded) > size_max:
-            # The broker itself has put it there, and nobody needs it to deliver or consume.
+            # The broker itself added this property; neither delivery nor a consumer needs it.
             properties = properties.edited({}, frozenset({spared}))
     if len(properties.encoded) > size_max:
         rule = (
-            f"at most {size_max} bytes; those of the message at physical offset"
+            f"at most {size_max} bytes; the properties of the message at physical offset"
             f" {waiting.head.physical_offset} leave no room for {', '.join(added)}"
         )
         raise MessageTooLarge("properties", len(properties.encoded), rule)
@@ -244,7 +244,7 @@ def _with(waiting: Record, added: dict[str, str], size_max: int) -> PropertyStri
 
 
 def _by_size(found: list[Found]) -> Iterator[list[Found]]:
-    """The same in parts that are small enough to be changed at once."""
+    """The messages in parts, each small enough for one step."""
     size = sum(each.place.entry.size for each in found)
     if size <= SLICE_BYTES_MAX:
         yield found

@@ -1,8 +1,9 @@
-"""Another table of delay levels while the broker runs: first what it would mean, then it holds.
+"""Shows what a new table of delay levels would change, and puts it in force.
 
-What waits is not touched: each message keeps the time that it was promised, whatever
-becomes of its level.  So a change is one small table written, and is in force from the next
-append on.  Which of two sources counts, the store decides (see store/tables/levels_table.py).
+A change only writes one small table, and is in force from the next append on.  Waiting messages
+do not change: each is still due at the time it was promised, whatever happens to its level.
+Tables come from broker.conf and from administrators; store/tables/levels_table.py decides which
+one counts.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ log = logging.getLogger(__name__)
 
 
 class LevelChanges:
-    """The table of levels of one broker, seen and changed."""
+    """Shows and changes the table of levels of one broker."""
 
     def __init__(self, store: MessageStore, wait_queues: WaitQueues) -> None:
         self._store = store
         self._wait_queues = wait_queues
 
     def in_force(self) -> LevelsInForce:
-        """The table in force, broker.conf's, and every table so far."""
+        """The table in force, the table of broker.conf, and every table so far with its date."""
         history = self._store.levels
         return LevelsInForce(
             history.current.text,
@@ -40,10 +41,10 @@ class LevelChanges:
         )
 
     def change(self, wanted: LevelsChange) -> LevelsChanged:
-        """Put a table in force, durably and from the next send on; what that means.
+        """Put a table in force, durably and from the next send on; returns what that changes.
 
-        after is before, and nothing is done, when every level is as long as it was.  Raises
-        InvalidValue; StoreUnavailable, and nothing has changed; FlushFailed.
+        If every level is as long as before, nothing changes, and `after` equals `before`.
+        Raises InvalidValue, StoreUnavailable (nothing has changed), FlushFailed.
         """
         table = parse_levels(wanted.message_delay_level)
         changed = self._meaning_of(table)
@@ -52,7 +53,7 @@ class LevelChanges:
         return changed
 
     def configure(self, table: LevelTable) -> LevelsChanged:
-        """broker.conf was read and says this; as change(), if it said something else before."""
+        """Put the table of broker.conf in force like change(), if broker.conf had another one."""
         if table.delays_ms == self._store.levels.configured.delays_ms:
             return self._meaning_of(self._store.levels.current)
         changed = self._meaning_of(table)
@@ -71,7 +72,7 @@ class LevelChanges:
 
     def _meaning_of(self, table: LevelTable) -> LevelsChanged:
         before = self._store.levels.current
-        # 60s for 1m is no change: the table in force stays as it is spelled.
+        # 60s in place of 1m is no change: the spelling of the table in force stays.
         after = before if table.delays_ms == before.delays_ms else table
         waiting = {status.level: status for status in self._wait_queues.status()}
         rows = []

@@ -1,8 +1,9 @@
-"""What waits: found by time, level, destination, key or id, counted, and drawn up by time.
+"""Finds pending messages by time, level, destination, key or id; counts them, also by due time.
 
-The runs of all wait queues are merged in due order, and a cursor names a place in that order: so
-a page costs what it shows, not what waits, and nothing is kept between two pages.  Of a
-record only head and properties are read.  What has a key or an id is found by the index.
+The runs of all wait queues are merged in due order, and a cursor names a place in that order.
+So the cost of a page depends on the messages that it shows, not on all that wait, and the broker
+stores nothing between two pages.  Only header and properties of a record are read.  The key
+index finds messages with a key or an id.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ from rmqlite.store.waits import wait_of
 
 SMALL_AT_ONCE: Final = 100
 SCAN_MAX: Final = 500
-"""How many pending messages one slice looks at, 5 ms."""
+"""The most pending messages that one slice looks at, in 5 ms."""
 PAGE_SLICES_MAX: Final = 40
-"""After so many slices a page is answered, full or not."""
+"""After this many slices a page is returned, full or not."""
 CANDIDATES_MAX: Final = 250
-"""How many records one look at the key index takes, 8 ms: other keys may have the same hash."""
+"""The most records with one hash that a slice reads, in 8 ms; other keys may have that hash."""
 ID_RECORDS_MAX: Final = 1_000
-"""How many scheduled records of one message id are looked at."""
+"""The most scheduled records with one message id that a call reads."""
 
 
 class Found(NamedTuple):
@@ -67,7 +68,7 @@ class Found(NamedTuple):
 
 
 class Cursor(NamedTuple):
-    """Where a page ends: after a place, of messages whose records lie before log_end."""
+    """The place at which a page ends; later pages leave out records at or behind log_end."""
 
     due_ms: int
     wait_queue: int
@@ -79,29 +80,26 @@ class Cursor(NamedTuple):
 
     @classmethod
     def read(cls, text: str, log_end: int) -> Cursor:
-        """The inverse of text(); of an empty text the beginning.  Raises InvalidValue."""
+        """The inverse of text(); an empty text is the beginning.  Raises InvalidValue."""
         if not text:
             return cls(-1, 0, 0, log_end)
         parts = text.split(".")
         if len(parts) != len(cls._fields) or not all(
             part.isascii() and part.removeprefix("-").isdigit() and len(part) < 20 for part in parts
         ):
-            raise InvalidValue("cursor", text, "what the page before said, or empty")
+            raise InvalidValue("cursor", text, "the cursor of the page before, or empty")
         return cls(*map(int, parts))
 
 
 class Pending:
-    """Asks the wait queues; changes nothing."""
+    """Reads the wait queues; changes nothing."""
 
     def __init__(self, store: MessageStore, wait_queues: WaitQueues) -> None:
         self._store = store
         self._wait_queues = wait_queues
 
     def pages(self, query: PendingQuery) -> Steps[PendingPage]:
-        """The next page, in steps: at every yield others may get their turn.
-
-        Raises InvalidValue, StoreUnavailable.
-        """
+        """The next page, in steps.  Raises InvalidValue, StoreUnavailable."""
         limit = query.max_messages or PAGE_DEFAULT
         if not 1 <= limit <= PAGE_MAX:
             rule = f"0 for the default, {PAGE_DEFAULT}, or 1 to {PAGE_MAX}"
@@ -117,11 +115,11 @@ class Pending:
         return PendingPage(tuple(messages), cursor)
 
     def slice(self, wanted: PendingFilter, cursor: str, count_max: int) -> tuple[list[Found], str]:
-        """The next messages that fit, at most count_max, and the cursor behind them.
+        """The next messages that fit, in due order, at most count_max; and the cursor behind them.
 
-        In due order, after looking at SCAN_MAX; an empty cursor: there are no more.  Of very
-        many with one key or id, each CANDIDATES_MAX records are in due order, the newest of
-        them first.  Raises InvalidValue, StoreUnavailable.
+        A slice looks at up to SCAN_MAX messages; an empty cursor means that there are no more.
+        If more than CANDIDATES_MAX records have the key or id, each CANDIDATES_MAX of them are
+        in due order, and newer records come first.  Raises InvalidValue, StoreUnavailable.
         """
         check_filter(wanted)
         at = Cursor.read(cursor, self._store.end)
@@ -141,7 +139,7 @@ class Pending:
         return found, Cursor(*place[:3], at.log_end).text()
 
     def counts(self) -> Steps[tuple[PendingCount, ...]]:
-        """How many wait, by level and topic, in steps."""
+        """The number of waiting messages by level and topic, in steps."""
         pending = self._store.progress.pending
         counts: list[PendingCount] = []
         for level in sorted(pending):
@@ -151,7 +149,7 @@ class Pending:
         return tuple(counts)
 
     def timeline(self, request: TimelineRequest) -> Steps[tuple[LevelTimeline, ...]]:
-        """How many come due when, level by level, in steps.  Raises InvalidValue."""
+        """The numbers of messages due between bounds, by level, in steps.  Raises InvalidValue."""
         bounds = request.bounds_ms
         if not 1 <= len(bounds) <= BOUNDS_MAX:
             raise InvalidValue("bounds_ms", f"{len(bounds)} of them", f"1 to {BOUNDS_MAX}")
@@ -164,11 +162,9 @@ class Pending:
         return tuple(lines)
 
     def with_id(self, message_id: str, topic: str) -> Steps[tuple[list[Found], Head | None]]:
-        """What waits with this message id, and the newest scheduled record that has it at all.
+        """The waiting messages with this id, and the newest scheduled record with it, in steps.
 
-        In steps.
-
-        topic: only what goes there; empty is anywhere.
+        The newest record may wait or not.  topic: the destination; empty means any.
         """
         waiting: list[Found] = []
         newest: Head | None = None
@@ -186,13 +182,13 @@ class Pending:
         return waiting, newest
 
     def is_open(self, place: PendingPlace) -> bool:
-        """Does it still wait?"""
+        """Does the message there still wait?"""
         return self._wait_queues[place.wait_queue].is_open(place.queue_offset)
 
     # ---- inside
 
     def _places(self, wanted: PendingFilter, at: Cursor) -> Iterator[PendingPlace]:
-        """All places behind a cursor that a filter's times and levels take, in due order."""
+        """All places behind a cursor that fit a filter's times and levels, in due order."""
         begin = max(at[:3], (wanted.due_from_ms, 0, -1))
         places = chain(*[each.places_behind(*begin) for each in self._of_levels(wanted.levels)])
         until_ms = wanted.due_until_ms
@@ -207,9 +203,9 @@ class Pending:
     def _with_heads(
         self, places: Iterator[PendingPlace]
     ) -> Iterator[tuple[PendingPlace, Head | None]]:
-        """Each with its record, neighbours read at once where they are small.
+        """Each place with its record; small neighbours are read at once.
 
-        No more than SMALL_AT_ONCE beyond the last one that is asked for.
+        At most SMALL_AT_ONCE places are read beyond the last one that the caller takes.
         """
         while several := list(islice(places, SMALL_AT_ONCE)):
             heads = read_heads(self._store, [place.entry for place in several])
@@ -218,11 +214,11 @@ class Pending:
     def _indexed(
         self, wanted: PendingFilter, at: Cursor, count_max: int
     ) -> tuple[list[Found], str]:
-        """A slice of what the key index knows, of as many of its records below log_end."""
+        """A slice of the messages that the key index finds before log_end."""
         key = wanted.message_id or wanted.key
         candidates = outlines(self._store, SCHEDULE_TOPIC, key, at.log_end)
         heads = list(islice(candidates, CANDIDATES_MAX))
-        # Once each: an index of RocketMQ's may name a record again.
+        # Each once: RocketMQ's key index may name a record twice.
         found = sorted(set(self._found_behind(at, heads, wanted)))
         if len(found) > count_max:
             found = found[:count_max]
@@ -234,7 +230,7 @@ class Pending:
     def _found_behind(
         self, at: Cursor, heads: Sequence[Head], wanted: PendingFilter
     ) -> Iterator[Found]:
-        """Those of some scheduled records that wait behind a cursor, and fit."""
+        """The messages of these scheduled records that wait behind a cursor and fit."""
         for head in heads:
             place = self._place_of(head)
             if place is not None and place[:3] > at[:3] and _is_due_between(place.due_ms, wanted):
@@ -243,7 +239,7 @@ class Pending:
                     yield each
 
     def _place_of(self, head: Head) -> PendingPlace | None:
-        """Where a scheduled record waits; None when it does not wait any more."""
+        """Where a scheduled record waits; None if it does not wait any more."""
         wait = wait_of(self._store, head)
         if wait is None or wait.entry is None or not wait.is_pending:
             return None
@@ -251,7 +247,7 @@ class Pending:
 
 
 def check_filter(wanted: PendingFilter) -> None:
-    """Raises InvalidValue for what no message can fit."""
+    """Raises InvalidValue for a filter that no message can fit."""
     for level in wanted.levels:
         if level < 1:
             raise InvalidValue("levels", level, "1 or more")
@@ -277,7 +273,7 @@ def _fitting(
 
 
 def _fits(head: Head, wanted: PendingFilter) -> bool:
-    """Has a scheduled record all that is asked for but the time?"""
+    """Does a scheduled record fit the filter, apart from the filter's times?"""
     if wanted.levels and wait_queue_of(head.topic, head.queue_id) not in wanted.levels:
         return False
     if wanted.topic and _target(head)[0] != wanted.topic:
@@ -294,7 +290,7 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
 
 
 def _target(head: Head) -> tuple[str, int]:
-    """Where a scheduled record goes; no topic and queue -1 if it does not say."""
+    """Topic and queue id to which a scheduled record goes; "" and -1 if it names none."""
     return destination(PropertyString(head.properties)) or ("", -1)
 
 
@@ -304,7 +300,7 @@ def _is_due_between(due_ms: int, wanted: PendingFilter) -> bool:
 
 
 def _described(found: Found) -> PendingMessage:
-    """What people are shown of a pending message."""
+    """A pending message as text, for a person or a client."""
     place, head, topic, queue_id = found
     properties = decode_properties(head.properties)
     return PendingMessage(

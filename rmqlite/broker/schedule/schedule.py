@@ -1,9 +1,9 @@
-"""Deliver what is due, say when to come back.
+"""Delivers due messages, and returns when to call again.
 
-Whatever is due leaves in slices, the earliest first across all wait queues.  A delivered
-record points back to the end of the scheduled one, so after a crash the log itself says what
-was delivered.  A wait queue whose files cannot be read rests for a while and holds up no
-other.
+Due messages are delivered in slices, the earliest first across all wait queues.  A delivered
+record points back to the end of the scheduled one, so after a crash the log itself shows which
+messages were delivered.  A wait queue whose files cannot be read rests for a while and holds up
+no other.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ from rmqlite.store.records.record import Head, NewRecord, Record, destination
 from rmqlite.store.records.written import Written
 
 DELIVER_BYTES_MAX: Final = 4 << 20
-"""One slice of a delivery takes at most this much of the log, or one record."""
+"""The most bytes of scheduled records in one slice; a single record may be longer."""
 REST_MS: Final = 1_000
-"""How long a wait queue rests whose files cannot be read; twice as long each time."""
+"""How long a wait queue rests if its files cannot be read; the time doubles at each failure."""
 REST_MS_MAX: Final = 8_000
 _STORE_HOST: Final = pack_host("127.0.0.1:0")
-"""Of a dead letter whose record nobody can read."""
+"""The store host of a dead letter whose scheduled record cannot be read."""
 
 log = logging.getLogger(__name__)
 
 
 class Ready(NamedTuple):
-    """A pending message and the record that completes it; reason: why it is a dead letter."""
+    """A pending message and the record that completes it.
+
+    reason: why it becomes a dead letter; "" if it does not.
+    """
 
     place: PendingPlace
     topic: str
-    """Where it was to be delivered; "" if that is not known."""
+    """The topic that the message goes to; "" if its record names none."""
     record: NewRecord
     reason: str
 
 
 class Schedule:
-    """Delivers from all wait queues of a store."""
+    """Delivers the messages of all wait queues of a store."""
 
     def __init__(
         self,
@@ -78,15 +81,15 @@ class Schedule:
         self._appending = appending
         self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
-        """Messages that were due, since the start."""
+        """The number of due messages delivered since the start."""
         self.undeliverable = 0
         self.appends = Durations()
 
     def deliver(self, count_max: int) -> int | None:
-        """Deliver up to count_max messages that are due; when the next one is, or None.
+        """Deliver up to count_max due messages; returns when to call again, None if none waits.
 
-        Raises StoreUnavailable: nothing of the slice is delivered, and the next call begins
-        with it.
+        Raises StoreUnavailable: then no message of the slice is delivered, and the next call
+        begins with the same messages.
         """
         for known in self._wait_queues:
             known.skip_removed()
@@ -101,12 +104,12 @@ class Schedule:
         if ready:
             written = self.complete(ready)
             self._count(ready, written[0].store_timestamp_ms)
-            # As of the append's end: the time it took must bring no two shares together.
+            # Counted from the append's end: even a slow append must not bring two shares together.
             self._pace.take(self._clock.now_ms(), len(ready))
         return self._wait_queues.next_due_ms()
 
     def complete(self, ready: Sequence[Ready]) -> list[Written]:
-        """Append what ends the wait of pending messages, and let their wait queues go on.
+        """Append the records that complete pending messages, and advance their wait queues.
 
         Raises StoreUnavailable: then nothing has changed.
         """
@@ -124,7 +127,7 @@ class Schedule:
     # ---- a slice
 
     def _due(self, now_ms: int, count: int) -> list[PendingPlace]:
-        """The first that are due, in due order."""
+        """The first due messages, in due order."""
         found: list[PendingPlace] = []
         size = 0
         for place in islice(self._all_due(now_ms), count):
@@ -154,7 +157,7 @@ class Schedule:
             self._rest(known, error, now_ms)
 
     def _ready(self, places: Iterable[PendingPlace], now_ms: int) -> list[Ready]:
-        """The records that complete these, without those of queues that cannot be read."""
+        """The records that complete these messages; queues that cannot be read are left out."""
         by_queue = defaultdict[int, list[PendingPlace]](list)
         for place in places:
             by_queue[place.wait_queue].append(place)
@@ -162,8 +165,7 @@ class Schedule:
         for number, mine in by_queue.items():
             known = self._wait_queues[number]
             try:
-                # A body keeps its CRC, and who pulls it looks at it: a damaged one is no reason
-                # to stop.
+                # A damaged body is delivered with its old CRC: a pull checks it and reports it.
                 entries = [place.entry for place in mine]
                 records = self._store.read_records(entries, check_bodies=False)
             except StoreUnavailable as error:
@@ -195,7 +197,7 @@ class Schedule:
         return Ready(place, topic, record, reason)
 
     def _with_few_new_queues(self, ready: list[Ready]) -> list[Ready]:
-        """As many of the first as make NEW_QUEUES_MAX queues; the rest is for the next slice."""
+        """The first messages, up to those that make NEW_QUEUES_MAX queues; the rest comes later."""
         queues: set[tuple[str, int]] = set()
         new = 0
         for count, (_, _, record, _) in enumerate(ready):
@@ -215,7 +217,7 @@ class Schedule:
         for each in ready:
             by_queue[each.place.wait_queue].append(each)
         for number, mine in by_queue.items():
-            # Neighbours in the queue at once: nearly always that is all of them.
+            # Complete neighbours in the queue at once: nearly always these are all messages.
             start, end, topics = mine[0].place.queue_offset, -1, Counter[str]()
             for (_, _, queue_offset, _), topic, _, _ in mine:
                 if queue_offset != end and topics:

@@ -1,7 +1,7 @@
-"""What cannot be delivered from the schedule becomes a dead letter, with the reason.
+"""A scheduled message that cannot be delivered becomes a dead letter with the reason.
 
-It lies in %DLQ%SCHEDULE_CONSUMER with its body, its properties, and where it should have
-gone; so no record ever blocks those behind it, and none is lost.
+The dead letter lies in %DLQ%SCHEDULE_CONSUMER and has the body, the properties and the
+destination of the message.  So no message blocks those behind it, and none is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _SPARED_FIRST: Final = (
     DLQ_ORIGIN_TOPIC,
     LAST_FAILURE_TIMESTAMP,
 )
-"""What is left out, in this order, of a record whose properties have no room for it."""
+"""The properties that are left out, in this order, if a record has no room for them."""
 
 
 def why_undeliverable(
@@ -53,13 +53,13 @@ def why_undeliverable(
 ) -> str:
     """Why a scheduled record cannot be delivered; empty if it can.
 
-    properties, target: its own, and the topic and queue id that they name.
+    properties: the record's own.  target: the topic and queue id that they name.
     """
     if target is None or target[0] == SCHEDULE_TOPIC:
         return "its properties do not say where it should go (REAL_TOPIC, REAL_QID)"
     level = wait_queue_of(head.topic, head.queue_id)
     if delay_level(properties) != level:
-        # After a crash nobody would know from its delivery what that has completed.
+        # After a crash, recovery could not find out which record its delivery completed.
         return f"its properties do not say that it waits at level {level} (DELAY)"
     topic = topics.get(target[0])
     if topic is None:
@@ -81,7 +81,7 @@ def dead_letter(
     store_host: bytes,
     room: Room,
 ) -> NewRecord:
-    """The record that completes an undeliverable one; waited is None: nobody can read it."""
+    """The record that completes an undeliverable one; waited: None if that cannot be read."""
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
     own = _with_level(level, waited)
     changes: dict[str, str | bytes] = {}
@@ -114,18 +114,18 @@ def dead_letter(
 
 
 def _with_level(level: int, waited: Record | None) -> PropertyString:
-    """A record's own property string, and the level that it waited at."""
+    """The property string of a record, with the level at which the record waited."""
     in_front = PropertyString(b"").edited({DELAY: str(level)})
     if waited is None:
         return in_front
     rest = waited.properties.edited({}, frozenset({DELAY}))
-    # In front: it must not be what too long properties are cut off by.
+    # The level is in front: properties that are too long are cut at their end.
     encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])
     return PropertyString(encoded)
 
 
 def _fitted(own: PropertyString, changes: dict[str, str | bytes], size_max: int) -> PropertyString:
-    """No more properties than a record can carry: at worst those that it had."""
+    """The string with as many of the changes as fit; at worst the unchanged string, cut off."""
     properties = own.edited(changes)
     for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
         if len(properties.encoded) <= size_max:

@@ -1,1 +1,1 @@
-"""The wait queues of one broker: what waits, in due order; the schedule delivers it."""
+"""The wait queues of one broker: pending messages in due order.  The schedule delivers them."""

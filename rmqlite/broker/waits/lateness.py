@@ -1,7 +1,7 @@
 """How late deliveries were: counts, quantiles, the maximum.
 
-A tally by the millisecond, and by three digits from a second on: after an outage every
-message has a lateness of its own, and whoever asks must not wait while they are sorted.
+It is a tally by the millisecond.  From a second on, values are rounded to three digits: after an
+outage every message has its own lateness, and a reader must not wait while they are sorted.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final
 from rmqlite.broker.histogram import Histogram
 
 LATENESS_MS_MAX: Final = 60_000
-"""Later ones count as this late, except for max_ms and the histogram's sum."""
+"""A longer lateness counts as this, except in max_ms and in the histogram's sum."""
 _EXACT_MS_MAX: Final = 1_000
 BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000)
-"""Of the histogram; none lies between two numbers that the tally cannot tell apart."""
+"""The bounds of the histogram; rounding moves no lateness across a bound."""
 
 
 class Lateness:
@@ -31,7 +31,7 @@ class Lateness:
         self.max_ms = 0
 
     def add(self, late_ms: int, count: int = 1) -> None:
-        """So many deliveries were this late."""
+        """Count deliveries that were this late."""
         self._counts[late_ms if late_ms <= _EXACT_MS_MAX else _rounded_up(late_ms)] += count
         self._sum_ms += late_ms * count
         self.count += count
@@ -39,7 +39,7 @@ class Lateness:
             self.max_ms = late_ms
 
     def quantile_ms(self, share: float) -> int:
-        """The lateness that this share of deliveries did not exceed; 0 when there are none."""
+        """The lateness that this share of deliveries did not exceed; 0 without deliveries."""
         wanted = share * self.count
         passed = 0
         for late_ms in sorted(self._counts):
@@ -49,7 +49,7 @@ class Lateness:
         return 0
 
     def histogram(self) -> Histogram:
-        """The same tally, coarser."""
+        """The tally as a histogram with BOUNDS_MS."""
         between = [0] * (len(BOUNDS_MS) + 1)
         for late_ms, count in self._counts.items():
             between[bisect_left(BOUNDS_MS, late_ms)] += count
@@ -58,6 +58,6 @@ class Lateness:
 
 
 def _rounded_up(late_ms: int) -> int:
-    """To three digits, and to LATENESS_MS_MAX at most."""
+    """Rounded up to three digits; LATENESS_MS_MAX at most."""
     step_ms = 10 if late_ms <= 10_000 else 100
     return min(-(-late_ms // step_ms) * step_ms, LATENESS_MS_MAX)

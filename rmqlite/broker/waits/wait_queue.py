@@ -1,10 +1,10 @@
-"""One wait queue: the messages that wait in it in due order, listed, counted, completed.
+"""One wait queue: lists, counts and completes the messages that wait in it, in due order.
 
-A wait queue is a queue of the store (store/wait_queues.py says which), and a short list of
-runs: each run is a part of the queue that is in due order.  The queue of a delay level has a
-second run only after the table of levels changed, or after the clock of an older broker
-stepped.  Whoever takes the earliest head of all runs waits behind nothing.  Where in a run a
-time lies is found by bisection, so nothing here grows with what waits.
+A wait queue is a queue of the store (see store/wait_queues.py) with a short list of runs.  A run
+is a part of the queue that is in due order.  The queue of a delay level has a second run only
+after the table of levels changed, or after the clock of an older broker stepped.  Delivery takes
+the earliest head of all runs, so no message waits behind a later one.  A time is found in a run
+by bisection, so memory does not grow with the number of pending messages.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ READ_ENTRIES: Final = 128
 
 @dataclass(slots=True)
 class Run:
-    """The queue offsets cursor <= n < end, sorted by deliver time; head_due_ms is cursor's."""
+    """Queue offsets cursor <= n < end, sorted by deliver time; head_due_ms: that of cursor."""
 
     cursor: int
     end: int
@@ -35,7 +35,7 @@ class Run:
 
 
 class PendingPlace(NamedTuple):
-    """A pending message; places are ordered as they come due."""
+    """The place of a pending message; places sort in due order."""
 
     due_ms: int
     wait_queue: int
@@ -44,7 +44,7 @@ class PendingPlace(NamedTuple):
 
 
 class WaitQueue:
-    """One wait queue: its runs, and up to where they were found."""
+    """One wait queue: its runs, and the queue offset up to which they are known."""
 
     def __init__(self, number: int, queue: ConsumeQueue, completed: CompletedOffsets) -> None:
         self.id = number
@@ -53,7 +53,7 @@ class WaitQueue:
         self.lateness = Lateness()
         self.runs: list[Run] = []
         self.rests_until_ms = 0
-        """Its files could not be read; until then nobody tries again."""
+        """When delivery reads the queue again, after its files could not be read."""
         self.failures = 0
         self._seen = max(completed.below, queue.min_offset)
         while self._seen < queue.max_offset:
@@ -66,14 +66,14 @@ class WaitQueue:
         return self.queue.max_offset - self.completed.below - self.completed.count_above
 
     def notice(self, queue_offset: int, due_ms: int) -> None:
-        """All entries from there to the queue's end are new, and due then."""
+        """Note that all entries from queue_offset to the queue's end are new and due at due_ms."""
         if queue_offset < self._seen:
-            # Of the batch with which the queue began: the scan has found them already.
+            # This batch made the queue: the scan of the constructor has found its entries already.
             return
         self._notice(queue_offset, due_ms, self.queue.max_offset)
 
     def _notice(self, queue_offset: int, due_ms: int, end: int) -> None:
-        """These entries are due then: they extend the last run or begin another."""
+        """Add entries that are due at due_ms to the last run, or begin another run with them."""
         self._seen = end
         last = self.runs[-1] if self.runs else None
         if last is not None and last.end == queue_offset and due_ms >= last.last_due_ms:
@@ -83,13 +83,13 @@ class WaitQueue:
             self.runs.append(Run(queue_offset, end, due_ms, due_ms))
 
     def next_due_ms(self) -> int | None:
-        """When its earliest message is due; None when none waits."""
+        """When its earliest message is due; None if none waits."""
         if len(self.runs) == 1:
             return self.runs[0].head_due_ms
         return min((run.head_due_ms for run in self.runs), default=None)
 
     def places(self, run: Run, queue_offset: int) -> Iterator[PendingPlace]:
-        """What waits in a run from a queue offset on, in due order."""
+        """The pending messages of a run from a queue offset on, in due order."""
         number, completed = self.id, self.completed
         for start in range(queue_offset, run.end, READ_ENTRIES):
             entries = self.queue.read(start, min(READ_ENTRIES, run.end - start))
@@ -100,14 +100,14 @@ class WaitQueue:
     def places_behind(
         self, due_ms: int, wait_queue: int, queue_offset: int
     ) -> list[Iterator[PendingPlace]]:
-        """What waits behind such a place: of each run, in due order."""
+        """The pending messages behind a place: for each run, an iterator in due order."""
         return [
             self.places(run, self.first_after(run, due_ms, wait_queue, queue_offset))
             for run in self.runs
         ]
 
     def timeline(self, bounds_ms: Sequence[int]) -> Steps[tuple[int, ...]]:
-        """How many are due before the first bound, between each two, behind the last; in steps."""
+        """The numbers of messages due before, between and after the bounds, in steps."""
         sums = [0] * (len(bounds_ms) + 1)
         for run in tuple(self.runs):
             before = 0
@@ -125,7 +125,7 @@ class WaitQueue:
         return self.completed.next_open(queue_offset) == queue_offset
 
     def first_after(self, run: Run, due_ms: int, wait_queue: int, queue_offset: int) -> int:
-        """The first queue offset of a run that comes after such a place; run.end if none."""
+        """The first queue offset of a run that is behind a place in due order; run.end if none."""
         low, high = run.cursor, run.end
         while low < high:
             middle = (low + high) // 2
@@ -142,13 +142,13 @@ class WaitQueue:
         return queue_offset - run.cursor - completed
 
     def skip_removed(self) -> None:
-        """What somebody removed with its files is not waited for."""
+        """Complete the messages whose entries were removed."""
         if self.completed.below < self.queue.min_offset:
             self.completed.add(0, self.queue.min_offset)
             self.advance()
 
     def advance(self) -> None:
-        """Every run goes on at its first open queue offset, or ends."""
+        """Move every run on to its first open queue offset; remove a run that has none."""
         for run in list(self.runs):
             cursor = self.completed.next_open(run.cursor)
             if cursor == run.cursor:
@@ -157,7 +157,7 @@ class WaitQueue:
             try:
                 entry = self.queue.entry(cursor) if cursor < run.end else None
             except StoreUnavailable:
-                # It stays as due as the one before, so that delivery meets the error, and rests.
+                # Its due time does not change, so that delivery meets the error and rests.
                 continue
             if entry is None:
                 self.runs.remove(run)
@@ -165,11 +165,11 @@ class WaitQueue:
                 run.head_due_ms = entry.tags_code
 
     def _notice_all(self, due_ms: list[int]) -> None:
-        """_notice() for the entries from the last noticed one on; sorted ones at once."""
+        """_notice() for the next entries, which have these due times; sorted ones at once."""
         first = self._seen
         self._notice(first, due_ms[0], first + 1)
         run = self.runs[-1]
-        # A sixth of the cost for each; a million pending messages are 0.2 s of a start.
+        # This costs a sixth; a million pending messages then take 0.2 s of a start.
         if due_ms == sorted(due_ms):
             self._seen = run.end = first + len(due_ms)
             run.last_due_ms = due_ms[-1]

@@ -1,7 +1,7 @@
-"""All wait queues of a store: which there are, what is due next, and what was appended.
+"""All wait queues of a store: lists them, finds the next due time, and notices new messages.
 
 There is one for each delay level that has or had messages, also for levels that only older
-tables had.  Only status() speaks of levels: that is what people are shown.
+tables had.  Only status() calls them levels, because people read it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class WaitQueues:
                 self._open(number)
 
     def __iter__(self) -> Iterator[WaitQueue]:
-        """Every one that has or had messages, by id."""
+        """Every wait queue that has or had messages, by id."""
         return iter([self._queues[number] for number in sorted(self._queues)])
 
     def __getitem__(self, number: int) -> WaitQueue:
         return self._queues[number]
 
     def next_due_ms(self, number: int | None = None) -> int | None:
-        """When the earliest message is due, of a wait queue or of all; None when none waits."""
+        """When the earliest message of one or of all wait queues is due; None if none waits."""
         if number is not None:
             known = self._queues.get(number)
             return known.next_due_ms() if known else None
@@ -46,7 +46,7 @@ class WaitQueues:
         return min(times, default=None)
 
     def notice(self, number: int, queue_offset: int, due_ms: int) -> bool:
-        """Messages were appended from there on; True when they are the queue's earliest."""
+        """Note messages appended from queue_offset on; True if they are the queue's earliest."""
         known = self._queues.get(number)
         if known is None:
             self._open(number)
@@ -56,8 +56,7 @@ class WaitQueues:
         return earliest_ms is None or due_ms < earliest_ms
 
     def oldest_pending(self) -> tuple[int, Entry] | None:
-        """Id and entry of the scheduled record that lies first in the log, of those that are
-        still to be delivered."""
+        """Wait queue and entry of the pending scheduled record that lies first in the log."""
         pending = []
         for number, known in self._queues.items():
             entry = known.queue.entry(known.completed.below)
@@ -71,7 +70,7 @@ class WaitQueues:
         return known.lateness if known else Lateness()
 
     def status(self) -> list[LevelStatus]:
-        """Of every level that has or had messages, and every one of the current table."""
+        """The status of every level that has or had messages or is in the current table."""
         table = self._store.levels.current
         levels = sorted({*self._queues, *range(1, table.max_level + 1)})
         return [self._status(level, table.own_name(level)) for level in levels]

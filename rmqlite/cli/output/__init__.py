@@ -1,1 +1,1 @@
-"""How every command shows what it has: text, tables, bars, progress, files."""
+"""The output of every command: text, tables, bars, progress, files."""

@@ -146,7 +146,7 @@ class SinkOptions:
 
 
 def _refuse_exact_instant(field: str, value: object) -> None:
-    rule = "a level is never exactly an instant away: set match=longer"
+    rule = "no level ends exactly at an instant; match=longer takes the next longer level"
     raise InvalidValue(field, value, rule)
 
 

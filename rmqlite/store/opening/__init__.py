@@ -1,1 +1,1 @@
-"""What opening a store does before the first append: file sizes, the true end, the walk."""
+"""Opens a store before the first append: file sizes, the log's true end, the recovery walk."""

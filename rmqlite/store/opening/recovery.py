@@ -75,8 +75,8 @@ def keep_names(files: Files, root: Path) -> None:
 def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
     """Restore the length of the last log file if it was shortened.
 
-    It needs the same length in storeProgress.json: otherwise the configuration may be the
-    wrong one, which opening the log refuses.
+    This is done only if storeProgress.json has the same length: otherwise the configuration
+    may be wrong, and opening the log refuses it.
     """
     folder = root / "commitlog"
     path = folder / max(files.names(folder), default="")
@@ -131,7 +131,7 @@ def recover(
     for path in log.paths_between(begin, log.end):
         files.sync(path)
     if log.segment_starts:
-        # Otherwise a file that it removed could come back after a power cut.
+        # Otherwise a file that the cut removed could come back after a power cut.
         files.sync_folder(root / "commitlog")
     log.sum_up()
     log.mark_synced(log.point)

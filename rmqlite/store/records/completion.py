@@ -10,7 +10,7 @@ prepared transaction offset is the physical offset at which the scheduled one en
     rmq_sys_SCHEDULE_CANCELLED                          a cancellation, without body
     %DLQ%SCHEDULE_CONSUMER                              a dead letter: it cannot be delivered
 
-DELAY is the level of the scheduled record; for a rescheduled one RESCHEDULED_FROM is.
+DELAY has the level of the scheduled record; on a rescheduled one, RESCHEDULED_FROM has it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The two makers of new records: from a draft that has come in, and from an existing record.
 
-A draft is a message as it was sent: its properties are a raw property string, of which no
-byte is changed that need not be.  A record that is derived from another one keeps header,
-body and property string but for the changes that are named.
+A draft is a message as it was sent: its properties are a raw property string, whose bytes change
+only where they must.  A derived record has the header, body and property string of another one,
+apart from the changes that the caller names.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rmqlite.property_string import PropertyString
 from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, Record, body_crc
 
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
-"""Of the sys flag; encode() sets them as the hosts need it."""
+"""Bits of the sys flag for IPv6 hosts; encode() sets them."""
 
 
 class Draft(NamedTuple):
@@ -44,7 +44,7 @@ def fresh(
 ) -> NewRecord:
     """The record of a draft.
 
-    topic, queue_id, properties: if it is not stored in the queue that it goes to.
+    topic, queue_id, properties: those that it is stored with; None means the draft's own.
     """
     own_topic, own_queue_id, own, body, born_timestamp_ms, born_host, flag, sys_flag, times = draft
     return NewRecord(
@@ -73,9 +73,9 @@ def derived(
     reconsume_times: int | None = None,
     completes: int = 0,
 ) -> NewRecord:
-    """A record that goes on from another one; what is not given stays as it is there.
+    """A record made from another one; None means the value of the other one.
 
-    The body's CRC stays, too: if the body is damaged, its consumer is to find out.
+    The body's CRC is copied, too, so that a consumer finds out if the body is damaged.
     """
     head = source.head
     return NewRecord(
@@ -85,7 +85,7 @@ def derived(
         source.body if body is None else body,
         head.body_crc if body is None else body_crc(body),
         head.flag,
-        # What the flag says of the body, such as compressed, is not true of another body.
+        # The flag describes the old body, for example that it is compressed.
         head.sys_flag & ~_HOST_BITS if body is None else 0,
         head.born_timestamp_ms,
         head.born_host,

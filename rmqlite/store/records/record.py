@@ -80,8 +80,8 @@ _REAL_QID = REAL_QID.encode()
 class NewRecord(NamedTuple):
     """A record that has no place yet; drafts.py makes it.
 
-    born_host, store_host: 8 or 20 packed bytes.  completes: physical offset at which the
-    scheduled record ends that this one delivers, cancels or replaces; 0 for every other record.
+    born_host, store_host: 8 or 20 packed bytes.  completes: the end (physical offset) of the
+    scheduled record that this one delivers, cancels or replaces; 0 for every other record.
     """
 
     topic: str
@@ -123,7 +123,7 @@ class Head(NamedTuple):
 class Record:
     """A record of the log: its header, the bytes it lies in, and a view on its properties.
 
-    buffer: what the header was read from; it can hold other records, too.
+    buffer: the bytes that the header was read from; it may hold other records, too.
     """
 
     __slots__ = ("_properties", "buffer", "head")
@@ -314,12 +314,12 @@ def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None
 
 
 def has_sound_body(head: Head, data: bytes) -> bool:
-    """Does the body's CRC fit?  data is what read_head was given."""
+    """Does the body's CRC fit?  data: the bytes given to read_head()."""
     return body_crc(data[head.body_position : head.body_end]) == head.body_crc
 
 
 def to_message(head: Head, data: bytes) -> StoredMessage:
-    """The record as a value; data is what read_head was given."""
+    """The record as a value; data: the bytes given to read_head()."""
     return StoredMessage(
         head.topic,
         head.queue_id,
@@ -351,12 +351,12 @@ def code_of_tags(tags: bytes | None) -> int:
 
 
 def delay_level(properties: PropertyString) -> int:
-    """The DELAY property as a number; 0 without, or when it is none."""
+    """The DELAY property as a number; 0 if it is missing or not a number."""
     return number_of(properties.pairs.get(_DELAY)) or 0
 
 
 def destination(properties: PropertyString) -> tuple[str, int] | None:
-    """Topic and queue id that a scheduled record is to be delivered to; None if it says none."""
+    """The topic and queue id that a scheduled record goes to; None if it names none."""
     pairs = properties.pairs
     topic, queue_id = pairs.get(_REAL_TOPIC, b""), pairs.get(_REAL_QID, b"")
     # Destinations recur; a text that is too long for one must not fill the cache.

@@ -1,4 +1,4 @@
-"""What the store says of a record that it appends: where it goes, and when it is due."""
+"""Where an appended record goes in the store, and when it is due."""
 
 from __future__ import annotations
 

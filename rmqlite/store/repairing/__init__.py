@@ -1,1 +1,1 @@
-"""How a damaged store is mended: what to change, planned before a byte is changed."""
+"""Repairs a damaged store: every change is planned before a byte is changed."""

@@ -1,1 +1,1 @@
-"""The full screens of rmqlite top, and what stands in them."""
+"""The full screens of rmqlite top, and their parts."""
