@@ -74,12 +74,12 @@ class PropertyString:
 
 def pairs_of(encoded: bytes) -> dict[bytes, bytes]:
     """See PropertyString.pairs; one pass costs as much as four searches."""
-    return {
-        name: value
-        for part in encoded.split(_PAIR_END)
-        for name, _, value in (part.partition(_KEY_END),)
-        if value
-    }
+    pairs = {}
+    for part in encoded.split(_PAIR_END):
+        name, _, value = part.partition(_KEY_END)
+        if value:
+            pairs[name] = value
+    return pairs
 
 
 def number_of(value: bytes | None) -> int | None:
