@@ -42,10 +42,11 @@ _JSON = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
 )
 
 
-@given(st.lists(_JSON) | st.dictionaries(st.text(), _JSON))
+@given(st.lists(_JSON, max_size=4) | st.dictionaries(st.text(), _JSON, max_size=4))
 def test_setting_out_changes_no_value(value: object) -> None:
     """Whatever the text is, spelled either way."""
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):

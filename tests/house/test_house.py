@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,11 @@ def _is_test(path: Path) -> bool:
     return (ROOT / "tests") in path.parents
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def name_of(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -66,7 +72,7 @@ def test_a_function_is_short_enough_to_be_held_in_mind() -> None:
     """One screen."""
     long = []
     for path in written("rmqlite"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 size = (node.end_lineno or 0) - node.lineno + 1
                 if size > FUNCTION_LINES_MAX:
@@ -79,7 +85,7 @@ def test_a_module_says_what_it_owns() -> None:
     silent = [
         name_of(path)
         for path in written(*SOURCE_FOLDERS)
-        if not ast.get_docstring(ast.parse(path.read_text("utf-8")))
+        if not ast.get_docstring(tree_of(path))
         and not (path.name == "__init__.py" and path.stat().st_size == 0 and _is_test(path))
     ]
     assert not silent, "\n".join(silent)
@@ -90,7 +96,7 @@ def test_a_test_says_why() -> None:
     silent = [
         f"{name_of(path)}:{node.lineno} {node.name}"
         for path in written("tests")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")
         and not ast.get_docstring(node)
@@ -197,7 +203,7 @@ def test_no_test_sleeps() -> None:
     sleeping = [
         f"{name_of(path)}:{node.lineno}"
         for path in written("tests")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "sleep"
@@ -211,7 +217,7 @@ def test_no_test_module_imports_from_another() -> None:
     """What two test modules need stands in tests/support, or in a helper of their folder."""
     wrong = []
     for path in written("tests"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("tests."):
                 continue
             imported = ROOT.joinpath(*str(node.module).split("."))
@@ -251,7 +257,7 @@ def test_one_module_knows_what_waits_where_and_until_when() -> None:
         # The second one counts the queues of a topic.
         if name_of(path) in ("rmqlite/store/wait_queues.py", "rmqlite/store/repairing/files.py"):
             continue
-        tree = ast.parse(path.read_text("utf-8"))
+        tree = tree_of(path)
         lines = [*queue_arithmetic(tree)]
         # A history's delay at a time; a table's delay has one argument.
         lines += [node.lineno for node in calls_of(tree, "delay_ms") if len(node.args) > 1]
@@ -268,7 +274,7 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
     allowed = {f"rmqlite/broker/{name}.py" for name in ("appending", "bulk/jobs", "redrive/jobs")}
     for path in written("rmqlite/broker"):
         if name_of(path) not in allowed:
-            for node in calls_of(ast.parse(path.read_text("utf-8")), "append", "appended"):
+            for node in calls_of(tree_of(path), "append", "appended"):
                 assert isinstance(node.func, ast.Attribute)
                 whose = ast.unparse(node.func.value)
                 if whose.endswith(("store", "listener")):

@@ -14,9 +14,9 @@ from tests.support.looking import run_store
 from tests.support.stores import contents
 
 LEVELS = "1s 2s"
-LOOKS = 12
-BATCH_S = 0.01
-ENOUGH = 400
+LOOKS = 6
+BATCH_S = 0.1
+ENOUGH = 200
 
 
 class Sending(threading.Thread):
