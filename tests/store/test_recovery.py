@@ -186,6 +186,19 @@ def middle(tmp_path: Path) -> tuple[StoreUnderTest, Path, int]:
     return killed, killed.root / "commitlog" / f"{start:020d}", at - start
 
 
+def test_a_stray_file_in_the_log_stays_as_it_is(under_test: StoreUnderTest) -> None:
+    """The opening refuses its name, and the look for a cut-off log file leaves it alone."""
+    under_test.fill()
+    under_test.close()
+    stray = under_test.root / "commitlog" / "notes.txt"
+    stray.write_text("mine\n")
+    with pytest.raises(StoreDamaged, match=r"notes\.txt"):
+        under_test.open()
+    assert stray.read_text() == "mine\n"
+    stray.unlink()
+    under_test.open()
+
+
 @pytest.mark.parametrize("part", GUARDED)
 def test_a_flipped_byte_in_the_middle_is_damage(
     middle: tuple[StoreUnderTest, Path, int], part: str

@@ -27,6 +27,12 @@ def is_numbered(name: str, digits: int = NAME_DIGITS) -> bool:
     return len(name) == digits and name.isascii() and name.isdigit()
 
 
+def last_file(files: Files, folder: Path) -> Path | None:
+    """The file with the highest name; a name that is no position is not one of these files."""
+    last = max(filter(is_numbered, files.names(folder)), default=None)
+    return folder / last if last else None
+
+
 def position_name(start: int) -> str:
     """The name of the file that begins at a position."""
     return f"{start:0{NAME_DIGITS}d}"

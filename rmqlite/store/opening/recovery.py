@@ -17,6 +17,7 @@ from typing import Final
 from rmqlite.errors import FlushFailed, StoreDamaged
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import Dispatch, QueueKey, Redo, queue_keys
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.opening.pending_counts import count_pending
@@ -78,13 +79,12 @@ def lengthen(files: Files, root: Path, log_file_bytes: int) -> None:
     This is done only if storeProgress.json has the same length: otherwise the configuration
     may be wrong, and opening the log refuses it.
     """
-    folder = root / "commitlog"
-    path = folder / max(files.names(folder), default="")
+    path = last_file(files, root / "commitlog")
     try:
         tree = tables.load(files, root / "config" / PROGRESS_TABLE) or {}
     except StoreDamaged:
         return
-    if path == folder or tree.get("logFileBytes") != log_file_bytes:
+    if path is None or tree.get("logFileBytes") != log_file_bytes:
         return
     size = files.size(path)
     if 0 < size < log_file_bytes:

@@ -16,6 +16,7 @@ from rmqlite.levels import LevelTable
 from rmqlite.property_string import PropertyString
 from rmqlite.store.commit_log import CHECKSUMS
 from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry
+from rmqlite.store.disk.segments import last_file
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.checksums import Checksums, Point
@@ -156,9 +157,8 @@ class Snapshot:
     def _lengthen(self, persisted: ProgressTable | None) -> None:
         """Show a shortened last log file with its length, which the next opening restores."""
         if persisted is not None and persisted.log_file_bytes == self._sizes.log_file_bytes:
-            folder = self._root / "commitlog"
-            path = folder / max(self._files.names(folder), default="")
-            if path != folder and 0 < self._files.size(path) < persisted.log_file_bytes:
+            path = last_file(self._files, self._root / "commitlog")
+            if path is not None and 0 < self._files.size(path) < persisted.log_file_bytes:
                 self._files.lengthened[path] = persisted.log_file_bytes
 
     def _take_files(self, *, is_crashed: bool) -> int:
