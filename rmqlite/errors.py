@@ -51,12 +51,8 @@ class InvalidValue(Refused):
     response_code = 13
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        super().__init__(
-            f"{field}={shortened(value)!r} is not allowed: {rule}",
-            field=field,
-            value=value,
-            rule=rule,
-        )
+        sentence = f"{field}={shortened(value)!r} is not allowed: {rule}"
+        super().__init__(sentence, field=field, value=value, rule=rule)
 
 
 class InvalidName(InvalidValue):
@@ -64,6 +60,19 @@ class InvalidName(InvalidValue):
 
     code = "invalid-name"
     response_code = 1
+
+
+class ExpressionInvalid(InvalidValue):
+    """A filter expression does not parse; at: the place in it, counted from 0."""
+
+    code = "expression-invalid"
+    response_code = 23
+
+    def __init__(self, field: str, expression: str, rule: str, *, at: int) -> None:
+        rest = expression[at : at + 20]
+        place = f"before {rest!r}" if rest else "at the end"
+        super().__init__(field, expression, f"at character {at + 1}, {place}: {rule}")
+        self.at = at
 
 
 class MessageTooLarge(InvalidValue):
@@ -373,13 +382,11 @@ class BrokerUnreachable(Unavailable):
 
 def by_code() -> dict[str, type[RmqliteError]]:
     """Every error class by its stable code."""
-    found: dict[str, type[RmqliteError]] = {}
-    waiting: list[type[RmqliteError]] = [RmqliteError]
-    while waiting:
-        cls = waiting.pop()
-        found[cls.code] = cls
-        waiting.extend(cls.__subclasses__())
-    return found
+    classes: list[type[RmqliteError]] = [RmqliteError]
+    for cls in classes:
+        # The list grows while the loop goes through it.
+        classes += cls.__subclasses__()
+    return {cls.code: cls for cls in classes}
 
 
 def restore(code: str, sentence: str, *, field: str, value: str, rule: str) -> RmqliteError:

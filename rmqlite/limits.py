@@ -30,6 +30,8 @@ NEW_QUEUES_MAX: Final = 32
 """How many still empty queues one call may send to: each one makes folders and a file."""
 EXPRESSION_BYTES_MAX: Final = 4_096
 """The length of a consumer's tag expression."""
+SQL_BYTES_MAX: Final = 4_096
+"""The length of a consumer's SQL92 expression."""
 REASON_BYTES_MAX: Final = 65_536
 """The length of a failure's reason in a request; the broker stores only its beginning."""
 REASON_PART_CHARS_MAX: Final = 1_024

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rmqlite.broker.filters import parse_tags, tags_codes
+from rmqlite.broker.filters.tags import parse_tags, tags_codes
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue

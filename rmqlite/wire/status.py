@@ -27,6 +27,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.Unavailable.code: "UNAVAILABLE",
     errors.InvalidValue.code: "INVALID_ARGUMENT",
     errors.InvalidName.code: "INVALID_ARGUMENT",
+    errors.ExpressionInvalid.code: "INVALID_ARGUMENT",
     errors.MessageTooLarge.code: "INVALID_ARGUMENT",
     errors.DelayUnknown.code: "INVALID_ARGUMENT",
     errors.ConfigInvalid.code: "INVALID_ARGUMENT",

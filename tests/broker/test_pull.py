@@ -8,6 +8,7 @@ import pytest
 
 from rmqlite.broker.pulling import STEP_MESSAGES, decoded
 from rmqlite.errors import (
+    ExpressionInvalid,
     GroupUnknown,
     InvalidValue,
     PermissionMissing,
@@ -142,10 +143,14 @@ def test_when_nothing_matches_the_offset_goes_on(tagged: BrokerUnderTest) -> Non
     assert (result.status, result.next_offset, result.messages) == (NO_MATCH, 10, ())
 
 
-@pytest.mark.parametrize("expression", ["||", "A ||", "|| A", "A || * "])
-def test_an_expression_with_a_hole_is_refused(tagged: BrokerUnderTest, expression: str) -> None:
+@pytest.mark.parametrize(
+    ("expression", "character"), [("||", 1), ("A ||", 5), ("|| A", 1), ("A || * ", 5)]
+)
+def test_an_expression_with_a_hole_is_refused(
+    tagged: BrokerUnderTest, expression: str, character: int
+) -> None:
     """It was meant to say something else."""
-    with pytest.raises(InvalidValue, match="expression"):
+    with pytest.raises(ExpressionInvalid, match=rf"expression=.* at character {character},"):
         pull(tagged, expression=expression)
 
 

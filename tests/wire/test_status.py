@@ -29,6 +29,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.Unavailable("a sentence"),
     errors.InvalidValue("queue_id", 9, "0 <= queue_id < 4"),
     errors.InvalidName("topic", "a b", "only letters"),
+    errors.ExpressionInvalid("sql", "a >", "expected a value", at=3),
     errors.MessageTooLarge("body", 5_000_000, "at most 4194304 bytes"),
     errors.DelayUnknown("4s", "1s 5s"),
     errors.ConfigInvalid("a.conf", 3, "listenPort", "x", "a whole number"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from rmqlite.errors import InvalidValue
+from rmqlite.errors import ExpressionInvalid
 from rmqlite.limits import EXPRESSION_BYTES_MAX, check_length
 from rmqlite.store.records.record import tags_hash
 
@@ -13,7 +13,10 @@ _SHORT_CHARS_MAX: Final = 256
 
 
 def parse_tags(expression: str) -> frozenset[str] | None:
-    """The tags that an expression matches; None matches all messages.  Raises InvalidValue."""
+    """The tags that an expression matches; None matches all messages.
+
+    Raises ExpressionInvalid, or InvalidValue for a text that is too long.
+    """
     # Long expressions are not cached, to save memory.
     return _known_tags(expression) if len(expression) <= _SHORT_CHARS_MAX else _tags(expression)
 
@@ -23,10 +26,15 @@ def _tags(expression: str) -> frozenset[str] | None:
     text = expression.strip()
     if text in ("", "*"):
         return None
-    tags = frozenset(tag.strip() for tag in text.split("||"))
-    if "" in tags or "*" in tags:
-        raise InvalidValue("expression", expression, '"*", or tags joined by "||"')
-    return tags
+    tags, at = set(), 0
+    for part in expression.split("||"):
+        tag = part.strip()
+        if tag in ("", "*"):
+            rule = 'expected "*" alone, or tags joined by "||"'
+            raise ExpressionInvalid("expression", expression, rule, at=at)
+        tags.add(tag)
+        at += len(part) + len("||")
+    return frozenset(tags)
 
 
 _known_tags = lru_cache(maxsize=1024)(_tags)
