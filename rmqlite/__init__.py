@@ -10,7 +10,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
               without a broker, reader (reading/), check (checking/), repair (repairing/)
     broker/   decisions: where a message is stored, when it is due, how a waiting message is
               changed, and what a failed message becomes
-    wire/     values <-> protobuf
+    wire/     values <-> bytes of a protocol: our protobuf, and RocketMQ 4.x's remoting protocol
     server/   joins broker and wire; the only room that waits.  front/ is what can be asked, for
               every face; faces/ are gRPC and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,

@@ -1,1 +1,5 @@
-"""Values <-> protobuf: pairs of to_pb and from_pb; knows no broker and no store."""
+"""Values <-> bytes of a protocol; knows no broker and no store.
+
+The modules here are rmqlite.v1, in protobuf: pairs of to_pb and from_pb.  remoting/ is RocketMQ
+4.x's protocol.
+"""

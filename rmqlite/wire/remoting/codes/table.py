@@ -1,0 +1,54 @@
+"""All requests of RocketMQ 4.9, by code: those that are answered, and those that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rmqlite.wire.remoting.codes import administration, consuming, name_server, sending
+from rmqlite.wire.remoting.codes.request import Refused, Request
+
+ANSWERED: Final[Mapping[int, Request[Any, Any]]] = {
+    row.code: row
+    for row in sorted(
+        (*sending.ROWS, *consuming.ROWS, *administration.ROWS, *name_server.ROWS),
+        key=lambda row: row.code,
+    )
+}
+"""With the requests that only a client is asked, which a server does not answer either."""
+
+_REPLICAS: Final = "one broker is the whole cluster"
+_ACCESS: Final = "access rules are no part of this protocol here"
+_UNUSED: Final = "no client and no command of mqadmin sends it"
+
+REFUSED: Final[Mapping[int, Refused]] = {
+    code: Refused(code, name, reason)
+    for code, name, reason in (
+        (13, "QUERY_BROKER_OFFSET", _UNUSED),
+        (22, "GET_TOPIC_CONFIG_LIST", _UNUSED),
+        (23, "GET_TOPIC_NAME_LIST", _UNUSED),
+        (27, "TRIGGER_DELETE_FILES", _UNUSED),
+        (47, "GET_CLIENT_CONFIG", _UNUSED),
+        (50, "UPDATE_AND_CREATE_ACL_CONFIG", _ACCESS),
+        (51, "DELETE_ACL_CONFIG", _ACCESS),
+        (52, "GET_BROKER_CLUSTER_ACL_INFO", _ACCESS),
+        (53, "UPDATE_GLOBAL_WHITE_ADDRS_CONFIG", _ACCESS),
+        (54, "GET_BROKER_CLUSTER_ACL_CONFIG", _ACCESS),
+        (103, "REGISTER_BROKER", _REPLICAS),
+        (104, "UNREGISTER_BROKER", _REPLICAS),
+        (209, "SUSPEND_CONSUMER", _UNUSED),
+        (210, "RESUME_CONSUMER", _UNUSED),
+        (211, "RESET_CONSUMER_OFFSET_IN_CONSUMER", _UNUSED),
+        (212, "RESET_CONSUMER_OFFSET_IN_BROKER", _UNUSED),
+        (213, "ADJUST_CONSUMER_THREAD_POOL", _UNUSED),
+        (214, "WHO_CONSUME_THE_MESSAGE", _UNUSED),
+        (301, "REGISTER_FILTER_SERVER", "filter servers are no longer part of RocketMQ"),
+        (302, "REGISTER_MESSAGE_FILTER_CLASS", "filter servers are no longer part of RocketMQ"),
+        (308, "QUERY_CORRECTION_OFFSET", _UNUSED),
+        (311, "GET_UNIT_TOPIC_LIST", "units are not kept"),
+        (312, "GET_HAS_UNIT_SUB_TOPIC_LIST", "units are not kept"),
+        (313, "GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST", "units are not kept"),
+        (322, "QUERY_DATA_VERSION", _REPLICAS),
+        (323, "RESUME_CHECK_HALF_MESSAGE", "only RocketMQ's web console sends it"),
+    )
+}

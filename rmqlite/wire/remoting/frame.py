@@ -1,0 +1,164 @@
+"""Bytes <-> commands.
+
+A frame, all numbers big-endian:
+
+    i32  length   of all that follows
+    i8   spelling of the header: 0 JSON, 1 binary
+    u24  length of the header
+         header
+         body     the rest
+
+The decoder takes bytes as they come and gives commands.  It keeps only the beginning of a frame
+that is not complete, and never makes room for bytes that have not come: a length is only a claim.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from rmqlite.wire.remoting.command import (
+    SERVER_LANGUAGE,
+    SERVER_VERSION,
+    Command,
+    FrameError,
+)
+from rmqlite.wire.remoting.header import (
+    read_binary_header,
+    read_json_header,
+    write_binary_header,
+    write_json_header,
+)
+from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
+
+_START: Final = Struct(">iI")
+"""Length, and the mark: spelling and length of the header."""
+_LENGTH_BYTES: Final = 4
+_MARK_BYTES: Final = 4
+_BINARY: Final = 1
+_HEADER_BITS: Final = 24
+_HEADER_MASK: Final = (1 << _HEADER_BITS) - 1
+
+
+class FrameDecoder:
+    """What has come on one connection and is not yet a whole frame.
+
+    error: why the connection must be closed, once bytes have come that are no frame.  The
+    commands before them are good; nothing after them is read.
+    """
+
+    __slots__ = ("_frame_bytes_max", "_held", "_needed", "error")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._frame_bytes_max = min(frame_bytes_max, FRAME_BYTES_MAX)
+        self._held = bytearray()
+        self._needed = _LENGTH_BYTES
+        self.error: FrameError | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an incomplete frame are kept."""
+        return len(self._held)
+
+    def feed(self, data: bytes) -> list[Command]:
+        """The commands that these bytes complete, in order."""
+        commands: list[Command] = []
+        held = self._held
+        if self.error is not None:
+            return commands
+        if held:
+            held += data
+            if len(held) < self._needed:
+                return commands
+        try:
+            with memoryview(held or data) as view:
+                at = self._read(view, commands)
+                if not held:
+                    held += view[at:]
+                    return commands
+        except FrameError as error:
+            self.error = error.with_traceback(None)
+            self._held = bytearray()
+            return commands
+        del held[:at]
+        return commands
+
+    def _read(self, view: memoryview, commands: list[Command]) -> int:
+        """Append the whole frames' commands; where the first incomplete frame begins."""
+        at, size = 0, len(view)
+        while size - at >= _LENGTH_BYTES + _MARK_BYTES:
+            length, mark = _START.unpack_from(view, at)
+            header_bytes = mark & _HEADER_MASK
+            if not _MARK_BYTES + header_bytes <= length <= self._frame_bytes_max:
+                raise FrameError(f"a frame of {length} bytes with a header of {header_bytes}")
+            if header_bytes > HEADER_BYTES_MAX:
+                raise FrameError(f"a header of {header_bytes} bytes")
+            if mark >> _HEADER_BITS > _BINARY:
+                raise FrameError(f"a header spelt in way {mark >> _HEADER_BITS}")
+            end = at + _LENGTH_BYTES + length
+            if end > size:
+                break
+            begin = at + _LENGTH_BYTES + _MARK_BYTES
+            body_at = begin + header_bytes
+            read = read_binary_header if mark >> _HEADER_BITS else read_json_header
+            commands.append(read(view[begin:body_at], bytes(view[body_at:end])))
+            at = end
+        self._needed = self._check_length(view[at:])
+        return at
+
+    def _check_length(self, rest: memoryview) -> int:
+        """How many bytes the incomplete frame needs before another look at it is worth it."""
+        if len(rest) < _LENGTH_BYTES:
+            return _LENGTH_BYTES
+        length = int.from_bytes(rest[:_LENGTH_BYTES], "big", signed=True)
+        if not _MARK_BYTES <= length <= self._frame_bytes_max:
+            raise FrameError(f"a frame of {length} bytes")
+        if len(rest) < _LENGTH_BYTES + _MARK_BYTES:
+            return _LENGTH_BYTES + _MARK_BYTES
+        return _LENGTH_BYTES + length
+
+
+def encode(command: Command) -> bytes:
+    """The whole frame."""
+    return encode_start(command, len(command.body)) + command.body
+
+
+def encode_start(command: Command, body_bytes: int) -> bytes:
+    """The frame without its body, which the caller writes next: records go out uncopied."""
+    if command.is_binary:
+        header = write_binary_header(command)
+        mark = _BINARY << _HEADER_BITS | len(header)
+    else:
+        header = write_json_header(command)
+        mark = len(header)
+    return _START.pack(_MARK_BYTES + len(header) + body_bytes, mark) + header
+
+
+def encode_sent(
+    request: Command,
+    code: int,
+    msg_id: str,
+    queue_id: int,
+    queue_offset: int,
+) -> bytes:
+    """The frame that answers a send whose message is stored.
+
+    It is what encode() makes of codes.SEND_MESSAGE.answer.write(SendAnswer(…)), for a quarter of
+    the time: 1 instead of 4 microseconds, for each message that is stored.
+    """
+    if request.is_binary:
+        ext = {
+            "queueId": str(queue_id),
+            "TRACE_ON": "true",
+            "MSG_REGION": "DefaultRegion",
+            "msgId": msg_id,
+            "queueOffset": str(queue_offset),
+        }
+        return encode(request.answer(code, ext))
+    header = (
+        f'{{"code":{code},"extFields":{{"queueId":"{queue_id}","TRACE_ON":"true",'
+        f'"MSG_REGION":"DefaultRegion","msgId":"{msg_id}","queueOffset":"{queue_offset}"}},'
+        f'"flag":1,"language":"{SERVER_LANGUAGE}","opaque":{request.opaque},'
+        f'"serializeTypeCurrentRPC":"JSON","version":{SERVER_VERSION}}}'
+    ).encode("ascii")
+    return _START.pack(_MARK_BYTES + len(header), len(header)) + header

@@ -1,0 +1,186 @@
+"""A frame's header in its two spellings, JSON and binary ("ROCKETMQ").
+
+Reading is lenient where RocketMQ's own server is: JSON numbers among the ext fields become
+text, unknown keys and blanks do not matter, bytes that are not UTF-8 become U+FFFD.  Writing is
+strict, because clients are not: ext values are always text, and there is no blank in the JSON.
+A header that cannot be read is a FrameError.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring as quoted
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final
+
+from rmqlite.wire.remoting.command import Command, FrameError
+from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX
+
+LANGUAGES: Final = (
+    *("JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY"),
+    *("OTHER", "HTTP", "GO", "PHP", "OMS", "RUST"),
+)
+_LANGUAGE_NUMBERS: Final = {name: number for number, name in enumerate(LANGUAGES)}
+_OTHER: Final = _LANGUAGE_NUMBERS["OTHER"]
+_I32: Final = 2**31
+_FIXED: Final = Struct(">hBhiii")
+"""Code, language, version, opaque, flag, length of the remark."""
+_SHORT: Final = Struct(">h")
+_INT: Final = Struct(">i")
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+# Numbers with a fraction stay the text that they were.
+_read_json: Final = json.JSONDecoder(
+    parse_float=str, parse_constant=_no_constant, strict=False
+).raw_decode
+
+
+def read_json_header(header: memoryview, body: bytes) -> Command:
+    """Raises FrameError."""
+    text = str(header, "utf-8", "replace")
+    if text[:1] != "{":
+        text = text.lstrip()
+    try:
+        tree, end = _read_json(text)
+    except (ValueError, RecursionError):
+        raise FrameError("the header is not JSON") from None
+    if tree.__class__ is not dict or (end != len(text) and text[end:].strip()):
+        raise FrameError("the header is not one JSON object")
+    get = tree.get
+    ext = get("extFields")
+    ext = _texts(ext) if ext else {}
+    code, opaque, flag = get("code", 0), get("opaque", 0), get("flag", 0)
+    version = get("version", 0)
+    if not (code.__class__ is opaque.__class__ is flag.__class__ is version.__class__ is int):
+        code, opaque, flag, version = map(_number, (code, opaque, flag, version))
+    if not (-_I32 <= code < _I32 and -_I32 <= opaque < _I32 and -_I32 <= flag < _I32):
+        raise FrameError("code, opaque and flag are 32-bit numbers")
+    language, remark = get("language"), get("remark")
+    return Command(
+        code,
+        opaque,
+        ext,
+        body,
+        flag,
+        _sound(str(remark)) if remark else "",
+        language if language.__class__ is str else "",
+        version,
+    )
+
+
+def _texts(ext: Any) -> dict[str, str]:
+    """The ext fields as text.  A field that is null is absent."""
+    if ext.__class__ is not dict or len(ext) > EXT_FIELDS_MAX:
+        raise FrameError(f"extFields is an object with at most {EXT_FIELDS_MAX} fields")
+    texts: dict[str, str] = ext
+    # One join finds both what is no text and what is not ASCII, for less than a loop costs.
+    try:
+        joined = "".join(texts.values())
+    except TypeError:
+        texts = {name: _text(value) for name, value in ext.items() if value is not None}
+        joined = "".join(texts.values())
+    if not joined.isascii():
+        texts = {name: _sound(value) for name, value in texts.items()}
+    return texts
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _sound(text: str) -> str:
+    """Half a character has no UTF-8 form; Java's server stores a question mark for it."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _number(value: Any) -> int:
+    """A number of the header, which may be a text, as it may be for RocketMQ's server."""
+    if value is None:
+        return 0
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise FrameError("code, opaque, flag and version are numbers") from None
+
+
+def read_binary_header(header: memoryview, body: bytes) -> Command:
+    """Raises FrameError."""
+    try:
+        code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
+        remark, at = _part(header, _FIXED.size, remark_bytes)
+        (ext_bytes,) = _INT.unpack_from(header, at)
+        at += _INT.size
+        end = at + ext_bytes
+        if not at <= end <= len(header):
+            raise FrameError("the header's parts are longer than the header")
+        ext: dict[str, str] = {}
+        while at < end:
+            (length,) = _SHORT.unpack_from(header, at)
+            name, at = _part(header, at + _SHORT.size, length)
+            (length,) = _INT.unpack_from(header, at)
+            ext[name], at = _part(header, at + _INT.size, length)
+            if len(ext) > EXT_FIELDS_MAX:
+                raise FrameError(f"more than {EXT_FIELDS_MAX} ext fields")
+    except StructError:
+        raise FrameError("the header ends inside a field") from None
+    name = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
+    return Command(code, opaque, ext, body, flag, remark, name, version, True)
+
+
+def _part(header: memoryview, at: int, length: int) -> tuple[str, int]:
+    """The text of this length, and where it ends."""
+    end = at + length
+    if not at <= end <= len(header):
+        raise FrameError("the header's parts are longer than the header")
+    return str(header[at:end], "utf-8", "replace"), end
+
+
+def write_json_header(command: Command) -> bytes:
+    """extFields is always there: the C++ client crashes at a send answer that has none."""
+    pairs = ",".join([f"{quoted(name)}:{quoted(text)}" for name, text in command.ext.items()])
+    remark = f'"remark":{quoted(command.remark)},' if command.remark else ""
+    return (
+        f'{{"code":{command.code},"extFields":{{{pairs}}},"flag":{command.flag},'
+        f'"language":{quoted(command.language)},"opaque":{command.opaque},{remark}'
+        f'"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
+    ).encode("utf-8", "replace")
+
+
+def write_binary_header(command: Command) -> bytes:
+    remark = command.remark.encode("utf-8", "replace")
+    pairs = _binary_pairs(command.ext)
+    return b"".join(
+        (
+            _FIXED.pack(
+                command.code,
+                _LANGUAGE_NUMBERS.get(command.language, _OTHER),
+                command.version,
+                command.opaque,
+                command.flag,
+                len(remark),
+            ),
+            remark,
+            _INT.pack(len(pairs)),
+            pairs,
+        )
+    )
+
+
+def _binary_pairs(ext: Mapping[str, str]) -> bytes:
+    parts: list[bytes] = []
+    for name, text in ext.items():
+        key, value = name.encode("utf-8", "replace"), text.encode("utf-8", "replace")
+        parts += (_SHORT.pack(len(key)), key, _INT.pack(len(value)), value)
+    return b"".join(parts)

@@ -1,0 +1,46 @@
+"""Reads whole commands by the table, as the broker's face does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmqlite.wire.remoting.batch import read_batch
+from rmqlite.wire.remoting.codes.request import Body, Request
+from rmqlite.wire.remoting.codes.sending import SendMessage
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import FrameDecoder
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.settings_text import read_settings
+from rmqlite.wire.remoting.shapes import read_body
+
+
+def command_of(frame: bytes) -> Command:
+    """The one command of a frame."""
+    decoder = FrameDecoder()
+    (command,) = decoder.feed(frame)
+    assert decoder.error is None
+    assert decoder.held_bytes == 0
+    return command
+
+
+def read_request(row: Request[Any, Any], command: Command) -> tuple[Any, Any]:
+    """The fields, and the body.  Raises FieldError."""
+    fields = row.fields.read(command.ext)
+    if isinstance(fields, SendMessage) and fields.is_batch:
+        return fields, read_batch(command.body)
+    return fields, read_any(row.body, command.body)
+
+
+def read_any(kind: Body | tuple[type, ...], body: bytes) -> Any:
+    """A body of this kind.  Raises FieldError."""
+    if kind is Body.SETTINGS:
+        return read_settings(body)
+    if isinstance(kind, Body):
+        return body
+    *others, last = kind
+    for each in others:
+        try:
+            return read_body(each, body)
+        except FieldError:
+            continue
+    return read_body(last, body)

@@ -1,0 +1,187 @@
+"""JSON bodies, the odd ones too, batches and settings: read within limits, written compact."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from rmqlite.wire.remoting.bodies.clients import ConsumeType, Heartbeat, MessageModel
+from rmqlite.wire.remoting.bodies.queues import (
+    ClientOffsets,
+    LockRequest,
+    MessageQueue,
+    OffsetTable,
+)
+from rmqlite.wire.remoting.bodies.topics import BrokerData, QueueData, Route
+from rmqlite.wire.remoting.limits import (
+    GROUPS_MAX,
+    JSON_BYTES_MAX,
+    JSON_NESTED_MAX,
+    SETTINGS_BYTES_MAX,
+    SETTINGS_MAX,
+)
+from rmqlite.wire.remoting.names import FieldError
+from rmqlite.wire.remoting.settings_text import read_settings, write_settings
+from rmqlite.wire.remoting.shapes import read_body, write_body
+
+ITEMS = some.builds(
+    BatchItem,
+    flag=some.integers(-(2**31), 2**31 - 1),
+    body=some.binary(max_size=50),
+    properties=some.binary(max_size=50),
+)
+TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=20)
+QUEUES = some.builds(
+    MessageQueue,
+    topic=TEXT.filter(bool),
+    queue_id=some.integers(0, 2**31 - 1),
+    broker_name=TEXT,
+)
+
+
+@settings(deadline=None)
+@given(some.lists(ITEMS, min_size=1, max_size=5))
+def test_a_batch_comes_out_as_it_went_in(items: list[BatchItem]) -> None:
+    """Bodies and property strings are bytes; nobody needs them as text here."""
+    assert read_batch(write_batch(items)) == items
+
+
+def test_a_batch_that_is_cut_or_lies_is_refused_with_the_place() -> None:
+    """At every byte; a part of a batch must not be stored as if it were all."""
+    items = [BatchItem(1, b"first", b"KEYS\x01k"), BatchItem(0, b"", b"")]
+    whole = write_batch(items)
+    ends = {len(write_batch(items[:1])), len(whole)}
+    for cut in range(len(whole)):
+        if cut not in ends:
+            with pytest.raises(FieldError, match=r"^body\.[01]="):
+                read_batch(whole[:cut])
+    for at in (0, 16, 25):
+        for claim in (b"\xff\xff\xff\xf0", b"\x7f\xff\xff\xff", bytes(4)):
+            size = 2 if at == 25 else 4
+            with pytest.raises(FieldError, match=r"^body\.0="):
+                read_batch(whole[:at] + claim[:size] + whole[at + size :])
+    with pytest.raises(FieldError, match="at most 1 messages"):
+        read_batch(whole, messages_max=1)
+
+
+@settings(deadline=None)
+@given(some.dictionaries(QUEUES, some.integers(0, 2**63 - 1), max_size=4))
+def test_a_map_by_queue_comes_out_in_both_spellings(table: dict[MessageQueue, int]) -> None:
+    """RocketMQ's with objects as keys, and strict JSON with those objects as texts."""
+    value = ClientOffsets(table)
+    assert read_body(ClientOffsets, write_body(value)) == value
+    strict = write_body(value, is_strict=True)
+    assert len(json.loads(strict)["messageQueueTable"]) == len(table)
+    assert read_body(ClientOffsets, strict) == value
+
+
+ROUTE = Route(
+    (BrokerData("broker-a", {0: "127.0.0.1:10911"}, "DefaultCluster"),),
+    (QueueData("broker-a", 4, 4, 6),),
+    {},
+)
+
+
+def test_a_route_has_quoted_or_bare_broker_ids_and_no_blank() -> None:
+    """Go cuts addresses out of the text, blanks included."""
+    bare, quoted = write_body(ROUTE), write_body(ROUTE, is_strict=True)
+    assert b'{"brokerAddrs":{0:"127.0.0.1:10911"},' in bare
+    assert b'{"brokerAddrs":{"0":"127.0.0.1:10911"},' in quoted
+    assert b" " not in bare + quoted
+    assert read_body(Route, bare) == read_body(Route, quoted) == ROUTE
+
+
+def test_a_heartbeat_is_read_by_name_by_number_and_with_nothing_in_it() -> None:
+    """Java, C++, and a client that has neither producers nor consumers."""
+    heartbeat = read_body(
+        Heartbeat,
+        b'{"clientID":"c","consumerDataSet":[{"groupName":"g","consumeType":0,"messageModel":0,'
+        b'"consumeFromWhere":4,"subscriptionDataSet":[{"topic":"t","subVersion":"17",'
+        b'"codeSet":["1"],"tagsSet":null}]}],"more":{}}',
+    )
+    (consumer,) = heartbeat.consumer_data_set
+    assert consumer.consume_type is ConsumeType.ACTIVELY
+    assert consumer.message_model is MessageModel.BROADCASTING
+    assert consumer.consume_from_where == "CONSUME_FROM_FIRST_OFFSET"
+    assert consumer.subscription_data_set[0].sub_version == 17
+    assert read_body(Heartbeat, b"{}") == Heartbeat("", (), ())
+
+
+@pytest.mark.parametrize(
+    ("cls", "body", "field", "found"),
+    [
+        (Heartbeat, b"", "body", "missing"),
+        (Heartbeat, b"{oops", "body", "JSON"),
+        (Heartbeat, b"\xff{}", "body", "JSON"),
+        (Heartbeat, b"[]", "body", "an object"),
+        (Heartbeat, b'{"clientID":[]}', "clientID", "a text"),
+        (Heartbeat, b'{"clientID":"' + b"x" * 300 + b'"}', "clientID", "at most 255 bytes"),
+        (
+            Heartbeat,
+            b'{"producerDataSet":[{"groupName":"a"},{}]}',
+            "producerDataSet.1.groupName",
+            "missing",
+        ),
+        (
+            Heartbeat,
+            b'{"producerDataSet":[' + b",".join([b'{"groupName":"a"}'] * (GROUPS_MAX + 1)) + b"]}",
+            "producerDataSet",
+            f"at most {GROUPS_MAX} items",
+        ),
+        (
+            Heartbeat,
+            b'{"consumerDataSet":[{"groupName":"g","consumeType":"SLOWLY"}]}',
+            "consumerDataSet.0.consumeType",
+            "one of CONSUME_ACTIVELY, CONSUME_PASSIVELY",
+        ),
+        (Heartbeat, b'{"consumerDataSet":{}}', "consumerDataSet", "a list"),
+        (
+            LockRequest,
+            b'{"consumerGroup":"g","clientId":"c","mqSet":[{"topic":"t","queueId":4294967296}]}',
+            "mqSet.0.queueId",
+            "a whole 32-bit number",
+        ),
+        (OffsetTable, b'{"offsetTable":{{"topic":{}}:1}}', "body", "JSON"),
+        (OffsetTable, b'{"offsetTable":{{"topic":"t"}:1}}', "offsetTable", "missing"),
+        (OffsetTable, b'{"offsetTable":{"t":1}}', "offsetTable", "an object as a key"),
+        (Heartbeat, b'{"clientID":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "body", "nested"),
+        (Heartbeat, b"[]" * (JSON_NESTED_MAX + 1), "body", f"at most {JSON_NESTED_MAX} objects"),
+        (Heartbeat, b" " * (JSON_BYTES_MAX + 1), "body", f"at most {JSON_BYTES_MAX} bytes"),
+    ],
+)
+def test_a_wrong_body_is_refused_with_the_path(
+    cls: type[Any], body: bytes, field: str, found: str
+) -> None:
+    """Before anything is built from it that is larger than the limits."""
+    with pytest.raises(FieldError) as caught:
+        read_body(cls, body)
+    assert caught.value.field.startswith(field)
+    assert found in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_settings_are_lines_of_key_and_value() -> None:
+    """As mqadmin writes them; a value may hold an equals sign."""
+    assert read_settings(b"# c\n a = 1s 5s \r\n\nb=x=y\na=2\n") == {"a": "2", "b": "x=y"}
+    assert write_settings({"a": "1s 5s", "b": "x\ny"}) == b"a=1s 5s\nb=x y\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"", "body is missing"),
+        (b"a=1\nb\n", "body, line 2='b'"),
+        (b"=1\n", "body, line 1='=1'"),
+        (b"a=1\n" * (SETTINGS_MAX + 1), f"at most {SETTINGS_MAX} lines"),
+        (b"a" * (SETTINGS_BYTES_MAX + 1), f"at most {SETTINGS_BYTES_MAX} bytes"),
+    ],
+)
+def test_wrong_settings_are_refused(body: bytes, found: str) -> None:
+    """A line that sets nothing is a mistake of whoever typed it."""
+    with pytest.raises(FieldError, match=found):
+        read_settings(body)
