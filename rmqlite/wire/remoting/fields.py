@@ -29,6 +29,9 @@ from rmqlite.wire.remoting.names import (
 
 T = TypeVar("T", bound=tuple[Any, ...])
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
+_SMALL: Final = {str(number): number for number in range(1_024)}
+"""Nearly all numbers of a send are queue ids, flags and the like: looking them up here costs half
+of converting them with all checks."""
 _TRUE: Final = frozenset({"true", "1"})
 
 
@@ -121,8 +124,12 @@ def _field(each: Declared, wire: str) -> Field:
 
 def _whole(bits: Bits) -> Callable[[str], int]:
     end = 1 << (bits.count - 1)
+    small = _SMALL.get
 
     def convert(text: str) -> int:
+        number = small(text)
+        if number is not None:
+            return number
         number = int(text)
         if not -end <= number < end:
             raise ValueError

@@ -143,8 +143,8 @@ def encode_sent(
 ) -> bytes:
     """The frame that answers a send whose message is stored.
 
-    It is what encode() makes of codes.SEND_MESSAGE.answer.write(SendAnswer(…)), for a quarter of
-    the time: 1 instead of 4 microseconds, for each message that is stored.
+    It is what encode() makes of sending.SEND_MESSAGE.answer.write(SendAnswer(…)), for a quarter
+    of the time: it saves 3 to 5 microseconds for each message.
     """
     if request.is_binary:
         ext = {

@@ -117,34 +117,44 @@ def _number(value: Any) -> int:
 
 def read_binary_header(header: memoryview, body: bytes) -> Command:
     """Raises FrameError."""
+    raw = bytes(header)
     try:
-        code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(header)
-        remark, at = _part(header, _FIXED.size, remark_bytes)
-        (ext_bytes,) = _INT.unpack_from(header, at)
-        at += _INT.size
-        end = at + ext_bytes
-        if not at <= end <= len(header):
-            raise FrameError("the header's parts are longer than the header")
-        ext: dict[str, str] = {}
-        while at < end:
-            (length,) = _SHORT.unpack_from(header, at)
-            name, at = _part(header, at + _SHORT.size, length)
-            (length,) = _INT.unpack_from(header, at)
-            ext[name], at = _part(header, at + _INT.size, length)
-            if len(ext) > EXT_FIELDS_MAX:
-                raise FrameError(f"more than {EXT_FIELDS_MAX} ext fields")
+        code, language, version, opaque, flag, remark_bytes = _FIXED.unpack_from(raw)
+        ext_at = _FIXED.size + remark_bytes
+        if not _FIXED.size <= ext_at <= len(raw):
+            raise FrameError("the remark is longer than the header")
+        (ext_bytes,) = _INT.unpack_from(raw, ext_at)
+        begin = ext_at + _INT.size
+        if not begin <= begin + ext_bytes <= len(raw):
+            raise FrameError("the ext fields are longer than the header")
+        ext = _read_pairs(raw, begin, begin + ext_bytes)
     except StructError:
         raise FrameError("the header ends inside a field") from None
+    remark = str(raw[_FIXED.size : ext_at], "utf-8", "replace")
     name = LANGUAGES[language] if language < len(LANGUAGES) else "OTHER"
     return Command(code, opaque, ext, body, flag, remark, name, version, True)
 
 
-def _part(header: memoryview, at: int, length: int) -> tuple[str, int]:
-    """The text of this length, and where it ends."""
-    end = at + length
-    if not at <= end <= len(header):
-        raise FrameError("the header's parts are longer than the header")
-    return str(header[at:end], "utf-8", "replace"), end
+def _read_pairs(raw: bytes, at: int, end: int) -> dict[str, str]:
+    """The ext fields in this part of a header."""
+    ext: dict[str, str] = {}
+    short, whole = _SHORT.unpack_from, _INT.unpack_from
+    while at < end:
+        (name_bytes,) = short(raw, at)
+        name_at = at + 2
+        name_end = name_at + name_bytes
+        if name_bytes < 0:
+            raise FrameError("a name of less than 0 bytes")
+        (value_bytes,) = whole(raw, name_end)
+        value_at = name_end + 4
+        at = value_at + value_bytes
+        if value_bytes < 0 or at > end:
+            raise FrameError("an ext field is longer than the ext fields")
+        name = str(raw[name_at:name_end], "utf-8", "replace")
+        ext[name] = str(raw[value_at:at], "utf-8", "replace")
+        if len(ext) > EXT_FIELDS_MAX:
+            raise FrameError(f"more than {EXT_FIELDS_MAX} ext fields")
+    return ext
 
 
 def write_json_header(command: Command) -> bytes:

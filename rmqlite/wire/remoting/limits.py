@@ -19,13 +19,17 @@ VALUE_BYTES_MAX: Final = 64 << 10
 """The length of a value of the name server's key-value table."""
 JSON_BYTES_MAX: Final = 2 << 20
 """The length of a JSON body."""
-JSON_NESTED_MAX: Final = 40_000
+JSON_NESTED_MAX: Final = 10_000
 """Objects and lists in a JSON body: each one takes up to 300 bytes while it is read."""
+JSON_COMMAS_MAX: Final = 40_000
+"""There is one before each further value, which takes up to 200 bytes while it is read."""
+ODD_TOKENS_MAX: Final = 160_000
+"""Texts, numbers and signs in odd JSON: one queue and its offset are 16."""
 GROUPS_MAX: Final = 1_024
 """Producer groups, and consumer groups, of one client."""
 TAGS_MAX: Final = 2_048
 """Tags of one subscription."""
-LOCK_QUEUES_MAX: Final = 16_384
+LOCK_QUEUES_MAX: Final = 8_192
 """Queues that a client locks, or whose offsets it tells, in one call."""
 ENTRIES_MAX: Final = 1_000_000
 """Items of a list that only servers send; a client of this protocol reads them."""

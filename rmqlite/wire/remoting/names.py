@@ -23,6 +23,7 @@ from rmqlite.limits import (
     MESSAGE_ID_BYTES_MAX,
 )
 from rmqlite.names import STORED_NAME_BYTES_MAX
+from rmqlite.visible import printable, shortened
 from rmqlite.wire.remoting.limits import HEADER_BYTES_MAX, VALUE_BYTES_MAX
 
 
@@ -33,9 +34,9 @@ class FieldError(ValueError):
     """
 
     def __init__(self, field: str, value: object, rule: str) -> None:
-        found = f"{field} is missing" if value is None else f"{field}={shown(value)}"
-        super().__init__(f"{found}: expected {rule}")
-        self.field = field
+        self.field = printable(shortened(field))
+        found = " is missing" if value is None else f"={shown(value)}"
+        super().__init__(f"{self.field}{found}: expected {rule}")
         self.value = value
         self.rule = rule
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from rmqlite.wire.remoting.limits import ODD_TOKENS_MAX
+
 _TOKEN: Final = re.compile(
     r'"(?:[^"\\]++|\\.)*+"|[{}\[\],:]|-?[0-9]++|[^\s{}\[\],:"]++|"', re.DOTALL
 )
@@ -20,7 +22,7 @@ _KEY_PARTS_MAX: Final = 64
 
 
 class OddKey(ValueError):
-    """An object that is a key is too long, or holds another object."""
+    """An object that is a key is too long, or holds another object; or all of it is too long."""
 
 
 def strict(text: str) -> str:
@@ -31,6 +33,8 @@ def strict(text: str) -> str:
     key_from: int | None = None
     for found in _TOKEN.finditer(text):
         token = found[0]
+        if len(parts) >= ODD_TOKENS_MAX:
+            raise OddKey(f"more than {ODD_TOKENS_MAX} texts, numbers and signs")
         is_key = bool(inside) and inside[-1] == "{" and before in ("{", ",")
         if key_from is not None and token in ("{", "["):
             raise OddKey("an object or a list in an object that is a key")

@@ -18,9 +18,11 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, cast, get_args, get_origin
 
 from rmqlite.json_tree import WrongValue, read_json
+from rmqlite.visible import printable, shortened
 from rmqlite.wire.remoting.limits import (
     ENTRIES_MAX,
     JSON_BYTES_MAX,
+    JSON_COMMAS_MAX,
     JSON_NESTED_MAX,
     TEXT_BYTES_MAX,
 )
@@ -33,29 +35,33 @@ _KEY_BYTES_MAX: Final = Bytes(TEXT_BYTES_MAX)
 _DIGITS_MAX: Final = 20
 
 
-def read_body(
-    cls: type[T],
-    body: bytes,
-    *,
-    bytes_max: int = JSON_BYTES_MAX,
-    nested_max: int = JSON_NESTED_MAX,
-) -> T:
+def read_body(cls: type[T], body: bytes) -> T:
     """The value.  Raises FieldError with the path of what is wrong."""
     if not body:
         raise FieldError("body", None, "a JSON object")
-    if len(body) > bytes_max:
-        raise FieldError("body", f"{len(body)} bytes", f"at most {bytes_max} bytes")
-    if body.count(b"{") + body.count(b"[") > nested_max:
-        raise FieldError("body", "JSON", f"at most {nested_max} objects and lists")
+    _check_size(body)
     shape = _shape_of(cls)
     try:
         text = body.decode()
         tree = read_json(strict(text) if shape.is_odd else text)
     except WrongValue as error:
-        raise FieldError("body", error.found, error.rule) from None
+        raise FieldError("body", error.found, printable(shortened(error.rule))) from None
     except ValueError as error:
         raise FieldError("body", "a text", f"JSON ({error})") from None
     return cast(T, shape.read(tree, ()))
+
+
+def _check_size(body: bytes) -> None:
+    """Raises FieldError; the counts are too high by the signs that stand inside texts."""
+    rule = ""
+    if len(body) > JSON_BYTES_MAX:
+        rule = f"at most {JSON_BYTES_MAX} bytes"
+    elif body.count(b"{") + body.count(b"[") > JSON_NESTED_MAX:
+        rule = f"at most {JSON_NESTED_MAX} objects and lists"
+    elif body.count(b",") > JSON_COMMAS_MAX:
+        rule = f"at most {JSON_COMMAS_MAX} commas"
+    if rule:
+        raise FieldError("body", f"{len(body)} bytes", rule)
 
 
 def write_body(value: object, *, is_strict: bool = False) -> bytes:

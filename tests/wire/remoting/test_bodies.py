@@ -19,15 +19,20 @@ from rmqlite.wire.remoting.bodies.queues import (
 )
 from rmqlite.wire.remoting.bodies.topics import BrokerData, QueueData, Route
 from rmqlite.wire.remoting.limits import (
+    FRAME_BYTES_MAX,
     GROUPS_MAX,
     JSON_BYTES_MAX,
+    JSON_COMMAS_MAX,
     JSON_NESTED_MAX,
+    LOCK_QUEUES_MAX,
+    ODD_TOKENS_MAX,
     SETTINGS_BYTES_MAX,
     SETTINGS_MAX,
 )
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body, write_body
+from tests.wire.remoting.memory import peak_bytes
 
 ITEMS = some.builds(
     BatchItem,
@@ -151,6 +156,10 @@ def test_a_heartbeat_is_read_by_name_by_number_and_with_nothing_in_it() -> None:
         (OffsetTable, b'{"offsetTable":{"t":1}}', "offsetTable", "an object as a key"),
         (Heartbeat, b'{"clientID":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "body", "nested"),
         (Heartbeat, b"[]" * (JSON_NESTED_MAX + 1), "body", f"at most {JSON_NESTED_MAX} objects"),
+        (Heartbeat, b'{"\\ud800' + b"x" * 9_000 + b'":1}', "body", "\\ud800xxx"),
+        (ClientOffsets, b'{"messageQueueTable":{"' + b"x" * 999 + b'":1}}', "messageQ", "as a key"),
+        (Heartbeat, b"," * (JSON_COMMAS_MAX + 1), "body", f"at most {JSON_COMMAS_MAX} commas"),
+        (ClientOffsets, b":" * (ODD_TOKENS_MAX + 1), "body", f"more than {ODD_TOKENS_MAX} texts"),
         (Heartbeat, b" " * (JSON_BYTES_MAX + 1), "body", f"at most {JSON_BYTES_MAX} bytes"),
     ],
 )
@@ -163,6 +172,45 @@ def test_a_wrong_body_is_refused_with_the_path(
     assert caught.value.field.startswith(field)
     assert found in str(caught.value)
     assert len(str(caught.value)) < 400
+
+
+def filled(begin: bytes, item: bytes, count: int, end: bytes) -> bytes:
+    """A body with so many items, and a text that fills it up to the limit."""
+    body = begin + item * count
+    return body + b'"' + b"x" * (JSON_BYTES_MAX - len(body) - len(end) - 2) + b'"' + end
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        filled(b'{"offsetTable":[', b"1000,", JSON_COMMAS_MAX, b"]}"),
+        filled(b'{"offsetTable":[', b'"\xc3\xa4\xc3\xa4",', JSON_COMMAS_MAX, b"]}"),
+        filled(b'{"offsetTable":[', b"{},", JSON_NESTED_MAX - 2, b"]}"),
+        filled(b'{"offsetTable":[', b'{"a":1.5},', JSON_NESTED_MAX - 2, b"]}"),
+        b"{" + b",".join(b'"%d":%d000' % (n, n) for n in range(JSON_COMMAS_MAX)) + b"}",
+        b'{"messageQueueTable":{' + b'"",' * JSON_COMMAS_MAX + b"}}",
+        b'""' * ODD_TOKENS_MAX,
+    ],
+    ids=["numbers", "texts", "objects", "fractions", "keys", "odd", "odd texts"],
+)
+def test_no_body_costs_more_memory_than_the_largest_frame(body: bytes) -> None:
+    """The limits are counted in the bytes, before anything is parsed."""
+
+    def read() -> None:
+        with pytest.raises(FieldError):
+            read_body(ClientOffsets, body)
+
+    assert len(body) <= JSON_BYTES_MAX
+    assert peak_bytes(read) < FRAME_BYTES_MAX
+
+
+def test_a_client_may_lock_all_its_queues_at_once() -> None:
+    """Eight queues of each of a thousand topics, with long names."""
+    queues = tuple(MessageQueue(f"{n:0>100}", n % 8, "broker-a") for n in range(LOCK_QUEUES_MAX))
+    asked = LockRequest("group", "client", queues)
+    assert read_body(LockRequest, write_body(asked)) == asked
+    offsets = ClientOffsets({queue: 2**40 for queue in queues})
+    assert read_body(ClientOffsets, write_body(offsets)) == offsets
 
 
 def test_settings_are_lines_of_key_and_value() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -15,6 +12,7 @@ from rmqlite.wire.remoting.command import Command, server_request
 from rmqlite.wire.remoting.frame import FrameDecoder, encode, encode_sent, encode_start
 from rmqlite.wire.remoting.header import LANGUAGES
 from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from tests.wire.remoting.memory import peak_bytes
 from tests.wire.remoting.reading import command_of
 
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=40)
@@ -205,15 +203,6 @@ def test_an_operators_lower_limit_holds() -> None:
 def test_a_json_header_is_read_leniently(sent: bytes, seen: Command) -> None:
     """C++ sends numbers, Go leaves fields out, and half a character must not reach the store."""
     assert command_of(frame(sent)) == seen
-
-
-def peak_bytes(work: Callable[[], object]) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 def test_a_length_is_only_a_claim() -> None:
