@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 
+from rmqlite.broker.filters.sql import STEP_WORK, Sql, compiled
 from rmqlite.broker.filters.tags import parse_tags, tags_codes
+from rmqlite.broker.finding.letter_reading import read_properties
 from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
@@ -21,6 +24,8 @@ BYTES_DEFAULT = 256 * 1024
 STEP_MESSAGES = 200
 STEP_BYTES = 2 << 20
 """The most messages, and bytes of messages, in a step of 5 ms; then other calls may run."""
+LOOK_MESSAGES = 64
+"""Messages whose properties are read at once, to compare them with an SQL92 expression."""
 STEP_QUEUES = 200
 """The most queues in a step of 4 ms; then other calls may run."""
 
@@ -42,9 +47,10 @@ def pull(
     """Up to max_messages and max_bytes, at least one message if there is one; in steps.
 
     readable_end: records that end behind this physical offset are not returned yet.
-    Raises InvalidValue, StoreDamaged.
+    Raises ExpressionInvalid, InvalidValue, StoreDamaged.
     """
     tags = parse_tags(request.expression)
+    sql = compiled(request.sql) if request.sql else None
     count = _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max)
     size = _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max)
     if request.queue_offset < 0:
@@ -56,14 +62,19 @@ def pull(
         if offset == high:
             return Pulled(PullStatus.NO_NEW_MESSAGE, offset, low, high)
         return Pulled(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
-    scan = config.filter_scan_max if tags else count
-    codes = tags_codes(tags) if tags else None
+    scan = config.filter_scan_max if tags or sql else count
     entries = [
         entry
         for entry in queue.read(offset, scan)
         if entry.physical_offset + entry.size <= readable_end
     ]
-    chosen, next_offset = _chosen(entries, offset, codes, count, size)
+    matching = None
+    if tags:
+        codes = tags_codes(tags)
+        matching = [entry.tags_code in codes for entry in entries]
+    if sql:
+        matching = yield from _matching(store, entries, matching, sql, count, size)
+    chosen, next_offset = _chosen(entries, offset, matching, count, size)
     found: list[Record] = []
     for part in _parts(chosen):
         if found:
@@ -131,14 +142,56 @@ def queue_range(store: MessageStore, queue: Queue) -> QueueRange:
     return QueueRange(queue, stored.min_offset, stored.max_offset, newest_ms or 0)
 
 
+def _matching(
+    store: MessageStore,
+    entries: Sequence[Entry],
+    tagged: Sequence[bool] | None,
+    sql: Sql,
+    count: int,
+    size: int,
+) -> Steps[list[bool]]:
+    """Which entries match the expression, of those that are tagged, in steps.
+
+    The list ends with the entry that completes count messages or size bytes.  Bodies of large
+    records are not read.  An unreadable record matches: whoever reads it reports the damage.
+    """
+    matching: list[bool] = []
+    work = 0
+    for begin in range(0, len(entries), LOOK_MESSAGES):
+        part = entries[begin : begin + LOOK_MESSAGES]
+        wanted = tagged[begin : begin + LOOK_MESSAGES] if tagged else [True] * len(part)
+        read = read_properties(store, list(compress(part, wanted)))
+        for entry, is_wanted in zip(part, wanted, strict=True):
+            properties = next(read) if is_wanted else b""
+            is_match = is_wanted and (properties is None or sql.matches(properties))
+            matching.append(is_match)
+            if is_match:
+                count, size = count - 1, size - entry.size
+                if count <= 0 or size <= 0:
+                    return matching
+            work += sql.work(properties or b"")
+            if work > STEP_WORK:
+                work = 0
+                yield
+    return matching
+
+
 def _chosen(
-    entries: list[Entry], offset: int, codes: frozenset[int] | None, count: int, size: int
+    entries: Sequence[Entry],
+    offset: int,
+    matching: Iterable[bool] | None,
+    count: int,
+    size: int,
 ) -> tuple[list[Entry], int]:
-    """The entries to return, and the queue offset behind the last one that was compared."""
+    """The entries to return, and the queue offset behind the last one that was compared.
+
+    matching: for each entry, or only for the first ones; None means that all match.
+    """
     chosen: list[Entry] = []
     total = 0
-    for entry in entries:
-        if codes is None or entry.tags_code in codes:
+    matching = repeat(True) if matching is None else matching
+    for entry, is_match in zip(entries, matching, strict=False):
+        if is_match:
             total += entry.size
             if chosen and (len(chosen) == count or total > size):
                 break

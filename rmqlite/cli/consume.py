@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql
 from rmqlite.cli.output.terminal import body_text, print_json_line, printable, time_text
 from rmqlite.message import StoredMessage
+from rmqlite.requests.groups import Subscription
 from rmqlite.requests.topics import QueueRange
 
 if TYPE_CHECKING:
@@ -55,8 +56,9 @@ def consume(
         ),
     ] = None,
     expression: Annotated[
-        str, typer.Option("--expression", "-x", help='Tags to take: "*" or "TagA || TagB".')
+        str, typer.Option("--expression", "-x", help='Only these tags: "*" or "TagA || TagB".')
     ] = "*",
+    sql: Sql = None,
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")
     ] = None,
@@ -86,16 +88,15 @@ def consume(
 ) -> None:
     """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
     show = print_json_line if as_json else print_message
+    wanted = Subscription(topic, expression, sql or "")
     if peek:
         if fail_with:
             raise typer.BadParameter("--peek only looks: it cannot fail a message")
-        _peek(endpoint, group or PEEK_GROUP, topic, expression, start, count, show)
+        _peek(endpoint, group or PEEK_GROUP, wanted, start, count, show)
         return
     if not group:
         raise typer.BadParameter("--group is missing (or --peek, to look without a group)")
-    _consume(
-        endpoint, group, topic, expression, start, Session(count, fail_with, retry_level, show)
-    )
+    _consume(endpoint, group, wanted, start, Session(count, fail_with, retry_level, show))
 
 
 class Session:
@@ -141,13 +142,13 @@ class Session:
 
 
 def _consume(
-    endpoint: str, group: str, topic: str, expression: str, start: Start, session: Session
+    endpoint: str, group: str, wanted: Subscription, start: Start, session: Session
 ) -> None:
     from rmqlite.client import ConsumeFrom, PushConsumer
 
     begin = ConsumeFrom.FIRST_OFFSET if start is Start.FIRST else ConsumeFrom.LAST_OFFSET
     consumer = PushConsumer(endpoint, group, session, consume_threads=1, consume_from=begin)
-    consumer.subscribe(topic, expression)
+    consumer.subscribe(wanted.topic, wanted.expression, sql=wanted.sql)
     # The listener itself must stop the next message: close() would come too late.
     session.take_no_more = consumer.stop_listening
     with _interrupted_once():
@@ -186,8 +187,7 @@ def _interrupted_once() -> Iterator[None]:
 def _peek(
     endpoint: str,
     group: str,
-    topic: str,
-    expression: str,
+    wanted: Subscription,
     start: Start,
     count: int | None,
     show: Callable[[StoredMessage], None],
@@ -195,7 +195,7 @@ def _peek(
     from rmqlite.client import AdminClient, PullConsumer
 
     with AdminClient(endpoint) as admin:
-        ranges = admin.ranges(topic)
+        ranges = admin.ranges(wanted.topic)
     newest = count or NEWEST_SHOWN
     with PullConsumer(endpoint, group) as consumer:
         queues = []
@@ -203,7 +203,7 @@ def _peek(
             first = each.min_offset
             if start is Start.LAST:
                 first = max(first, each.max_offset - newest)
-            queues.append(_messages(consumer, each, first, expression))
+            queues.append(_messages(consumer, each, first, wanted))
         in_order = heapq.merge(*queues, key=lambda message: message.store_timestamp_ms)
         for number, message in enumerate(in_order, 1):
             show(message)
@@ -212,13 +212,15 @@ def _peek(
 
 
 def _messages(
-    consumer: PullConsumer, held: QueueRange, first: int, expression: str
+    consumer: PullConsumer, held: QueueRange, first: int, wanted: Subscription
 ) -> Iterator[StoredMessage]:
     """The messages of a queue from an offset to the end that `held` names."""
     at = first
     while at < held.max_offset:
         queue = held.queue
-        pulled = consumer.pull(queue.topic, queue.queue_id, at, expression=expression)
+        pulled = consumer.pull(
+            queue.topic, queue.queue_id, at, expression=wanted.expression, sql=wanted.sql
+        )
         for message in pulled.messages:
             if message.queue_offset >= held.max_offset:
                 return

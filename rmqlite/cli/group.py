@@ -264,7 +264,7 @@ def _print_members(status: GroupStatus) -> None:
         [
             (
                 member.client_id,
-                ", ".join([f"{each.topic} {each.expression}" for each in member.subscriptions]),
+                ", ".join(map(str, member.subscriptions)),
                 time_text(member.last_seen_ms),
             )
             for member in status.members

@@ -44,6 +44,15 @@ TopicArgument = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print JSON for programs instead of a table for people.")
 ]
+Sql = Annotated[
+    str | None,
+    typer.Option(
+        "--sql",
+        metavar="CONDITION",
+        help="Only messages whose properties match an SQL92 expression, for example: "
+        "\"amount > 100 AND region IN ('eu', 'uk')\".",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Since = Annotated[

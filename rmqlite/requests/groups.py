@@ -33,10 +33,19 @@ class OffsetsCommit:
 
 
 class Subscription(NamedTuple):
-    """A tuple, because each heartbeat's subscriptions are compared with the previous one's."""
+    """What a member reads of a topic: messages that match both expressions, see PullRequest.
+
+    A tuple, because each heartbeat's subscriptions are compared with the previous one's.
+    """
 
     topic: str
     expression: str = "*"
+    sql: str = ""
+
+    def __str__(self) -> str:
+        """For a person: the topic, and what is not all of it."""
+        tags = f" {self.expression}" if self.expression != "*" or not self.sql else ""
+        return f"{self.topic}{tags}{f' sql: {self.sql}' if self.sql else ''}"
 
 
 @dataclass(frozen=True, slots=True)

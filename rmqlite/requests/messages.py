@@ -63,7 +63,8 @@ class PullStatus(enum.IntEnum):
 class PullRequest:
     """Ask for messages of one queue from queue_offset on.
 
-    expression: "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
+    expression: tags, "*" or "TagA || TagB".  wait_ms: how long to wait for a first message.
+    sql: an SQL92 expression over properties, or empty; a message has to match both.
     """
 
     group: str
@@ -74,6 +75,7 @@ class PullRequest:
     max_messages: int = 32
     max_bytes: int = 256 * 1024
     wait_ms: int = 0
+    sql: str = ""
 
 
 @dataclass(frozen=True, slots=True)

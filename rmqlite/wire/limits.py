@@ -37,6 +37,7 @@ _REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
 _REASON_PART: Final = Limit(size=4 * limits.REASON_PART_CHARS_MAX)
 _CLIENT_ID: Final = Limit(size=limits.CLIENT_ID_BYTES_MAX)
 _EXPRESSION: Final = Limit(size=limits.EXPRESSION_BYTES_MAX)
+_SQL: Final = Limit(size=limits.SQL_BYTES_MAX)
 _CURSOR: Final = Limit(size=limits.CURSOR_BYTES_MAX)
 _JOB_ID: Final = Limit(size=JOB_ID_CHARS_MAX)
 _PROPERTY: Final = Limit(size=limits.PROPERTIES_BYTES_MAX, error=MessageTooLarge)
@@ -63,6 +64,7 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "PullRequest.group": _GROUP,
     "PullRequest.topic": _TOPIC,
     "PullRequest.expression": _EXPRESSION,
+    "PullRequest.sql": _SQL,
     "SendBackRequest.group": _GROUP,
     "SendBackRequest.reason": _REASON,
     "QueryOffsetsRequest.group": _GROUP,
@@ -78,6 +80,10 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "HeartbeatRequest.subscriptions": Limit(count=limits.SUBSCRIPTIONS_MAX),
     "Subscription.topic": _TOPIC,
     "Subscription.expression": _EXPRESSION,
+    "Subscription.sql": Limit(
+        size=limits.SQL_BYTES_MAX,
+        total=limits.SUBSCRIPTIONS_SQL_BYTES_MAX,
+    ),
     "LeaveRequest.group": _GROUP,
     "LeaveRequest.client_id": _CLIENT_ID,
     # topics, groups and messages

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from rmqlite.broker.pulling import STEP_MESSAGES, decoded
@@ -16,10 +14,11 @@ from rmqlite.errors import (
     TopicUnknown,
 )
 from rmqlite.message import Message
-from rmqlite.requests.messages import PullRequest, PullResult, PullStatus, SendRequest
+from rmqlite.requests.messages import PullRequest, PullStatus, SendRequest
 from rmqlite.requests.topics import Queue, TimeQuery
 from rmqlite.store.records.record import tags_hash
 from tests.broker.conftest import Make
+from tests.broker.pulls import pull, texts
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic, plain, save_group
 from tests.support.steps import done
@@ -29,15 +28,6 @@ FOUND = PullStatus.FOUND
 NOTHING_NEW = PullStatus.NO_NEW_MESSAGE
 NO_MATCH = PullStatus.NO_MATCHED_MESSAGE
 MOVED = PullStatus.OFFSET_MOVED
-
-
-def pull(broker: BrokerUnderTest, queue_offset: int = 0, **more: Any) -> PullResult:
-    values: dict[str, Any] = {"group": "readers", "topic": TOPIC, "queue_id": 0, **more}
-    return done(decoded(done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))))
-
-
-def texts(result: PullResult) -> str:
-    return b"".join(message.body for message in result.messages).decode()
 
 
 @pytest.fixture

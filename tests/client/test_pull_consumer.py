@@ -119,8 +119,8 @@ def test_the_wait_and_the_expression_reach_the_broker(
     broker: FakeBroker, consumer: PullConsumer
 ) -> None:
     """Both are the broker's to do."""
-    consumer.pull("orders", 0, expression="T0", wait_ms=7, max_messages=9)
-    request = PullRequest("readers", "orders", 0, 0, "T0", 9, wait_ms=7)
+    consumer.pull("orders", 0, expression="T0", sql="n > 1", wait_ms=7, max_messages=9)
+    request = PullRequest("readers", "orders", 0, 0, "T0", 9, wait_ms=7, sql="n > 1")
     assert broker.asked["Pull"] == [request]
 
 

@@ -31,7 +31,13 @@ from rmqlite.errors import (
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
-from rmqlite.requests.groups import Assignment, HeartbeatRequest, OffsetsCommit, OffsetsQuery
+from rmqlite.requests.groups import (
+    Assignment,
+    HeartbeatRequest,
+    OffsetsCommit,
+    OffsetsQuery,
+    Subscription,
+)
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import WAIT_S, FakeBroker
@@ -188,6 +194,20 @@ def test_tags_are_compared_themselves_not_only_by_hash(
     broker.until(lambda: broker.committed.get(QUEUE) == 4)
     assert sorted(seen.names) == ["a", "a", "c"]
     assert broker.asked["Pull"][0].expression == "A || C"
+
+
+def test_sql_goes_to_the_broker_with_each_pull_but_not_for_retries(broker: FakeBroker) -> None:
+    """A retry matched when it came the first time, and retries have more properties."""
+    fill(broker, "a", tags="A")
+    broker.add_queues(retry_topic("g"))
+    with PushConsumer(broker.endpoint, "g", lambda _: CONSUME_SUCCESS) as consumer:
+        consumer.subscribe("orders", "A", sql="n > 1")
+        consumer.start()
+        broker.until(lambda: len({each.topic for each in broker.asked["Pull"]}) == 2)
+    asked = {(each.topic, each.expression, each.sql) for each in broker.asked["Pull"]}
+    assert asked == {("orders", "A", "n > 1"), (retry_topic("g"), "*", "")}
+    (subscription,) = broker.asked["Heartbeat"][0].subscriptions
+    assert subscription == Subscription("orders", "A", "n > 1")
 
 
 def test_a_listener_can_be_given_as_a_decorator(broker: FakeBroker, seen: Seen) -> None:

@@ -94,7 +94,7 @@ def _messages(broker: BrokerUnderTest) -> None:
             ]
         )
     for _ in range(6):
-        broker.send(*[Message(TOPIC, BODY, properties=PROPERTIES) for _ in range(250)])
+        broker.send(*[Message(TOPIC, BODY, "a", properties=PROPERTIES) for _ in range(250)])
     for _ in range(LETTERS // 500):
         for sent in broker.send(*[Message("sent", b"x" * 100, keys=("k",)) for _ in range(500)]):
             for level in (-1, 3):
@@ -192,7 +192,14 @@ class Largest:
     def heartbeat(self) -> HeartbeatRequest:
         expression = "||".join(f"tag-{number}" for number in range(40))
         topics = [f"topic-{number:05}" for number in range(limits.SUBSCRIPTIONS_MAX - 1)]
-        subscriptions = tuple(Subscription(topic, expression) for topic in (*topics, WIDE))
+        sql = " OR ".join([f"{self.name.replace('-', '_')}=1"] * 20)
+        size = limits.SUBSCRIPTIONS_SQL_BYTES_MAX // limits.SUBSCRIPTIONS_MAX
+        subscriptions = tuple(
+            Subscription(
+                topic, expression, f"{sql[: size - 30].rpartition(' OR ')[0]} OR a={number}"
+            )
+            for number, topic in enumerate((*topics, WIDE))
+        )
         return HeartbeatRequest(GROUP, self.name, subscriptions)
 
     def pull(self) -> PullRequest:
@@ -200,7 +207,8 @@ class Largest:
         expression = "a || " + " || ".join(f"tag-{number}" for number in range(300))
         most = (config.pull_messages_max, config.pull_bytes_max)
         if self.is_first:
-            return PullRequest(READERS, TOPIC, 0, 0, expression, *most)
+            sql = " OR ".join(["x=1"] * 500) + f" OR _{self._number} IS NULL"
+            return PullRequest(READERS, TOPIC, 0, 0, expression, *most, sql=sql)
         return PullRequest(READERS, TOPIC, 0, 0, "*", *most)
 
     def offset_id(self) -> str:

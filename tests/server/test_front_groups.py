@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite.errors import ExpressionInvalid, InvalidValue
 from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
@@ -78,5 +79,36 @@ def test_each_who_listens_hears_of_a_change_and_can_look_at_the_members(
         await groups.leave(LeaveRequest(GROUP, "a"))
         assert await names(server) == []
         assert first == second == [GROUP] * 4
+
+    served(under_test, scenario)
+
+
+def test_a_member_with_a_wrong_sql_expression_does_not_join(under_test: BrokerUnderTest) -> None:
+    """The consumer's start fails, where its owner sees it, and not each of its pulls."""
+
+    async def scenario(server: Served, _: object) -> None:
+        groups = server.front.groups
+        wrong = replace(beat("a"), subscriptions=(Subscription("orders", sql="n >"),))
+        with pytest.raises(ExpressionInvalid, match="at character 4"):
+            await groups.heartbeat(wrong)
+        assert await names(server) == []
+        right = replace(beat("a"), subscriptions=(Subscription("orders", sql="n > 1"),))
+        await groups.heartbeat(right)
+        (member,) = await groups.members(GROUP)
+        assert Subscription("orders", "*", "n > 1") in member.subscriptions
+        with pytest.raises(ExpressionInvalid):
+            await groups.heartbeat(wrong)
+
+    served(under_test, scenario)
+
+
+def test_the_sql_expressions_of_a_member_are_limited_together(under_test: BrokerUnderTest) -> None:
+    """Each is compiled: all subscriptions with the longest would take seconds."""
+    long = "a = '" + "x" * 4_000 + "'"
+    many = tuple([Subscription(f"topic-{number}", sql=long) for number in range(17)])
+
+    async def scenario(server: Served, _: object) -> None:
+        with pytest.raises(InvalidValue, match=r"sql='68102 bytes'.* 65536 bytes in all"):
+            await server.front.groups.heartbeat(replace(beat("a"), subscriptions=many))
 
     served(under_test, scenario)

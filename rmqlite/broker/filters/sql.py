@@ -15,20 +15,28 @@ _KNOWN_MAX: Final = 128
 """Compiled expressions that are remembered; one of the greatest length takes about 400 KiB."""
 
 
-class Sql:
-    """One expression.  work: roughly how many values it looks at for a message."""
+STEP_WORK: Final = 10_000
+"""The work() of a step of 3 ms; then other calls may run."""
 
-    __slots__ = ("_evaluate", "work")
+
+class Sql:
+    """One expression."""
+
+    __slots__ = ("_evaluate", "_length")
 
     def __init__(self, text: str) -> None:
         """Raises ExpressionInvalid, or InvalidValue for a text that is too long."""
         check_length(FIELD, text, SQL_BYTES_MAX)
         self._evaluate = evaluation(parse(text))
-        self.work = 1 + len(text) // 8
+        self._length = len(text)
 
     def answer(self, pairs: Pairs) -> Value:
         """True, False, or None for null.  Raises Incomparable."""
         return self._evaluate(pairs)
+
+    def work(self, properties: bytes) -> int:
+        """The work of matches(), at most: 20 for a short expression and a usual message."""
+        return 20 + (self._length >> 3) * (1 + (len(properties) >> 10))
 
     def matches(self, properties: bytes) -> bool:
         """Does a message with this property string match?  Only if the answer is true."""

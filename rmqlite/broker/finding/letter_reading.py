@@ -115,7 +115,7 @@ def property_slices(
     It costs half of slices(), for a search for one property in very many records.
     """
     for first, entries in _entries(queue, begin, end, False, WHOLE_BYTES_MAX):
-        yield first, list(_properties(store, entries))
+        yield first, list(read_properties(store, entries))
 
 
 class Range(NamedTuple):
@@ -163,6 +163,22 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
         head = read_outline(store.read, entry.physical_offset, entry.size)
         yield None if head is None or is_repaired(head) else head
     yield from _small(store, small)
+
+
+def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
+    """The property strings of entries' records, for half of what read_heads() costs.
+
+    None for an unreadable record and for a repaired place.
+    """
+    if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
+        for head in read_heads(store, entries):
+            yield head.properties if head else None
+        return
+    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
+        if properties is None:
+            (head,) = read_heads(store, [entry])
+            properties = head.properties if head else None
+        yield properties
 
 
 def check_filter(wanted: LetterFilter) -> None:
@@ -296,18 +312,6 @@ def _entries(
             entries = entries[:count]
             begin = first + count
         yield first, entries
-
-
-def _properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
-    if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
-        for head in read_heads(store, entries):
-            yield head.properties if head else None
-        return
-    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
-        if properties is None:
-            (head,) = read_heads(store, [entry])
-            properties = head.properties if head else None
-        yield properties
 
 
 def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:

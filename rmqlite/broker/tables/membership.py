@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rmqlite.broker.filters.sql import compiled
 from rmqlite.broker.steps import Steps
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -24,7 +25,9 @@ from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.limits import (
     CLIENT_ID_BYTES_MAX,
     EXPRESSION_BYTES_MAX,
+    SQL_BYTES_MAX,
     SUBSCRIPTIONS_MAX,
+    SUBSCRIPTIONS_SQL_BYTES_MAX,
     check_length,
 )
 from rmqlite.names import check_topic, retry_topic
@@ -103,6 +106,23 @@ class Membership:
         """Called when rebalance() gets something to do, see due_ms()."""
 
     # ---- members
+
+    def check_sql(self, request: HeartbeatRequest) -> Steps[None]:
+        """Compile the SQL92 expressions of a member that is new or has changed, in steps.
+
+        So a wrong expression is an error where the consumer starts.  Raises ExpressionInvalid,
+        InvalidValue.
+        """
+        texts = [each.sql for each in request.subscriptions if each.sql]
+        if not texts or self._given(request) == request.subscriptions:
+            return
+        total = sum([len(text.encode()) for text in texts])
+        if total > SUBSCRIPTIONS_SQL_BYTES_MAX:
+            rule = f"at most {SUBSCRIPTIONS_SQL_BYTES_MAX} bytes in all subscriptions"
+            raise InvalidValue("sql", f"{total} bytes", rule)
+        for text in texts:
+            compiled(text)
+            yield
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:
         """Keep a member, or let it join.  Raises InvalidValue, InvalidName, Overloaded."""
@@ -185,6 +205,11 @@ class Membership:
                 yield
 
     # ---- inside
+
+    def _given(self, request: HeartbeatRequest) -> tuple[Subscription, ...] | None:
+        group = self._groups.get(request.group)
+        member = group.members.get(request.client_id) if group else None
+        return member.given if member else None
 
     def _joined(self, request: HeartbeatRequest, member: _Member | None) -> _Member:
         """Take a member that is new, or whose subscriptions have changed."""
@@ -318,7 +343,7 @@ def _with_retries(request: HeartbeatRequest) -> tuple[Subscription, ...]:
 
 
 def _size_bytes(subscriptions: tuple[Subscription, ...]) -> int:
-    texts = sum([len(topic) + len(expression) for topic, expression in subscriptions])
+    texts = sum([len(each.topic) + len(each.expression) + len(each.sql) for each in subscriptions])
     return texts + SUBSCRIPTION_BYTES * len(subscriptions)
 
 
@@ -328,9 +353,10 @@ def _check_member(request: HeartbeatRequest) -> None:
     if count > SUBSCRIPTIONS_MAX:
         raise InvalidValue("subscriptions", count, f"at most {SUBSCRIPTIONS_MAX} topics")
     topics = set()
-    for topic, expression in request.subscriptions:
+    for topic, expression, sql in request.subscriptions:
         check_topic(topic)
         check_length("expression", expression, EXPRESSION_BYTES_MAX)
+        check_length("sql", sql, SQL_BYTES_MAX)
         if topic in topics:
             raise InvalidValue("subscriptions", topic, "each topic once")
         topics.add(topic)

@@ -58,6 +58,7 @@ class PullConsumer(Closing):
         *,
         max_messages: int = 32,
         expression: str = EVERYTHING,
+        sql: str = "",
         wait_ms: int = 0,
     ) -> PullResult:
         """Up to max_messages of one queue, possibly none.
@@ -65,8 +66,10 @@ class PullConsumer(Closing):
         queue_offset: None reads at this consumer's own position and moves it to the
         result's next_offset, also when the status is OFFSET_MOVED; the position starts at
         the group's committed offset, else at the queue's beginning.  A given queue_offset
-        leaves the position where it is.  wait_ms: how long the broker waits for a first
-        message.  Raises TopicUnknown, QueueUnknown, GroupUnknown.
+        leaves the position where it is.  expression: tags, "*" or "TagA || TagB".  sql: an
+        SQL92 expression over properties; a message has to match both.  wait_ms: how long the
+        broker waits for a first message.  Raises TopicUnknown, QueueUnknown, GroupUnknown,
+        ExpressionInvalid.
 
         Compressed bodies are inflated.  A message whose body cannot be inflated ends the result
         before it; the pull that begins with it raises the error (see inflated()).  The position is
@@ -75,7 +78,7 @@ class PullConsumer(Closing):
         queue = Queue(topic, queue_id)
         at = self.position(queue) if queue_offset is None else queue_offset
         request = PullRequest(
-            self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms
+            self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms, sql=sql
         )
         result, error = _readable(self._ask(rpcs.PULL, request, wait_ms), expression)
         if queue_offset is None:
@@ -92,6 +95,7 @@ class PullConsumer(Closing):
         *,
         max_messages: int = 32,
         expression: str = EVERYTHING,
+        sql: str = "",
         wait_ms: int = 0,
     ) -> Future[PullResult]:
         """pull() from a given queue offset without a thread that waits, and without retries.
@@ -112,7 +116,14 @@ class PullConsumer(Closing):
                 future.set_result(result)
 
         request = PullRequest(
-            self.group, topic, queue_id, queue_offset, expression, max_messages, wait_ms=wait_ms
+            self.group,
+            topic,
+            queue_id,
+            queue_offset,
+            expression,
+            max_messages,
+            wait_ms=wait_ms,
+            sql=sql,
         )
         timeout_s = self._timeout_s + wait_ms / 1000
         self._connection.start(rpcs.PULL, request, timeout_s, answered)

@@ -98,7 +98,7 @@ class PushConsumer(Closing):
         self.group: Final = group
         self.client_id: Final = client_id or own_client_id()
         self._listener = listener
-        self._expressions: dict[str, str] = {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._consume_from = consume_from
         self._max_reconsume_times = max_reconsume_times
         self._commit_interval_s = commit_interval_ms / 1000
@@ -116,15 +116,18 @@ class PushConsumer(Closing):
         self._closed = False
         self._lifecycle = threading.Lock()
 
-    def subscribe(self, topic: str, expression: str = EVERYTHING) -> None:
+    def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str = "") -> None:
         """Consume a topic: all of it, or the tags of "TagA || TagB".  Before start().
 
-        All members of a group must subscribe to the same.  The group's retry topic is subscribed
-        automatically.  Raises InvalidName, Refused.
+        sql: only messages whose properties match this SQL92 expression, such as
+        "amount > 100 AND region IN ('eu', 'uk')"; with tags and sql a message has to match both.
+        start() raises ExpressionInvalid for one that does not parse.  All members of a group must
+        subscribe to the same.  The group's retry topic is subscribed automatically, and is not
+        filtered.  Raises InvalidName, Refused.
         """
         check_topic(topic)
         self._check_not_started()
-        self._expressions[topic] = expression
+        self._subscriptions[topic] = Subscription(topic, expression, sql)
 
     def listen(self, listener: Listener) -> Listener:
         """Call this for every message; also a decorator.  Before start().
@@ -158,7 +161,7 @@ class PushConsumer(Closing):
             self._check_not_started()
             if self._listener is None:
                 raise _not_ready("no listener", "listener", "give one, or call listen()")
-            if not self._expressions:
+            if not self._subscriptions:
                 raise _not_ready("no subscription", "topic", "call subscribe() for a topic")
             running = self._assembled()
             running.membership.join(self._connection, CALL_S_MAX)
@@ -196,7 +199,7 @@ class PushConsumer(Closing):
         loop = Loop(f"rmqlite-{self.group}")
         link = BrokerLink(self._connection, loop, self.group)
         readers = Readers(
-            self._expressions,
+            self._subscriptions,
             self._consume_from,
             self._commit_interval_s,
             self._settings,
@@ -207,7 +210,7 @@ class PushConsumer(Closing):
         membership = Membership(
             self.group,
             self.client_id,
-            tuple(Subscription(*pair) for pair in sorted(self._expressions.items())),
+            tuple(sorted(self._subscriptions.values())),
             self._heartbeat_interval_ms,
             link,
             loop,

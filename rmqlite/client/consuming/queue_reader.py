@@ -21,7 +21,7 @@ from rmqlite.client.consuming.process_queue import CacheLimits, ProcessQueue
 from rmqlite.client.consuming.tag_expression import TagExpression, parse_tags
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import QueueUnknown, Refused, RmqliteError
-from rmqlite.requests.groups import OffsetsQuery
+from rmqlite.requests.groups import OffsetsQuery, Subscription
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from rmqlite.wire import rpcs
@@ -63,7 +63,7 @@ class QueueReader:
     def __init__(
         self,
         queue: Queue,
-        expression: str,
+        subscription: Subscription,
         consume_from: Start,
         settings: PullSettings,
         link: BrokerLink,
@@ -72,8 +72,8 @@ class QueueReader:
     ) -> None:
         self.queue = queue
         self.process_queue: ProcessQueue | None = None
-        self._expression = expression
-        self._tags: TagExpression = parse_tags(expression)
+        self._subscription = subscription
+        self._tags: TagExpression = parse_tags(subscription.expression)
         self._consume_from = consume_from
         self._settings = settings
         self._link = link
@@ -151,9 +151,10 @@ class QueueReader:
             self.queue.topic,
             self.queue.queue_id,
             self.process_queue.next_offset,
-            self._expression,
+            self._subscription.expression,
             self._settings.batch,
             wait_ms=PULL_WAIT_MS,
+            sql=self._subscription.sql,
         )
         self._asked_at_s = elapsed_s()
         self._ask(rpcs.PULL, request, self._on_pulled, self._pull, PULL_WAIT_MS)

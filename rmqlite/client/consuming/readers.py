@@ -12,10 +12,9 @@ from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.broker_link import BrokerLink
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, QueueReader, Start
-from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.errors import RmqliteError
 from rmqlite.names import retry_topic
-from rmqlite.requests.groups import Assignment, OffsetsCommit
+from rmqlite.requests.groups import Assignment, OffsetsCommit, Subscription
 from rmqlite.requests.topics import Queue
 from rmqlite.wire import rpcs
 
@@ -25,11 +24,13 @@ log = logging.getLogger(__name__)
 
 
 class Readers:
-    """expressions: by topic; the retry topic is read without a filter and from its beginning."""
+    """subscriptions: by topic.  The retry topic is read from its beginning and without a filter:
+    its messages matched when they came the first time.
+    """
 
     def __init__(
         self,
-        expressions: Mapping[str, str],
+        subscriptions: Mapping[str, Subscription],
         consume_from: Start,
         commit_interval_s: float,
         settings: PullSettings,
@@ -37,7 +38,7 @@ class Readers:
         loop: Loop,
         backlog: Backlog,
     ) -> None:
-        self._expressions = expressions
+        self._subscriptions = subscriptions
         self._consume_from = consume_from
         self._commit_interval_s = commit_interval_s
         self._settings = settings
@@ -98,7 +99,7 @@ class Readers:
         is_retry = queue.topic == retry_topic(self._settings.group)
         return QueueReader(
             queue,
-            EVERYTHING if is_retry else self._expressions.get(queue.topic, EVERYTHING),
+            self._subscriptions.get(queue.topic) or Subscription(queue.topic),
             ConsumeFrom.FIRST_OFFSET if is_retry else self._consume_from,
             self._settings,
             self._link,

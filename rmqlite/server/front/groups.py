@@ -50,6 +50,7 @@ class GroupCalls(Part):
         """
         self._check_open()
         self._check_wait(request.wait_ms)
+        await done_in_turns(self._broker.membership.check_sql(request))
         assignment = self._broker.heartbeat(request)
         if assignment.epoch != request.known_epoch:
             return assignment

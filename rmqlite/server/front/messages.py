@@ -6,6 +6,8 @@ address, which every stored message keeps.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rmqlite.broker.pulling import Pulled
 from rmqlite.clock import elapsed_s
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
@@ -48,20 +50,24 @@ class MessageCalls(Part):
         """Records of a queue; if there are none, wait for the next one and look again."""
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
+        first = request.queue_offset
         while True:
             result = await done_in_turns(self._broker.pull(request))
             left_s = until_s - elapsed_s()
-            if result.records or result.status is PullStatus.OFFSET_MOVED or left_s <= 0:
-                return result
-            if self._pulls.is_closed:
-                return result
+            is_over = left_s <= 0 or self._pulls.is_closed
+            if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
+                break
+            if result.next_offset - first >= self._config.filter_scan_max:
+                # Tells the consumer how far its filter has looked, so that it can commit that.
+                break
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 await self._pulls.wait((request.topic, request.queue_id), left_s)
-                continue
-            if result.next_offset - request.queue_offset >= self._config.filter_scan_max:
-                # Tells the consumer how far its filter has looked, so that it can commit that.
-                return result
-            await self._pulls.wait((request.topic, request.queue_id), left_s)
+            else:
+                # None of them matches: look behind them from now on, and each only once.
+                request = replace(request, queue_offset=result.next_offset)
+        if result.status is PullStatus.NO_NEW_MESSAGE and result.next_offset != first:
+            return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
+        return result
 
     async def find(self, query: MessageQuery) -> FoundMessages:
         """Messages by key or message id."""

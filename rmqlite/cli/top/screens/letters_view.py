@@ -180,7 +180,7 @@ def members_table(status: GroupStatus | None, now_ms: int) -> Table:
                 row(
                     each.client_id,
                     each.client_id,
-                    ", ".join([f"{s.topic} {s.expression}" for s in each.subscriptions]),
+                    ", ".join(map(str, each.subscriptions)),
                     f"{span_text(max(0, now_ms - each.last_seen_ms))} ago",
                 )
                 for each in members

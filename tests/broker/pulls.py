@@ -1,0 +1,22 @@
+"""Pulls of one queue as a consumer makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rmqlite.broker.pulling import decoded
+from rmqlite.requests.messages import PullRequest, PullResult
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import TOPIC
+from tests.support.steps import done
+
+
+def pull(broker: BrokerUnderTest, queue_offset: int = 0, **more: Any) -> PullResult:
+    """more: fields of the request other than those that are always the same."""
+    values: dict[str, Any] = {"group": "readers", "topic": TOPIC, "queue_id": 0, **more}
+    return done(decoded(done(broker.broker.pull(PullRequest(queue_offset=queue_offset, **values)))))
+
+
+def texts(result: PullResult) -> str:
+    """The bodies of an answer, one behind the other."""
+    return b"".join(message.body for message in result.messages).decode()
