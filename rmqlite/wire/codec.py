@@ -79,12 +79,25 @@ def flat(value_class: type[V], pb_class: type[ProtoMessage]) -> Codec:
 def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | type) -> Codec:
     """For a message whose fields have the names of the value's fields, and any content.
 
-    inner: field -> codec if it holds one or several messages, or the class of an enumeration.
+    inner: field -> codec if it holds one or several messages, or the class of an enumeration.  If
+    the message has no such field: the class of a value whose own fields are in the message.
     A repeated field is a tuple; an absent optional field is None.
     """
-    names = tuple(inspect.signature(value_class).parameters)
-    fields = [pb_class.DESCRIPTOR.fields_by_name[name] for name in names]
-    values_of = _values_of(names)
+    by_name = pb_class.DESCRIPTOR.fields_by_name
+    paths: list[str] = []
+    packed: dict[int, tuple[type, int]] = {}
+    for at, name in enumerate(inspect.signature(value_class).parameters):
+        if name in by_name:
+            paths.append(name)
+        else:
+            kind = inner[name]
+            assert isinstance(kind, type), f"{pb_class.DESCRIPTOR.full_name} has no {name}"
+            parts = tuple(inspect.signature(kind).parameters)
+            paths += [f"{name}.{part}" for part in parts]
+            packed[at] = (kind, len(parts))
+    names = tuple([path.rpartition(".")[2] for path in paths])
+    fields = [by_name[name] for name in names]
+    given_of, values_of = _values_of(paths), _values_of(names)
     writers = {
         field.name: _each(of.to_pb, list) if field.is_repeated else of.to_pb
         for field in fields
@@ -102,7 +115,7 @@ def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | 
     }
 
     def to_pb(value: V) -> ProtoMessage:
-        given = {name: getattr(value, name) for name in names}
+        given = dict(zip(names, given_of(value), strict=True))
         for name, write in writers.items():
             given[name] = write(given[name])
         return pb_class(**given)
@@ -116,15 +129,17 @@ def nested(value_class: type[V], pb_class: type[ProtoMessage], **inner: Codec | 
         for at, name in optional.items():
             if not message.HasField(name):
                 values[at] = None
+        for at, (kind, count) in packed.items():
+            values[at : at + count] = [kind(*values[at : at + count])]
         return value_class(*values)
 
     return Codec(pb_class, to_pb, from_pb)
 
 
-def _values_of(names: tuple[str, ...]) -> Callable[[Any], list[Any]]:
-    """Reads these fields of a message, all at once."""
+def _values_of(names: Sequence[str]) -> Callable[[Any], list[Any]]:
+    """Reads these fields of a message or of a value, all at once."""
     get = operator.attrgetter(*names)
-    return (lambda message: [*get(message)]) if len(names) > 1 else lambda message: [get(message)]
+    return (lambda source: [*get(source)]) if len(names) > 1 else lambda source: [get(source)]
 
 
 def _reader_of(field: Any, of: Codec | type | None) -> Callable[[Any], Any] | None:

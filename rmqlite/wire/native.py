@@ -157,26 +157,6 @@ def send_results_from_pb(response: pb.SendResponse) -> tuple[SendResult, ...]:
     return tuple([SendResult._make(row) for row in zip(*columns, strict=True)])
 
 
-def pull_result_to_pb(result: PullResult) -> pb.PullResponse:
-    return pb.PullResponse(
-        status=int(result.status),  # type: ignore[arg-type]
-        next_offset=result.next_offset,
-        min_offset=result.min_offset,
-        max_offset=result.max_offset,
-        messages=[stored_to_pb(message) for message in result.messages],
-    )
-
-
-def pull_result_from_pb(response: pb.PullResponse) -> PullResult:
-    return PullResult(
-        PullStatus(response.status),
-        response.next_offset,
-        response.min_offset,
-        response.max_offset,
-        tuple([stored_from_pb(message) for message in response.messages]),
-    )
-
-
 # ---- offsets
 
 
@@ -201,63 +181,14 @@ def commit_from_pb(request: pb.CommitOffsetsRequest) -> OffsetsCommit:
     return OffsetsCommit(request.group, queue_offsets_from_pb(request.offsets))
 
 
-def time_query_to_pb(request: TimeQuery) -> pb.SearchOffsetRequest:
-    topic, queue_id = request.queue.topic, request.queue.queue_id
-    return pb.SearchOffsetRequest(topic=topic, queue_id=queue_id, timestamp_ms=request.timestamp_ms)
-
-
-def time_query_from_pb(request: pb.SearchOffsetRequest) -> TimeQuery:
-    return TimeQuery(Queue(request.topic, request.queue_id), request.timestamp_ms)
-
-
-def queue_range_to_pb(value: QueueRange) -> pb.QueueRange:
-    return pb.QueueRange(
-        topic=value.queue.topic,
-        queue_id=value.queue.queue_id,
-        min_offset=value.min_offset,
-        max_offset=value.max_offset,
-        newest_timestamp_ms=value.newest_timestamp_ms,
-    )
-
-
-def queue_range_from_pb(value: pb.QueueRange) -> QueueRange:
-    return QueueRange(
-        Queue(value.topic, value.queue_id),
-        value.min_offset,
-        value.max_offset,
-        value.newest_timestamp_ms,
-    )
-
-
 # ---- groups
-
-
-def progress_to_pb(value: QueueProgress) -> pb.QueueProgress:
-    return pb.QueueProgress(
-        topic=value.queue.topic,
-        queue_id=value.queue.queue_id,
-        min_offset=value.min_offset,
-        max_offset=value.max_offset,
-        committed_offset=value.committed_offset,
-        client_id=value.client_id,
-    )
-
-
-def progress_from_pb(value: pb.QueueProgress) -> QueueProgress:
-    return QueueProgress(
-        Queue(value.topic, value.queue_id),
-        value.min_offset,
-        value.max_offset,
-        value.committed_offset if value.HasField("committed_offset") else None,
-        value.client_id,
-    )
 
 
 def group_status_to_pb(value: GroupStatus) -> pb.DescribeGroupResponse:
     return pb.DescribeGroupResponse(
         group=group.to_pb(value.info),
         members=[member.to_pb(each) for each in value.members],
-        progress=[progress_to_pb(each) for each in value.progress],
+        progress=[progress.to_pb(each) for each in value.progress],
     )
 
 
@@ -265,7 +196,7 @@ def group_status_from_pb(value: pb.DescribeGroupResponse) -> GroupStatus:
     return GroupStatus(
         group.from_pb(value.group),
         tuple(member.from_pb(each) for each in value.members),
-        tuple(progress_from_pb(each) for each in value.progress),
+        tuple(progress.from_pb(each) for each in value.progress),
     )
 
 
@@ -276,13 +207,14 @@ found = nested(FoundMessage, pb.FoundMessage, message=stored, state=MessageState
 all_found = nested(FoundMessages, pb.QueryMessagesResponse, messages=found)
 queue = flat(Queue, pb.Queue)
 offsets_query = nested(OffsetsQuery, pb.QueryOffsetsRequest, queues=queue)
-queue_range = Codec(pb.QueueRange, queue_range_to_pb, queue_range_from_pb)
+queue_range = nested(QueueRange, pb.QueueRange, queue=Queue)
+time_query = nested(TimeQuery, pb.SearchOffsetRequest, queue=Queue)
 subscription = flat(Subscription, pb.Subscription)
 heartbeat = nested(HeartbeatRequest, pb.HeartbeatRequest, subscriptions=subscription)
 assignment = in_parts(nested(Assignment, pb.HeartbeatResponse, queues=queue), queues=queue)
 member = nested(MemberInfo, pb.Member, subscriptions=subscription)
 group = flat(GroupInfo, pb.Group)
-progress = Codec(pb.QueueProgress, progress_to_pb, progress_from_pb)
+progress = nested(QueueProgress, pb.QueueProgress, queue=Queue)
 group_status = in_parts(
     Codec(pb.DescribeGroupResponse, group_status_to_pb, group_status_from_pb),
     MEMBERS_AT_ONCE,
@@ -290,7 +222,7 @@ group_status = in_parts(
     progress=progress,
 )
 pull_result = in_parts(
-    Codec(pb.PullResponse, pull_result_to_pb, pull_result_from_pb), messages=stored
+    nested(PullResult, pb.PullResponse, status=PullStatus, messages=stored), messages=stored
 )
 topic = flat(TopicInfo, pb.Topic)
 route = nested(Route, pb.GetRouteResponse, topic=topic)

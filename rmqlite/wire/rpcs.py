@@ -183,7 +183,7 @@ COMMIT_OFFSETS: Rpc[OffsetsCommit, None] = _rpc(
 SEARCH_OFFSET: Rpc[TimeQuery, int] = _rpc(
     "Messaging",
     "SearchOffset",
-    Codec(pb.SearchOffsetRequest, native.time_query_to_pb, native.time_query_from_pb),
+    native.time_query,
     wrapped(pb.SearchOffsetResponse, "queue_offset"),
 )
 GET_QUEUE_RANGES: Rpc[str, tuple[QueueRange, ...]] = _rpc(
