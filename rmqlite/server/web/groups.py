@@ -9,17 +9,13 @@ from rmqlite.requests.groups import GroupChange
 from rmqlite.retry_ladder import ladder
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.overview import group_lines
-from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.server.web.site import Visit
 
 
 async def groups(visit: Visit) -> Response:
     infos = await visit.front.groups.all()
-    begin = visit.args.number("begin")
-    return visit.page(
-        "groups.html",
-        lines=await group_lines(visit, infos[begin : begin + ROWS]),
-        after=begin + ROWS if begin + ROWS < len(infos) else 0,
-    )
+    shown, after = visit.part_of(infos)
+    return visit.page("groups.html", lines=await group_lines(visit, shown), after=after)
 
 
 async def group(visit: Visit) -> Response:
@@ -45,14 +41,13 @@ async def _page(visit: Visit, name: str, *, is_changed: bool = False) -> Respons
     (line,) = await group_lines(visit, (status.info,))
     table = parse_levels(in_force.message_delay_level)
     policy = RetryPolicy.parse(status.info.retry_policy)
-    begin = visit.args.number("begin")
-    queues = status.progress
+    queues, after = visit.part_of(status.progress)
     return visit.page(
         "group.html",
         line=line,
         status=status,
-        queues=queues[begin : begin + ROWS],
-        after=begin + ROWS if begin + ROWS < len(queues) else 0,
+        queues=queues,
+        after=after,
         rungs=ladder(policy, table, status.info.max_reconsume_times),
         table=table,
         is_changed=is_changed,

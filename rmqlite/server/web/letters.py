@@ -21,10 +21,8 @@ _PURGES: Final = ("until", "all", "restore")
 
 async def dead_groups(visit: Visit) -> Response:
     found = await visit.front.letters.dead_groups()
-    begin = visit.args.number("begin")
-    shown = found[begin : begin + ROWS]
-    after = begin + ROWS if begin + ROWS < len(found) else 0
-    return visit.page("dead_groups.html", groups=shown, after=after, in_all=len(found))
+    shown, after = visit.part_of(found)
+    return visit.page("dead_groups.html", groups=shown, after=after)
 
 
 async def dead_letters(visit: Visit) -> Response:

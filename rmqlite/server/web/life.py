@@ -40,19 +40,13 @@ async def life(visit: Visit) -> Response:
     if not message_id:
         return await _search(visit)
     found = await visit.front.letters.life(LifeQuery(message_id))
-    begin = visit.args.number("begin")
     steps = [
         Step(hop, hop.kind.name.lower(), hop.at_ms - found.hops[n - 1].at_ms if n else None)
         for n, hop in enumerate(found.hops)
     ]
-    return visit.page(
-        "life.html",
-        life=found,
-        steps=steps[begin : begin + ROWS],
-        begin=begin,
-        after=begin + ROWS if begin + ROWS < len(steps) else 0,
-        kinds=HopKind,
-    )
+    shown, after = visit.part_of(steps)
+    begin = visit.args.number("begin")
+    return visit.page("life.html", life=found, steps=shown, begin=begin, after=after, kinds=HopKind)
 
 
 async def _search(visit: Visit) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,7 +64,7 @@ async def lateness(visit: Visit) -> Response:
     return visit.page("lateness.html", status=status, plot=plots.lateness(status.levels))
 
 
-async def group_lines(visit: Visit, infos: tuple[GroupInfo, ...]) -> list[GroupLine]:
+async def group_lines(visit: Visit, infos: Sequence[GroupInfo]) -> list[GroupLine]:
     """Members, lag, retries and dead letters of each of these groups."""
     dead = {each.group: each for each in await visit.front.letters.dead_groups()}
     waiting: dict[str, int] = {}

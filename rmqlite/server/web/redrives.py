@@ -71,16 +71,10 @@ async def start(visit: Visit) -> Response:
 
 
 async def jobs(visit: Visit) -> Response:
-    redrives = await visit.front.redrives.all()
-    bulks = await visit.front.messages.bulk_jobs()
-    begin = visit.args.number("begin")
-    longest = max(len(redrives), len(bulks))
-    return visit.page(
-        "jobs.html",
-        redrives=redrives[begin : begin + ROWS],
-        bulks=bulks[begin : begin + ROWS],
-        after=begin + ROWS if begin + ROWS < longest else 0,
-    )
+    redrives, after_redrives = visit.part_of(await visit.front.redrives.all())
+    bulks, after_bulks = visit.part_of(await visit.front.messages.bulk_jobs())
+    after = max(after_redrives, after_bulks)
+    return visit.page("jobs.html", redrives=redrives, bulks=bulks, after=after)
 
 
 async def job(visit: Visit) -> Response:

@@ -6,9 +6,9 @@ disk and lets other calls have their turns.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -22,6 +22,7 @@ from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
 from rmqlite.server.web.static_files import Static
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
 
+T = TypeVar("T")
 FOLDER: Final = Path(__file__).parent
 ROWS: Final = 50
 """The rows of a page: so few that making it does not hold up the loop."""
@@ -109,6 +110,12 @@ class Visit:
     def go_to(self, path: str, **values: str) -> Response:
         """Answer with a redirect: the browser then gets that page."""
         return RedirectResponse(f"{path}?{urlencode(values)}", 303)
+
+    def part_of(self, rows: Sequence[T]) -> tuple[Sequence[T], int]:
+        """The rows that this page shows, and where the next page begins; 0 after the last."""
+        begin = self.args.number("begin")
+        end = begin + ROWS
+        return rows[begin:end], end if end < len(rows) else 0
 
 
 PageMethod = Callable[[Visit], Awaitable[Response]]
