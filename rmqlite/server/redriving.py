@@ -37,7 +37,7 @@ class Redriving:
         self._wake = asyncio.Event()
         self._paces: dict[str, Pace] = {}
         self._rests_until_ms: dict[str, int] = {}
-        broker.redrive.on_change = self._wake.set
+        broker.redrive.on_change.append(self._wake.set)
 
     async def run(self) -> None:
         """Raises FlushFailed."""

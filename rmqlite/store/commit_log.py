@@ -253,10 +253,6 @@ class CommitLog:
             self.log_end.check(position, self.newest_timestamp_ms, self.persisted_end)
             return
 
-    def next_sound(self, position: int) -> int | None:
-        """Where the first valid record behind a position begins; None if there is none."""
-        return self.log_end.next_sound(position, self.newest_timestamp_ms)
-
     def has_bytes_from(self, position: int) -> bool:
         """Are there bytes other than zeros and marks at or behind a position?"""
         return self.log_end.has_bytes_from(position)

@@ -222,7 +222,7 @@ def test_the_rate_is_changed_at_once(under_test: BrokerUnderTest) -> None:
     told: list[bool] = []
     bury_many(under_test, 1)
     job_id = start(under_test, max_per_second=5).job_id
-    under_test.broker.redrive.on_change = lambda: told.append(True)
+    under_test.broker.redrive.on_change.append(lambda: told.append(True))
     change(under_test, job_id, JobAction.SET_RATE, 50)
     assert under_test.broker.redrive.get(job_id).spec.max_per_second == 50
     assert told == [True]

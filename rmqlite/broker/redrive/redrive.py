@@ -94,7 +94,7 @@ class Redrive:
         self.jobs = jobs
         self.sent = 0
         """Letters sent since the start."""
-        self.on_change: Callable[[], None] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
         self._judge = Judge(config, store, topics, jobs.redriven)
         self._config = config
@@ -333,7 +333,8 @@ class Redrive:
         written = self._appending.append([record, *(messages or ())])
         self.jobs.keep(step, written[0].queue_offset)
         if not messages:
-            self.on_change()
+            for told in self.on_change:
+                told()
         job = step.kept.job
         if job.is_over:
             log.info(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from rmqlite.broker.pulling import STEP_QUEUES, queue_range
@@ -34,9 +34,6 @@ class ConsumerOffsets:
                 known = max(0, min(offset, self._max_offset(queue)))
                 self._offsets.setdefault(group, {})[queue] = known
         self._count = sum(map(len, self._offsets.values()))
-
-    def groups(self) -> Iterable[str]:
-        return self._offsets.keys()
 
     def of(self, group: str) -> Mapping[Queue, int]:
         """All committed offsets of a group."""
