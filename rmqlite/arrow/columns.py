@@ -14,12 +14,11 @@ from rmqlite.errors import InvalidValue
 
 
 class Column(NamedTuple):
-    """A column: its type in Spark's words, and its meaning for a record."""
+    """A column: its type in Spark's words; README.md of spark/ has its meaning."""
 
     name: str
     type: str
     is_default: bool
-    meaning: str
 
 
 TEXT: Final = "string"
@@ -31,47 +30,42 @@ PROPERTIES: Final = "map<string,string>"
 """The types of columns, in Spark's words."""
 
 COLUMNS: Final = (
-    Column("topic", TEXT, True, "the topic under which it is stored"),
-    Column("queue_id", INT, True, "its queue; of a scheduled record the level - 1"),
-    Column("queue_offset", LONG, True, "its ordinal in the queue"),
-    Column("body", BYTES, True, "the bytes as they were sent"),
-    Column("keys", TEXT, True, "KEYS: tokens, one blank between two"),
-    Column("tags", TEXT, True, "TAGS"),
-    Column("unique_key", TEXT, True, "UNIQ_KEY: the message id, the same on every hop"),
-    Column("delay_level", INT, True, "DELAY: the level at which it waits, or waited last"),
-    Column("real_topic", TEXT, True, "REAL_TOPIC: the topic of a scheduled record's delivery"),
-    Column("real_queue_id", INT, True, "REAL_QID: the queue of that topic"),
-    Column("deliver_timestamp", TIME, True, "when a scheduled record is due"),
-    Column("born_timestamp", TIME, True, "when it was sent, by the producer's clock"),
-    Column("store_timestamp", TIME, True, "when it was stored, by the broker's clock"),
-    Column("born_host", TEXT, True, "the producer, ip:port"),
-    Column("store_host", TEXT, True, "the broker, ip:port"),
-    Column("reconsume_times", INT, False, "how often consumers have failed it"),
-    Column("flag", INT, False, "the user's flag"),
-    Column("sys_flag", INT, False, "RocketMQ's bits: compression, transaction, IPv6"),
-    Column("store_size", INT, False, "bytes of the record"),
-    Column("body_size", INT, False, "bytes of the body"),
-    Column("body_crc", INT, False, "the lowest 31 bits of the body's CRC-32"),
-    Column("physical_offset", LONG, False, "where the record begins in the commit log"),
-    Column("end_offset", LONG, False, "where it ends: physical_offset + store_size"),
-    Column("prepared_transaction_offset", LONG, False, "the header field, unchanged"),
-    Column("completes", LONG, False, "end_offset of the scheduled record whose wait it ended"),
-    Column("completed_level", INT, False, "the level at which that record waited"),
-    Column(
-        "completion",
-        TEXT,
-        False,
-        "how the wait ended: delivered, fired, rescheduled, cancelled or undeliverable",
-    ),
-    Column("origin_topic", TEXT, False, "of a retry or dead letter: the topic it was sent to"),
-    Column("origin_message_id", TEXT, False, "of these: the offset message id of the first try"),
-    Column("origin_queue_id", INT, False, "of these: the queue of the first try"),
-    Column("origin_queue_offset", LONG, False, "of these: the queue offset of the first try"),
-    Column("delivery_attempts", INT, False, "of a dead letter: how often a consumer received it"),
-    Column("first_failure_timestamp", TIME, False, "when a consumer failed it first"),
-    Column("last_failure_timestamp", TIME, False, "when a consumer failed it last"),
-    Column("failure_reason", TEXT, False, "the reason that the consumer gave"),
-    Column("properties", PROPERTIES, False, "all properties; doubles the time of an export"),
+    Column("topic", TEXT, True),
+    Column("queue_id", INT, True),
+    Column("queue_offset", LONG, True),
+    Column("body", BYTES, True),
+    Column("keys", TEXT, True),
+    Column("tags", TEXT, True),
+    Column("unique_key", TEXT, True),
+    Column("delay_level", INT, True),
+    Column("real_topic", TEXT, True),
+    Column("real_queue_id", INT, True),
+    Column("deliver_timestamp", TIME, True),
+    Column("born_timestamp", TIME, True),
+    Column("store_timestamp", TIME, True),
+    Column("born_host", TEXT, True),
+    Column("store_host", TEXT, True),
+    Column("reconsume_times", INT, False),
+    Column("flag", INT, False),
+    Column("sys_flag", INT, False),
+    Column("store_size", INT, False),
+    Column("body_size", INT, False),
+    Column("body_crc", INT, False),
+    Column("physical_offset", LONG, False),
+    Column("end_offset", LONG, False),
+    Column("prepared_transaction_offset", LONG, False),
+    Column("completes", LONG, False),
+    Column("completed_level", INT, False),
+    Column("completion", TEXT, False),
+    Column("origin_topic", TEXT, False),
+    Column("origin_message_id", TEXT, False),
+    Column("origin_queue_id", INT, False),
+    Column("origin_queue_offset", LONG, False),
+    Column("delivery_attempts", INT, False),
+    Column("first_failure_timestamp", TIME, False),
+    Column("last_failure_timestamp", TIME, False),
+    Column("failure_reason", TEXT, False),
+    Column("properties", PROPERTIES, False),
 )
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 DEFAULT_NAMES: Final = tuple(column.name for column in COLUMNS if column.is_default)
