@@ -17,6 +17,7 @@ import typer
 
 from rmqlite import __version__
 from rmqlite.cli.output.terminal import printable
+from rmqlite.cli.output.writing import written
 from rmqlite.errors import StoreUnavailable
 
 
@@ -92,13 +93,9 @@ def say(line: str) -> None:
 
 
 def write_ready_file(path: Path, endpoint: str) -> None:
-    """Write the file under another name and rename it: a reader never sees a part of it."""
-    beside = path.with_name(path.name + ".tmp")
-    try:
-        beside.write_text(endpoint + "\n")
-        beside.replace(path)
-    except OSError as error:
-        raise StoreUnavailable("write", str(path), error.strerror or str(error)) from error
+    """Write the file so that a reader never sees a part of it."""
+    with written(path) as write:
+        write(endpoint + "\n")
 
 
 def remove_ready_file(path: Path) -> None:

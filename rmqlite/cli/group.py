@@ -13,10 +13,9 @@ from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgumen
 from rmqlite.cli.output.spans import delay_text
 from rmqlite.cli.output.terminal import (
     note,
-    out,
     print_json,
+    print_lines,
     print_table,
-    printable,
     time_text,
     to_tree,
 )
@@ -147,7 +146,7 @@ def set_group(
         return
     print_table(("SETTING", "BEFORE", "NOW", ""), _changes(before, after))
     made = [] if before else [f"the group {group} is new"]
-    _print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
+    print_lines(["", *made, *_end_lines(after, _rungs(after, table))])
 
 
 def _changes(before: GroupInfo | None, after: GroupInfo) -> list[tuple[object, ...]]:
@@ -202,7 +201,7 @@ def _print_ladder(info: GroupInfo, rungs: Sequence[Rung] | None, table: LevelTab
     title = f"retries by {info.retry_policy or _ROCKETMQS_LEVELS}"
     if rows:
         print_table(columns, rows, title=title)
-    _print_lines(_end_lines(info, rungs))
+    print_lines(_end_lines(info, rungs))
 
 
 def _end_lines(info: GroupInfo, rungs: Sequence[Rung] | None) -> list[str]:
@@ -227,11 +226,6 @@ def _attempts(rung: Rung) -> object:
 
 def _shortened(policy: str) -> str:
     return policy if len(policy) <= _POLICY_CHARS else policy[: _POLICY_CHARS - 1] + "…"
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    for line in lines:
-        out().print(printable(line))
 
 
 def _print_progress(progress: tuple[QueueProgress, ...]) -> None:

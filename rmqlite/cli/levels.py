@@ -6,20 +6,23 @@ messages wait.  Waiting messages keep their times, so a change affects only new 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, AsJson, Endpoint, Yes
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    ChangeOptions,
+    Endpoint,
+    with_options,
+)
 from rmqlite.cli.output.terminal import (
-    can_ask,
     is_confirmed,
-    note,
     print_json,
+    print_lines,
     print_table,
-    printable,
     time_text,
     to_tree,
 )
@@ -30,8 +33,6 @@ from rmqlite.requests.status import BrokerStatus
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."
 )
-
-NOT_CONFIRMED: Final = 1
 
 TableWords = Annotated[
     list[str],
@@ -74,44 +75,34 @@ def show(
         )
     else:
         _print_waiting(status)
-    _print_lines(origin_lines(levels))
+    print_lines(["", *origin_lines(levels)])
 
 
 @app.command("set")
-def set_levels(
-    table: TableWords,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change.")
-    ] = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
-) -> None:
+@with_options
+def set_levels(*, table: TableWords, how: ChangeOptions) -> None:
     """Put another table of delay levels in force at once; waiting messages keep their time."""
     from rmqlite.client import AdminClient
 
-    if not (dry_run or yes or can_ask()):
-        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
+    how.check_can_ask()
     text = " ".join(table)
-    with AdminClient(endpoint) as admin:
+    with AdminClient(how.endpoint) as admin:
         changed = admin.change_levels(text, dry_run=True)
         is_change = changed.before != changed.after
-        if not as_json:
+        if not how.as_json:
             _print_change(changed)
-        if is_change and not dry_run:
-            if not yes and not is_confirmed("put this table in force now?"):
-                note("nothing was changed")
-                raise typer.Exit(NOT_CONFIRMED)
+        if is_change and not how.dry_run:
+            if not how.yes and not is_confirmed("put this table in force now?"):
+                raise typer.Exit(NOT_ALL)
             changed = admin.change_levels(text)
-    applied = is_change and not dry_run
-    if as_json:
+    applied = is_change and not how.dry_run
+    if how.as_json:
         tree = to_tree(changed)
         for row, each in zip(tree["levels"], changed.levels, strict=True):
             row["change"] = word(each)
         print_json(tree | {"applied": applied})
     elif applied:
-        _print_lines([f"in force now, and after a restart, too: {changed.after}"])
+        print_lines(["", f"in force now, and after a restart, too: {changed.after}"])
 
 
 def word(change: LevelChange) -> str:
@@ -181,7 +172,7 @@ def _print_waiting(status: BrokerStatus) -> None:
 
 def _print_change(changed: LevelsChanged) -> None:
     if changed.before == changed.after:
-        _print_lines([f"nothing to change, each level is that long already: {changed.before}"])
+        print_lines(["", f"nothing to change, each level is that long already: {changed.before}"])
         return
     print_table(
         ("LEVEL", "NOW", "THEN", "", "PENDING", "NEXT DUE"),
@@ -197,8 +188,4 @@ def _print_change(changed: LevelsChanged) -> None:
             for each in changed.levels
         ],
     )
-    _print_lines(effect_lines(changed))
-
-
-def _print_lines(lines: Sequence[str]) -> None:
-    sys.stdout.write("\n" + "".join([printable(line) + "\n" for line in lines]))
+    print_lines(["", *effect_lines(changed)])

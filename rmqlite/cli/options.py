@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar, cast, get_origin, g
 import typer
 
 from rmqlite.cli import completion
-from rmqlite.cli.output.terminal import note
+from rmqlite.cli.output.terminal import can_ask, note
 from rmqlite.clock import local_ms
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -74,6 +74,12 @@ class ChangeOptions:
     yes: Yes = False
     endpoint: Endpoint = DEFAULT_ENDPOINT
     as_json: AsJson = False
+
+    def check_can_ask(self) -> None:
+        """End the command if it must ask and there is no terminal."""
+        if not (self.dry_run or self.yes or can_ask()):
+            note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
+            raise typer.Exit(WRONG_COMMAND_LINE)
 
 
 NOT_ALL: Final = 1

@@ -15,18 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
-from rmqlite.cli.output.terminal import (
-    note,
-    print_json_array,
-    print_table,
-    progress_console,
-    text_column,
-    time_text,
-)
+from rmqlite.cli.output.progress import progress_bar
+from rmqlite.cli.output.terminal import note, print_json_array, print_table, time_text
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.message import Message
@@ -166,12 +160,11 @@ def _sent(
     is_shown: bool,
 ) -> Iterator[SendResult]:
     """Send batch by batch and yield the results as they come."""
-    console = progress_console()
     sent = 0
-    columns = (text_column("sent"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    is_hidden = not is_shown or not console.is_terminal or (total or LISTED_MAX) < LISTED_MAX
-    with Progress(*columns, console=console, transient=True, disable=is_hidden) as progress:
-        task = progress.add_task("", total=total)
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    is_hidden = not is_shown or (total or LISTED_MAX) < LISTED_MAX
+    with progress_bar(*columns, is_hidden=is_hidden) as progress:
+        task = progress.add_task("sent", total=total)
         try:
             for batch in batches(bodies):
                 results = producer.send_batch([message(each) for each in batch])

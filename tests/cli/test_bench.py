@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from rmqlite.cli.bench.figures import Figure, percentile, spread, table_rows, value_text
-from rmqlite.cli.bench.registry import NAMES
-from rmqlite.cli.bench.schedule_scenarios import most_in
+from rmqlite.cli.bench.figures import Figure, percentile, spread, table_rows
+from rmqlite.cli.bench.scenarios import NAMES, most_in
 from rmqlite.cli.main import app
 
 
@@ -37,7 +36,7 @@ def test_a_case_is_one_row_with_all_its_figures() -> None:
         ("send", "8 threads", "24,013 msg/s", 0.5, 1.25, 1.25),
         ("lateness", "stored", "-", 2.0, 2.0, 2.0),
     ]
-    assert value_text(Figure("", "", "", 12.34, "ms")) == "12.3 ms"
+    assert str(Figure("", "", "", 12.34, "ms")) == "12.3 ms"
 
 
 @given(st.lists(st.integers(0, 50), min_size=1), st.integers(1, 20))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.progress import Progress
 
 from rmqlite.cli.consume import BODY_CHARS_SHOWN, shown_body
+from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import (
     body_text,
     cell_text,
@@ -19,7 +19,6 @@ from rmqlite.cli.output.terminal import (
     printable,
     progress_console,
     shortened,
-    text_column,
 )
 from rmqlite.errors import BrokerUnreachable, InvalidValue, TopicUnknown
 from tests.cli.conftest import Run
@@ -112,7 +111,7 @@ def test_brackets_on_a_terminal_are_no_markup(monkeypatch: pytest.MonkeyPatch) -
                 console.print(text)
         assert shown.get().split() == list(" ".join(MARKUP).split())
     for text in MARKUP:
-        bar = Progress(text_column("{task.description}"), console=progress_console())
+        bar = progress_bar()
         bar.add_task(text)
         assert [str(row) for row in bar.make_tasks_table(bar.tasks).columns[0].cells] == [text]
 

@@ -15,10 +15,10 @@ from typing import Final
 from rich.progress import Progress
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.load import Load, LoadResult, run
+from rmqlite.cli.bench.load import GROUP, TOPIC, Load, LoadResult, run
+from rmqlite.client import AdminClient, PullConsumer
 from rmqlite.clock import elapsed_s, pause_s, wall_ms
 from rmqlite.errors import BrokerUnreachable
-from rmqlite.requests.messages import PullStatus
 
 LEVELS: Final = "1s 5s 10s 30s 1m 2h"
 FAR_LEVEL: Final = 6
@@ -73,13 +73,43 @@ class Bench:
         finally:
             self.progress.remove_task(task)
 
-    def wait_until(self, label: str, at_ms: int) -> None:
-        """Wait for a moment of the wall clock."""
-        began_ms = wall_ms()
-        with self.phase(label) as on_tick:
-            while (now_ms := wall_ms()) < at_ms:
-                on_tick((now_ms - began_ms) / (at_ms - began_ms))
-                pause_s(min(0.2, (at_ms - now_ms) / 1000))
+    @contextmanager
+    def overdue(self, name: str, messages: int, **settings: int | str) -> Iterator[BrokerProcess]:
+        """A stopped broker with messages that are all due when it starts.
+
+        Messages of one level are due in the order and at the pace in which they were sent, so a
+        running broker would only show the sender's rate.  So the broker stops before the first
+        message is due and starts after the last one is, like a broker that was down for hours.
+        """
+        delay_s = max(2, -(-messages // FILL_PER_S_MIN))
+        with self.broker(name, f"{delay_s}s", **settings) as broker:
+            sent = self.load(f"{name}: send {messages:,}", fill(broker, messages, level=1))
+            broker.stop()
+            began_ms, until_ms = wall_ms(), sent.last_deliver_at_ms + 100
+            with self.phase(f"{name}: until all are due") as on_tick:
+                while (now_ms := wall_ms()) < until_ms:
+                    on_tick((now_ms - began_ms) / (until_ms - began_ms))
+                    pause_s(min(0.2, (until_ms - now_ms) / 1000))
+            yield broker
+
+    def drained(self, label: str, broker: BrokerProcess, messages: int) -> float:
+        """Wait until all are in the topic; returns the seconds from the first to the last."""
+        with AdminClient(broker.endpoint) as admin, self.phase(label) as on_tick:
+            began_s = elapsed_s()
+            while (held := sum([r.max_offset for r in admin.ranges(TOPIC)])) < messages:
+                on_tick(held / messages)
+                if elapsed_s() - began_s > SECONDS_MAX:
+                    raise BrokerUnreachable(f"only {held} of {messages} messages were delivered")
+                pause_s(0.05)
+            ranges = [each for each in admin.ranges(TOPIC) if each.max_offset]
+        with PullConsumer(broker.endpoint, GROUP) as consumer:
+            firsts = [
+                consumer.pull(each.queue.topic, each.queue.queue_id, 0, max_messages=1)
+                for each in ranges
+            ]
+        first_ms = min([m.store_timestamp_ms for pulled in firsts for m in pulled.messages])
+        last_ms = max([each.newest_timestamp_ms for each in ranges])
+        return max(1, last_ms - first_ms) / 1000
 
 
 def fill(
@@ -87,7 +117,6 @@ def fill(
     messages: int,
     *,
     level: int,
-    topic: str = "bench",
     body_bytes: int = 1024,
     batch: int = FILL_BATCH_MESSAGES,
     rare_every: int = 0,
@@ -95,7 +124,6 @@ def fill(
     """A load that sends this many messages as fast as it can."""
     return Load(
         broker.endpoint,
-        topic,
         min(FILL_THREADS, messages),
         messages,
         SECONDS_MAX,
@@ -104,47 +132,6 @@ def fill(
         level,
         rare_every=rare_every,
     )
-
-
-@contextmanager
-def overdue(
-    bench: Bench, name: str, messages: int, **settings: int | str
-) -> Iterator[BrokerProcess]:
-    """A stopped broker with messages that are all due when it starts.
-
-    Messages of one level are due in the order and at the pace in which they were sent, so a
-    running broker would only show the sender's rate.  So the broker stops before the first message
-    is due and starts after the last one is, like a broker that was down for hours.
-    """
-    delay_s = max(2, -(-messages // FILL_PER_S_MIN))
-    with bench.broker(name, f"{delay_s}s", **settings) as broker:
-        sent = bench.load(f"{name}: send {messages:,}", fill(broker, messages, level=1))
-        broker.stop()
-        bench.wait_until(f"{name}: until all are due", sent.last_deliver_at_ms + 100)
-        yield broker
-
-
-def drained(bench: Bench, label: str, broker: BrokerProcess, messages: int) -> float:
-    """Wait until all are in the topic; returns the seconds from the first to the last record."""
-    from rmqlite.client import AdminClient, PullConsumer
-
-    with AdminClient(broker.endpoint) as admin, bench.phase(label) as on_tick:
-        began_s = elapsed_s()
-        while (held := sum([r.max_offset for r in admin.ranges("bench")])) < messages:
-            on_tick(held / messages)
-            if elapsed_s() - began_s > SECONDS_MAX:
-                raise BrokerUnreachable(f"only {held} of {messages} messages were delivered")
-            pause_s(0.05)
-        ranges = [each for each in admin.ranges("bench") if each.max_offset]
-    first_ms = []
-    with PullConsumer(broker.endpoint, "rmqlite-bench") as consumer:
-        for each in ranges:
-            queue = each.queue
-            pulled = consumer.pull(queue.topic, queue.queue_id, each.min_offset, max_messages=1)
-            if pulled.status is PullStatus.FOUND:
-                first_ms.append(pulled.messages[0].store_timestamp_ms)
-    last_ms = max([each.newest_timestamp_ms for each in ranges])
-    return max(1, last_ms - min(first_ms)) / 1000
 
 
 def log_bytes(store: Path) -> int:

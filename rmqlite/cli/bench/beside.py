@@ -1,41 +1,40 @@
-"""A small steady load during a measurement: it times other calls meanwhile.
+"""What messages and calls wait for while the broker works: lateness, and a small steady load.
 
-It sends to and pulls from its own topic, in its own process.  A call's time counts from its
-planned start, not from its real one: if a broker hangs for a second, every call of that second
-shows it, and not only the one under way.
+A call's time counts from its planned start, not from its real one: if a broker hangs for a second,
+every call of that second shows it, and not only the one under way.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
-from array import array
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
-from types import TracebackType
-from typing import Final
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, Final
 
 from rmqlite.cli.bench.figures import Figure, spread
-from rmqlite.clock import elapsed_s, pause_s
-from rmqlite.errors import BrokerUnreachable, RmqliteError
-from rmqlite.message import Message
+from rmqlite.cli.bench.load import GROUP, TOPIC, turns
+from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
+from rmqlite.clock import elapsed_s, pause_s, wall_ms
+from rmqlite.message import Message, StoredMessage
 
-TOPIC: Final = "beside"
+BESIDE_TOPIC: Final = "beside"
 SENDERS: Final = 20
 SENDS_PER_S: Final = 200
 PULLERS: Final = 5
 PULLS_PER_S: Final = 50
 BODY_BYTES: Final = 1024
+RECEIPT_SECONDS_MAX: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
     """The duration of each call."""
 
-    sends_ms: tuple[float, ...]
-    pulls_ms: tuple[float, ...]
+    sends_ms: list[float] = field(default_factory=list)
+    pulls_ms: list[float] = field(default_factory=list)
 
     def figures(self, scenario: str, when: str) -> Iterator[Figure]:
         """when: what else the broker did."""
@@ -43,119 +42,93 @@ class Calls:
         yield from spread(scenario, f"pull {when}", self.pulls_ms)
 
 
-class Beside:
-    """Its process starts with the object, and makes calls from begin() to end()."""
+@contextmanager
+def calls_beside(endpoint: str) -> Iterator[Calls]:
+    """Send to and pull from a topic of their own until the block ends; every thread at least once.
 
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_work, args=(theirs,), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._hear()
-
-    def begin(self, endpoint: str) -> None:
-        """Connect, and make calls; returns when the first ones are answered."""
-        self._pipe.send(endpoint)
-        self._hear()
-
-    def end(self) -> Calls:
-        """Stop the calls; returns the durations of those since begin()."""
-        self._pipe.send("")
-        calls = self._hear()
-        assert isinstance(calls, Calls)
-        return calls
-
-    def __enter__(self) -> Beside:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._pipe.close()
-        self._process.terminate()
-        self._process.join()
-
-    def _hear(self) -> Calls | None:
-        try:
-            told = self._pipe.recv()
-        except EOFError:
-            raise BrokerUnreachable("the process that made calls has ended") from None
-        if isinstance(told, str):
-            raise BrokerUnreachable(f"the process that made calls failed: {told}")
-        assert told is None or isinstance(told, Calls)
-        return told
-
-
-def _work(pipe: Connection) -> None:
-    # Import it before the first answer: that takes longer than a broker's start.
-    import rmqlite.client  # noqa: F401
-
-    pipe.send(None)
-    try:
-        while True:
-            pipe.send(_called(pipe.recv(), pipe))
-    except RmqliteError as error:
-        # Send text: an exception with its own arguments does not survive a pipe.
-        pipe.send(str(error))
-    except EOFError:
-        return
-
-
-def _called(endpoint: str, pipe: Connection) -> Calls:
-    from rmqlite.client import Producer, PullConsumer
-
-    message = Message(TOPIC, bytes(BODY_BYTES))
+    The calls come from threads of this process, which only waits meanwhile.
+    """
+    message = Message(BESIDE_TOPIC, bytes(BODY_BYTES))
     with (
-        Producer(endpoint, "rmqlite-bench") as producer,
-        PullConsumer(endpoint, "rmqlite-bench") as consumer,
+        Producer(endpoint, GROUP) as producer,
+        PullConsumer(endpoint, GROUP) as consumer,
         ThreadPoolExecutor(SENDERS + PULLERS) as pool,
     ):
+        calls = Calls()
+        ended = threading.Event()
 
         def send() -> None:
             producer.send(message)
 
         def pull() -> None:
-            consumer.pull(TOPIC, 0, 0, max_messages=1)
+            consumer.pull(BESIDE_TOPIC, 0, 0, max_messages=1)
+
+        def timed(
+            call: Callable[[], None], first_s: float, interval_s: float, calls_ms: list[float]
+        ) -> None:
+            for turn_s in turns(first_s, interval_s):
+                call()
+                calls_ms.append((elapsed_s() - turn_s) * 1000)
+                if ended.is_set():
+                    return
 
         producer.send(message, queue_id=0)
         pull()
-        pipe.send(None)
-        ended = threading.Event()
         began_s = elapsed_s()
-
-        def calls(
-            call: Callable[[], None], threads: int, per_second: int
-        ) -> list[Future[array[float]]]:
-            interval_s = threads / per_second
-            first_s = [began_s + thread / per_second for thread in range(threads)]
-            return [pool.submit(_timed, call, at_s, interval_s, ended) for at_s in first_s]
-
-        sends = calls(send, SENDERS, SENDS_PER_S)
-        pulls = calls(pull, PULLERS, PULLS_PER_S)
+        running = [
+            pool.submit(timed, call, began_s + thread / per_second, threads / per_second, calls_ms)
+            for call, threads, per_second, calls_ms in (
+                (send, SENDERS, SENDS_PER_S, calls.sends_ms),
+                (pull, PULLERS, PULLS_PER_S, calls.pulls_ms),
+            )
+            for thread in range(threads)
+        ]
         try:
-            pipe.recv()
+            yield calls
         finally:
             ended.set()
-        return Calls(_all_of(sends), _all_of(pulls))
+        for each in running:
+            each.result()
 
 
-def _all_of(calls: Iterable[Future[array[float]]]) -> tuple[float, ...]:
-    return tuple([ms for each in calls for ms in each.result()])
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Milliseconds after the deliver time: of the record in the topic, and of the listener."""
+
+    sent: int
+    stored_ms: tuple[int, ...]
+    received_ms: tuple[int, ...]
 
 
-def _timed(
-    call: Callable[[], None], first_s: float, interval_s: float, ended: threading.Event
-) -> array[float]:
-    """Call at least once, at even intervals, until `ended` is set."""
-    calls_ms = array("d")
-    turn_s = first_s
-    while not (ended.is_set() and calls_ms):
-        pause_s(max(0.0, turn_s - elapsed_s()))
-        call()
-        calls_ms.append((elapsed_s() - turn_s) * 1000)
-        turn_s += interval_s
-    return calls_ms
+def lateness(endpoint: str, *, level: int, per_second: int, seconds: float) -> Lateness:
+    """Send at an even pace, and measure how late each message comes."""
+    seen: dict[str, tuple[int, int]] = {}
+
+    def listener(message: StoredMessage) -> Any:
+        seen[message.message_id] = (message.store_timestamp_ms, wall_ms())
+        return CONSUME_SUCCESS
+
+    def wait_for(message_ids: set[str]) -> None:
+        until_s = elapsed_s() + RECEIPT_SECONDS_MAX
+        while not message_ids <= seen.keys() and elapsed_s() < until_s:
+            pause_s(0.01)
+
+    with (
+        Producer(endpoint, GROUP) as producer,
+        PushConsumer(endpoint, GROUP, consume_threads=4) as consumer,
+    ):
+        first = producer.send(Message(TOPIC, b"warm-up"))
+        consumer.subscribe(TOPIC, "*")
+        consumer.listen(listener)
+        consumer.start()
+        wait_for({first.message_id})
+        message = Message(TOPIC, bytes(BODY_BYTES), delay_level=level)
+        paced = islice(turns(elapsed_s(), 1 / per_second), int(per_second * seconds))
+        sent = [producer.send(message) for _ in paced]
+        wait_for({each.message_id for each in sent})
+    pairs = [(*seen[e.message_id], e.deliver_at_ms) for e in sent if e.message_id in seen]
+    return Lateness(
+        len(sent),
+        tuple([stored_ms - due_ms for stored_ms, _, due_ms in pairs]),
+        tuple([received_ms - due_ms for _, received_ms, due_ms in pairs]),
+    )

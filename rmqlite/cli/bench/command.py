@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TimeElapsedColumn
+from rich.progress import BarColumn, TimeElapsedColumn
 
 from rmqlite import __version__
 from rmqlite.cli.bench.figures import COLUMNS, Figure, table_rows
-from rmqlite.cli.output.terminal import print_table, progress_console, text_column
-from rmqlite.errors import StoreUnavailable
+from rmqlite.cli.output.progress import progress_bar
+from rmqlite.cli.output.terminal import print_table
+from rmqlite.cli.output.writing import written
 
 
 def bench(
@@ -48,7 +49,7 @@ def bench(
 ) -> None:
     """Measure a new broker: rates, latencies, lateness, start and memory."""
     from rmqlite.cli.bench.bench import Bench
-    from rmqlite.cli.bench.registry import NAMES, measure
+    from rmqlite.cli.bench.scenarios import NAMES, measure
 
     wanted = frozenset(scenarios or NAMES)
     unknown = sorted(wanted - set(NAMES))
@@ -56,22 +57,18 @@ def bench(
         raise typer.BadParameter(f"no scenario {unknown[0]!r}; there are {', '.join(NAMES)}")
     if flush not in ("SYNC_FLUSH", "ASYNC_FLUSH"):
         raise typer.BadParameter("SYNC_FLUSH or ASYNC_FLUSH", param_hint="--flush")
-    console = progress_console()
-    columns = (text_column("{task.description}"), BarColumn(), TimeElapsedColumn())
-    figures: list[Figure] = []
     with (
         tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,
-        Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        ) as progress,
+        progress_bar(BarColumn(), TimeElapsedColumn()) as progress,
     ):
-        figures.extend(measure(Bench(Path(temporary), flush, scale, progress), wanted))
+        figures = list(measure(Bench(Path(temporary), flush, scale, progress), wanted))
     document = _document(figures, flush=flush, scale=scale)
     if json_file == Path("-"):
         sys.stdout.write(document)
         return
     if json_file is not None:
-        _write(json_file, document)
+        with written(json_file) as write:
+            write(document)
     title = f"rmqlite {__version__}, {flush}, {cpu_count()} CPUs, scale {scale:g}"
     print_table(COLUMNS, table_rows(figures), title=title)
 
@@ -88,10 +85,3 @@ def _document(figures: list[Figure], *, flush: str, scale: float) -> str:
         "figures": [dataclasses.asdict(each) for each in figures],
     }
     return json.dumps(tree, indent=2) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise StoreUnavailable("write", str(path), error.strerror or str(error)) from error

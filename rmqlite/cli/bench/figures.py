@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
+_SPREAD: Final = ("p50", "p99", "max")
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -17,6 +20,11 @@ class Figure:
     figure: str
     value: float
     unit: str
+
+    def __str__(self) -> str:
+        """Three significant digits, grouped: "24,013 msg/s", "0.52 ms"."""
+        digits = 0 if abs(self.value) >= 100 else 1 if abs(self.value) >= 10 else 2
+        return f"{self.value:,.{digits}f} {self.unit}"
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
@@ -29,33 +37,21 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 def spread(scenario: str, case: str, values_ms: Iterable[float]) -> list[Figure]:
     """The median, the 99th percentile and the maximum of durations."""
     ordered = sorted(values_ms)
+    values = [percentile(ordered, percent) for percent in (50, 99, 100)]
     return [
-        Figure(scenario, case, "p50", percentile(ordered, 50), "ms"),
-        Figure(scenario, case, "p99", percentile(ordered, 99), "ms"),
-        Figure(scenario, case, "max", ordered[-1] if ordered else 0.0, "ms"),
+        Figure(scenario, case, name, value, "ms")
+        for name, value in zip(_SPREAD, values, strict=True)
     ]
-
-
-def value_text(figure: Figure) -> str:
-    """Three significant digits, grouped: "24,013 msg/s", "0.52 ms"."""
-    digits = 0 if abs(figure.value) >= 100 else 1 if abs(figure.value) >= 10 else 2
-    return f"{figure.value:,.{digits}f} {figure.unit}"
-
-
-COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
-_IN_COLUMNS: Final = ("p50", "p99", "max")
 
 
 def table_rows(figures: Sequence[Figure]) -> list[tuple[object, ...]]:
     """One row per case, under COLUMNS: its result, and the spread of its durations."""
     cases: dict[tuple[str, str], dict[str, Figure]] = {}
-    for figure in figures:
-        cases.setdefault((figure.scenario, figure.case), {})[figure.figure] = figure
+    for each in figures:
+        cases.setdefault((each.scenario, each.case), {})[each.figure] = each
     rows: list[tuple[object, ...]] = []
-    for (scenario, case), by_name in cases.items():
-        spreads = [by_name.pop(name, None) for name in _IN_COLUMNS]
-        results = ", ".join([value_text(each) for each in by_name.values()])
-        rows.append(
-            (scenario, case, results or "-", *[each.value if each else None for each in spreads])
-        )
+    for case, by_name in cases.items():
+        spreads = [by_name.pop(name, None) for name in _SPREAD]
+        results = ", ".join([str(each) for each in by_name.values()])
+        rows.append((*case, results or "-", *[each.value if each else None for each in spreads]))
     return rows

@@ -17,19 +17,10 @@ import typer
 from rmqlite.cli.dlq.export_rows import message_of, row_in
 from rmqlite.cli.job.redrive_jobs import counts_text
 from rmqlite.cli.letter_options import Rate, ToTopic
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    NOT_ALL,
-    WRONG_COMMAND_LINE,
-    AsJson,
-    DryRun,
-    Endpoint,
-    Yes,
-)
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.terminal import (
-    can_ask,
     is_confirmed,
     note,
     print_json,
@@ -97,7 +88,9 @@ class _Import:
             print_two_line_table(("REFUSED", "SUCH AS"), rows)
 
 
+@with_options
 def import_letters(
+    *,
     file: Annotated[
         Path,
         typer.Argument(
@@ -106,10 +99,7 @@ def import_letters(
     ],
     to_topic: ToTopic = None,
     rate: Rate = 0,
-    dry_run: DryRun = False,
-    yes: Yes = False,
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Send the dead letters of FILE to their original topics, each once.
 
@@ -118,33 +108,32 @@ def import_letters(
     """
     if to_topic == "":
         raise typer.BadParameter("--to-topic is empty")
-    if not (dry_run or yes or can_ask()):
-        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
+    how.check_can_ask()
     done = _Import(file, to_topic or "")
-    if dry_run or not yes:
+    if how.dry_run or not how.yes:
         with counting("looking") as tell:
             for message in done.messages():
                 done.sent += 1
                 done.topics[message.topic] += 1
                 tell(done.sent)
-        if dry_run or not as_json:
-            done.tell(as_json=as_json, dry_run=True)
-        if dry_run or not _confirmed(done.sent, endpoint):
-            is_all_well = dry_run and done.sent and not done.refused
+        if how.dry_run or not how.as_json:
+            done.tell(as_json=how.as_json, dry_run=True)
+        if how.dry_run or not _confirmed(done.sent, how.endpoint):
+            is_all_well = how.dry_run and done.sent and not done.refused
             raise typer.Exit(0 if is_all_well else NOT_ALL)
         done = _Import(file, to_topic or "")
-    _send(done, endpoint, rate)
-    done.tell(as_json=as_json, dry_run=False)
+    _send(done, how.endpoint, rate)
+    done.tell(as_json=how.as_json, dry_run=False)
     if done.refused or not done.sent:
         raise typer.Exit(NOT_ALL)
 
 
 def _confirmed(letters: int, endpoint: str) -> bool:
-    if letters and is_confirmed(f"send {letters_text(letters)} to the broker at {endpoint}?"):
-        return True
-    note("nothing was sent")
-    return False
+    if not letters:
+        note("nothing was sent")
+        return False
+    question = f"send {letters_text(letters)} to the broker at {endpoint}?"
+    return is_confirmed(question, "nothing was sent")
 
 
 def _send(done: _Import, endpoint: str, rate: int) -> None:

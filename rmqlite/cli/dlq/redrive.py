@@ -26,26 +26,10 @@ from rmqlite.cli.job.redrive_jobs import (
     print_samples,
 )
 from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
-from rmqlite.cli.options import (
-    DEFAULT_ENDPOINT,
-    NOT_ALL,
-    WRONG_COMMAND_LINE,
-    AsJson,
-    DryRun,
-    Endpoint,
-    Yes,
-    with_options,
-)
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import (
-    can_ask,
-    is_confirmed,
-    note,
-    print_json,
-    print_table,
-    to_tree,
-)
+from rmqlite.cli.output.terminal import is_confirmed, note, print_json, print_table, to_tree
 from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,
@@ -93,12 +77,9 @@ def redrive(
     level: Level = None,
     rate: Rate = 0,
     again: Again = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
     detach: Detach = False,
     job_id: JobId = "",
-    endpoint: Endpoint = DEFAULT_ENDPOINT,
-    as_json: AsJson = False,
+    how: ChangeOptions,
 ) -> None:
     """Send the matching dead letters of GROUP again, to their original topics.
 
@@ -112,24 +93,22 @@ def redrive(
     if "" in (to_topic, delay, level):
         raise typer.BadParameter("an option is empty")
     group = checked_group(group)
-    if not (dry_run or yes or can_ask()):
-        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
-    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+    how.check_can_ask()
+    with AdminClient(how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         waits = ("--delay", delay) if delay is not None else ("--level", level)
         number = level_number(waits[0], waits[1], broker) if waits[1] is not None else 0
         spec = RedriveSpec(group, options.filter(broker), to_topic or "", number, rate, again)
-        if dry_run or not yes:
+        if how.dry_run or not how.yes:
             preview = _preview(broker, spec)
-            _tell(spec, preview, as_json=as_json, dry_run=dry_run)
-            if dry_run or not _confirmed(spec, preview, broker):
-                is_all_well = dry_run and preview.sent and not preview.refused
+            _tell(spec, preview, as_json=how.as_json, dry_run=how.dry_run)
+            if how.dry_run or not _confirmed(spec, preview, broker):
+                is_all_well = how.dry_run and preview.sent and not preview.refused
                 raise typer.Exit(0 if is_all_well else NOT_ALL)
         job = broker.admin.redrives.start(spec, job_id=job_id)
         if not detach:
             job = follow(broker.admin.redrives, job)
-    _end(job, as_json=as_json)
+    _end(job, as_json=how.as_json)
 
 
 def _preview(broker: BrokerView, spec: RedriveSpec) -> RedrivePreview:
@@ -159,10 +138,7 @@ def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: BrokerView) -
         return False
     delay = broker.table.name(spec.delay_level) if spec.delay_level else ""
     what = f"send {letters_text(preview.sent)} again{how_text(spec, delay)}"
-    if is_confirmed(f"{what}: {letters_of(spec)}?"):
-        return True
-    note("nothing was sent")
-    return False
+    return is_confirmed(f"{what}: {letters_of(spec)}?", "nothing was sent")
 
 
 def _note_already(already: int) -> None:

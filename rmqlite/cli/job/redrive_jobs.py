@@ -20,15 +20,9 @@ from rich.progress import (
 from rich.text import Text
 
 from rmqlite.cli.letter_options import filter_text
+from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.spans import span_text
-from rmqlite.cli.output.terminal import (
-    note,
-    print_two_line_table,
-    printable,
-    progress_console,
-    text_column,
-    to_tree,
-)
+from rmqlite.cli.output.terminal import note, print_two_line_table, printable, to_tree
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
 from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
@@ -55,25 +49,16 @@ def follow(redrives: RedriveAdmin, job: RedriveJob) -> RedriveJob:
     Raises KeyboardInterrupt, and Unavailable for a broker that stays away; first it prints the
     commands that continue.
     """
-    console = progress_console()
     columns = (
-        text_column("{task.description}"),
         BarColumn(bar_width=20),
         text_column("{task.completed:,} of {task.total:,}"),
         _Rate(),
         TimeRemainingColumn(compact=True),
     )
     try:
-        with Progress(
-            *columns,
-            console=console,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            disable=not console.is_terminal,
-        ) as bar:
+        with progress_bar(*columns) as bar:
             task = bar.add_task("", total=max(1, job.letters))
-            if job.state is JobState.PAUSED and not console.is_terminal:
+            if job.state is JobState.PAUSED and bar.disable:
                 note(f"job {job.job_id} is paused: rmqlite job resume {shlex.quote(job.job_id)}")
             return _followed(redrives, job, bar, task)
     except (KeyboardInterrupt, Unavailable):

@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console
-from rich.progress import TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -199,9 +198,9 @@ def progress_console() -> Console:
     return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
-def text_column(template: str) -> TextColumn:
-    """A column of a progress bar; brackets in its text are not markup."""
-    return TextColumn(template, markup=False)
+def print_lines(lines: Iterable[str]) -> None:
+    """Print each sentence on a line of its own."""
+    sys.stdout.write("".join([printable(line) + "\n" for line in lines]))
 
 
 def note(sentence: str) -> None:
@@ -214,14 +213,17 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def is_confirmed(question: str) -> bool:
-    """Ask on standard error; only y or yes confirms."""
+def is_confirmed(question: str, otherwise: str = "nothing was changed") -> bool:
+    """Ask on standard error; only y or yes confirms, after another answer comes `otherwise`."""
     sys.stderr.write(f"{printable(question)} [y/N] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:
         sys.stderr.write("\n")
-    return answer.strip().lower() in ("y", "yes")
+    is_yes = answer.strip().lower() in ("y", "yes")
+    if not is_yes:
+        note(otherwise)
+    return is_yes
 
 
 def error_line(error: RmqliteError) -> str:

@@ -15,7 +15,7 @@ import typer
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import FailureOptions, checked_group
 from rmqlite.cli.options import ChangeOptions, GroupArgument, with_options
-from rmqlite.cli.schedule.change import Ids, carry_out, check_can_ask, message_ids
+from rmqlite.cli.schedule.change import Ids, carry_out, message_ids
 from rmqlite.cli.schedule.changing import Change, Words
 from rmqlite.cli.schedule.pending_options import PendingOptions
 from rmqlite.names import RETRY_PREFIX
@@ -114,7 +114,7 @@ def _run(
     if not (given or everything or is_filtered):
         raise typer.BadParameter("give message ids, a filter such as --reason, or --all")
     if not given:
-        check_can_ask(change)
+        change.how.check_can_ask()
     ids = message_ids(given) if given else None
     with AdminClient(change.how.endpoint, timeout_ms=CALL_MS_MAX) as admin:
         # Raise GroupUnknown for an unknown group: it is probably a typing error.

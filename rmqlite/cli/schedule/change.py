@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView, level_number
-from rmqlite.cli.options import WRONG_COMMAND_LINE, ChangeOptions, with_options
-from rmqlite.cli.output.terminal import can_ask, note
+from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.schedule.changing import Change, change_by_filter, change_by_ids, change_by_key
 from rmqlite.cli.schedule.pending_options import DUE_OPTIONS, PendingOptions
 from rmqlite.requests.schedule import ScheduleAction
-
-NOT_ALL: Final = 1
-"""The exit code if a message was not changed, or none matched."""
 
 Ids = Annotated[
     list[str] | None,
@@ -137,14 +133,7 @@ def _check(
         raise typer.BadParameter("--all means all waiting messages: it takes no other filter")
     if not everything and wanted == PendingOptions():
         raise typer.BadParameter("give message ids, a filter such as --topic, or --all")
-    check_can_ask(change)
-
-
-def check_can_ask(change: Change) -> None:
-    """End the command if it must ask and there is no terminal."""
-    if not (change.how.dry_run or change.how.yes or can_ask()):
-        note("error: there is no terminal to ask on: look with --dry-run, then give --yes")
-        raise typer.Exit(WRONG_COMMAND_LINE)
+    change.how.check_can_ask()
 
 
 def message_ids(given: Iterable[str]) -> tuple[str, ...]:

@@ -250,10 +250,7 @@ def _confirmed(change: Change, count: int, wanted: PendingFilter) -> bool:
     if change.how.dry_run or change.how.yes:
         return True
     what = f"{change.verb} {messages_text(count)}{change.where_to}: {filter_text(wanted)}?"
-    if is_confirmed(what):
-        return True
-    note("nothing was changed")
-    return False
+    return is_confirmed(what)
 
 
 def messages_text(count: int) -> str:

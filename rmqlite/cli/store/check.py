@@ -9,19 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn
+from rich.progress import BarColumn, TaskProgressColumn
 from rich.text import Text
 
 from rmqlite.cli.options import AsJson
+from rmqlite.cli.output.progress import progress_bar, text_column
 from rmqlite.cli.output.spans import size_text
-from rmqlite.cli.output.terminal import (
-    out,
-    print_json,
-    printable,
-    progress_console,
-    text_column,
-    wrapped,
-)
+from rmqlite.cli.output.terminal import out, print_json, printable, wrapped
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue
@@ -71,7 +65,7 @@ def check(
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
     began_s = elapsed_s()
-    with progress_bar("checking") as checking.progress:
+    with reading_bar("checking") as checking.progress:
         found = list(checking.run())
     took_s = elapsed_s() - began_s
     checking.close()
@@ -100,18 +94,11 @@ def checker(root: Path, given: BrokerConfig | None, levels: str = "") -> StoreCh
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[OnProgress]:
+def reading_bar(what: str) -> Iterator[OnProgress]:
     """Show a bar with MB/s on a terminal; yields a function for bytes done and bytes in all."""
-    console = progress_console()
-    columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn())
+    columns = (BarColumn(), TaskProgressColumn(), text_column("{task.fields[rate]}"))
     began_s = elapsed_s()
-    with Progress(
-        *columns,
-        text_column("{task.fields[rate]}"),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as bar:
+    with progress_bar(*columns) as bar:
         task = bar.add_task(what, total=None, rate="")
 
         def tell(done: int, total: int) -> None:

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.options import refuse, with_options
 from rmqlite.cli.output.message_text import inflated, json_of, line_of, page_of
+from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.spans import size_text
-from rmqlite.cli.output.terminal import note, progress_console, text_column
+from rmqlite.cli.output.terminal import note
 from rmqlite.cli.output.writing import (
     STANDARD_OUTPUT,
     Write,
@@ -179,12 +180,8 @@ class _Copying:
 
 @contextmanager
 def _progress(search: Search, *, is_hidden: bool) -> Iterator[Callable[[], None]]:
-    console = progress_console()
-    columns = (text_column("{task.description}"), BarColumn(), TaskProgressColumn())
-    is_off = is_hidden or not console.is_terminal
-    with Progress(
-        *columns, TimeRemainingColumn(), console=console, transient=True, disable=is_off
-    ) as bar:
+    columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bar(*columns, is_hidden=is_hidden) as bar:
         task = bar.add_task("reading", total=None)
         yield lambda: bar.update(task, completed=search.done, total=search.total)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.options import refuse
-from rmqlite.cli.output.terminal import progress_console, text_column
-from rmqlite.errors import InvalidValue, StoreUnavailable
+from rmqlite.cli.output.progress import progress_bar
+from rmqlite.cli.output.writing import written_bytes
+from rmqlite.errors import InvalidValue
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -95,35 +95,17 @@ def export_table(
         columns_named(columns)
     except InvalidValue as error:
         refuse("--columns", error.value, error.rule)
-    beside = output.with_name(output.name + ".tmp")
-    console = progress_console()
-    bar = Progress(
-        text_column("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    try:
-        with bar, beside.open("wb") as file:
-            task = bar.add_task("reading", total=None)
-            found = export(
-                file,
-                str(location[0]),
-                wanted,
-                form=form.value,
-                columns=columns,
-                limit=limit,
-                config=location[1],
-                advance=lambda done, total: bar.update(task, completed=done, total=total),
-            )
-        beside.replace(output)
-        return found.rows, found.record_bytes
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise StoreUnavailable("write to", str(output), reason) from error
-    finally:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
+    columns_shown = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    with progress_bar(*columns_shown) as bar, written_bytes(output) as file:
+        task = bar.add_task("reading", total=None)
+        found = export(
+            file,
+            str(location[0]),
+            wanted,
+            form=form.value,
+            columns=columns,
+            limit=limit,
+            config=location[1],
+            advance=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    return found.rows, found.record_bytes

@@ -19,7 +19,7 @@ from rmqlite.cli.store.check import (
     finding_lines,
     finding_tree,
     place_text,
-    progress_bar,
+    reading_bar,
 )
 from rmqlite.cli.store.location import ConfigFile, StorePath, store_location
 
@@ -52,7 +52,7 @@ def repair(
     root, given = store_location(path, config)
     checking = checker(root, given, levels)
     checking.close()
-    with progress_bar("planning") as tell:
+    with reading_bar("planning") as tell:
         plan = plan_repair(
             root,
             config=given,
@@ -63,7 +63,7 @@ def repair(
     left: list[Finding] = []
     if yes and plan.actions:
         side = carry_out(plan)
-        with progress_bar("checking again") as tell:
+        with reading_bar("checking again") as tell:
             again = checker(root, given, levels)
             again.progress = tell
             left = list(again.run())
