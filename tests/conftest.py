@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,3 +44,11 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
 def golden(tmp_path: Path) -> Path:
     """The unpacked stores of RocketMQ 4.9.8, and what it said is in them."""
     return unpack_golden(tmp_path)
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    """Every opening after a crash says what it has cut off; pytest would keep all of that."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 from random import Random
@@ -13,14 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, JobUnknown, StoreUnavailable
 from rmqlite.message import REAL_TOPIC, UNIQ_KEY
 from rmqlite.names import BULK_JOBS_TOPIC, SCHEDULE_TOPIC
 from rmqlite.requests.bulk import BulkRequest
 from rmqlite.store.check import check
-from rmqlite.store.disk.files import SystemFiles
-from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
+from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.bulk import outcomes, request, schedule
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
@@ -32,25 +28,6 @@ JOBS = ("import", "rerun")
 CALLS = 14
 Name = tuple[str, str]
 """Topic and id."""
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Every opening after a crash says what it has cut off; pytest would keep all of that."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
-
-
-class BrokerOnDisk(BrokerUnderTest):
-    """A broker on a simulated disk."""
-
-    def __init__(self, config: BrokerConfig, disk: SimulatedDisk, clock: FakeClock) -> None:
-        self.config = config
-        self.clock = clock
-        self.files = SystemFiles(disk)
-        self.heard = Heard()
-        self.open()
 
 
 def stored(broker: BrokerUnderTest) -> Counter[Name]:

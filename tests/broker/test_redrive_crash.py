@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
-from collections.abc import Iterator
 from copy import copy
 from pathlib import Path
 from random import Random
@@ -12,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.requests.letters import LetterFilter
@@ -28,7 +25,7 @@ from rmqlite.requests.redrive import (
 )
 from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
-from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
+from tests.support.brokers import BORN_HOST, BrokerOnDisk, BrokerUnderTest, small_config
 from tests.support.clock import FakeClock, FakeMachine
 from tests.support.disk import LOSSES, ROOT, SimulatedDisk
 from tests.support.redrives import (
@@ -47,25 +44,6 @@ from tests.support.stores import new_record
 STORE = ROOT / "store"
 TAGS = ("new", "changed")
 WORKS = 24
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Every opening after a crash says what it has cut off; pytest would keep all of that."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
-
-
-class BrokerOnDisk(BrokerUnderTest):
-    """A broker on a simulated disk."""
-
-    def __init__(self, config: BrokerConfig, disk: SimulatedDisk, clock: FakeClock) -> None:
-        self.config = config
-        self.clock = clock
-        self.files = SystemFiles(disk)
-        self.heard = Heard()
-        self.open()
 
 
 def check_jobs(broker: BrokerUnderTest, where: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +50,7 @@ from tests.support.redrives import (
     redriven_messages,
     run,
 )
+from tests.support.repairs import overwrite
 from tests.support.stores import new_record
 
 OF_A_REDRIVE = {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
@@ -61,13 +61,6 @@ def written(broker: BrokerUnderTest, body: bytes = b"x", **changes: Any) -> None
     broker.broker.topics.ensure(DLQ, 1)
     broker.store.append([new_record(body, DLQ, **changes)])
     broker.sync()
-
-
-def put(path: Path, position: int, data: bytes) -> None:
-    """Write over what a file has there."""
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def the_message(broker: BrokerUnderTest) -> StoredMessage:
@@ -277,11 +270,11 @@ def test_a_damaged_body_is_refused_and_holds_up_no_other(under_test: BrokerUnder
     log = next((under_test.config.store_path / "commitlog").iterdir())
     position = first.physical_offset + 88
     whole = log.read_bytes()[position : position + 1]
-    put(log, position, b"!")
+    overwrite(log, position, b"!")
     job = redrive(under_test)
     assert (job.sent, job.refused) == (1, 1)
     assert "body is damaged" in job.samples[0].why
-    put(log, position, whole)
+    overwrite(log, position, whole)
 
 
 def test_a_body_that_is_too_large_now_is_refused(make: Make) -> None:

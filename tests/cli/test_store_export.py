@@ -22,17 +22,10 @@ from rmqlite.message import DELAY, KEYS, REAL_TOPIC, TAGS, UNIQ_KEY, StoredMessa
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.reader import Waiting
 from rmqlite.store.records.record import tags_hash
-from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.stores import StoreUnderTest, new_record
 
 COMPRESSED = 0x1
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """Stores that RocketMQ 4.9.8 wrote, and what it said is in `clean`."""
-    return unpack_golden(tmp_path)
 
 
 @pytest.fixture

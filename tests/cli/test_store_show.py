@@ -10,17 +10,10 @@ from pathlib import Path
 import pytest
 
 from rmqlite.store.reader import StoreReader
-from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled
 
 SECTIONS = ("log files", "queues", "delay levels", "groups")
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """Stores that RocketMQ 4.9.8 wrote."""
-    return unpack_golden(tmp_path)
 
 
 @pytest.fixture

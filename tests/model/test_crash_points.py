@@ -6,8 +6,6 @@ run that fails prints its seed.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,14 +15,6 @@ from tests.model.conftest import CrashOptions
 from tests.model.crash_run import CrashRun, Tally
 
 PROGRESS_S = 10.0
-
-
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    """Every opening after a crash says what it has cut off; pytest would keep all of that."""
-    logging.disable()
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.usefixtures("quiet")

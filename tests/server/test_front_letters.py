@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from rmqlite.wire.rpcs import Rpc
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, served
 from tests.support.letters import dead
+from tests.support.loops import turns_beside
 from tests.support.messages import GROUP, received, send_back
 from tests.support.stores import new_record
 
@@ -33,26 +33,14 @@ def test_long_looks_leave_turns_to_others(tmp_path: Path) -> None:
 
     async def scenario(server: Served, _: object) -> None:
         letters = server.front.letters
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
-        await asyncio.sleep(0)
         for call in (
             letters.dead_groups(),
             letters.dead(LettersQuery(GROUP, wanted)),
             letters.retries(LettersQuery(GROUP, wanted)),
             letters.life(LifeQuery("same")),
         ):
-            before = turns
-            await call
-            counted.append(turns - before)
-        counting.cancel()
+            _, turns = await turns_beside(call)
+            counted.append(turns)
 
     served(under_test, scenario)
     assert min(counted) >= 200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from rmqlite.message import Message
 from rmqlite.requests.log import LogReadRequest, LogSnapshotRequest, QueueReadRequest
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, served
+from tests.support.loops import turns_beside
 
 
 def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
@@ -23,25 +23,14 @@ def test_large_reads_leave_turns_to_others(tmp_path: Path) -> None:
 
     async def scenario(server: Served, _: object) -> None:
         log = server.front.log
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        counting = asyncio.create_task(count())
-        await asyncio.sleep(0)
         for call in (
             log.read(LogReadRequest(0, max_bytes=4 << 20)),
             log.read_queue(QueueReadRequest("orders", 0, 0, max_bytes=4 << 20)),
             log.snapshot(LogSnapshotRequest()),
         ):
-            before = turns
-            answers.append(await call)
-            counted.append(turns - before)
-        counting.cancel()
+            answer, turns = await turns_beside(call)
+            answers.append(answer)
+            counted.append(turns)
 
     served(under_test, scenario)
     log_turns, queue_turns, _ = counted

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +27,8 @@ from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served
-from tests.support.loops import run_with
+from tests.support.loops import AtOnce, run_with, turns_beside
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start
-
-
-class AtOnce(ThreadPoolExecutor):
-    """Syncs take no time: waiting for a thread, the loop would move the clock."""
-
-    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(work(*args, **more))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 class Stop(Exception):
@@ -320,26 +307,19 @@ def test_others_have_many_turns_beside_a_job(under_test: BrokerUnderTest) -> Non
     bury_many(under_test, 2_000)
 
     async def scenario(redrives: RedriveCalls) -> None:
-        turns = 0
-
-        async def count() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
+        async def whole_job() -> str:
+            job = await redrives.start(request())
+            while not under_test.broker.redrive.get(job.job_id).is_over:
                 await asyncio.sleep(0)
+            return job.job_id
 
-        counting = asyncio.create_task(count())
-        job = await redrives.start(request())
-        while not under_test.broker.redrive.get(job.job_id).is_over:
-            await asyncio.sleep(0)
+        job_id, turns = await turns_beside(whole_job())
         assert turns > 400
-        before = turns
-        await redrives.preview(RedrivePreviewRequest(RedriveSpec(GROUP)))
-        assert turns - before > 400
-        before = turns
-        page = await redrives.outcomes(OutcomesQuery(job.job_id, max_letters=1_000))
+        _, turns = await turns_beside(redrives.preview(RedrivePreviewRequest(RedriveSpec(GROUP))))
+        assert turns > 400
+        query = OutcomesQuery(job_id, max_letters=1_000)
+        page, turns = await turns_beside(redrives.outcomes(query))
         assert len(page.letters) == 1_000
-        assert turns - before > 200
-        counting.cancel()
+        assert turns > 200
 
     run(under_test, scenario)

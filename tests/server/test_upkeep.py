@@ -22,7 +22,7 @@ from rmqlite.requests.topics import Queue
 from rmqlite.server.upkeep import LOOK_S, PIN_WARNING_S, Upkeep
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import ForgetfulFiles
-from tests.support.loops import run_with
+from tests.support.loops import AtOnce, run_with
 from tests.support.scrape import watch_of
 from tests.support.steps import done
 
@@ -49,18 +49,6 @@ class Disk(ForgetfulFiles):
         if "remove" in self.refuses:
             raise StoreUnavailable("remove", str(path), "told to fail")
         super().remove(path)
-
-
-class Inline(ThreadPoolExecutor):
-    """Runs a job at once: beside a real thread the loop's fake time would run ahead."""
-
-    def submit(self, run: Any, /, *args: Any, **keywords: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        try:
-            done.set_result(run(*args, **keywords))
-        except Exception as error:
-            done.set_exception(error)
-        return done
 
 
 class Held(ThreadPoolExecutor):
@@ -91,7 +79,7 @@ def broker(tmp_path: Path, disk: Disk) -> Iterator[BrokerUnderTest]:
 def run(
     broker: BrokerUnderTest,
     scenario: Callable[[Upkeep], Awaitable[None]],
-    persister: type[ThreadPoolExecutor] = Inline,
+    persister: type[ThreadPoolExecutor] = AtOnce,
 ) -> None:
     """Run a scenario beside both loops, on a loop whose time is the fake clock."""
 

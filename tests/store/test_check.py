@@ -18,6 +18,7 @@ from rmqlite.store.log.checksums import BLOCK_BYTES, MARK_BYTES, mark_position
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.clock import FakeClock, FakeMachine
+from tests.support.repairs import overwrite
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,
@@ -40,12 +41,6 @@ def closed(tmp_path: Path) -> StoreUnderTest:
     each.close()
     assert each.findings() == []
     return each
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def merged(tree: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -22,8 +22,7 @@ from rmqlite.store.records.record import NewRecord
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
-from tests.support.golden import unpack_golden
-from tests.support.repairs import overwrite
+from tests.support.repairs import flip, overwrite
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,
@@ -60,16 +59,6 @@ def keyed(tmp_path: Path) -> StoreUnderTest:
 
 def index_files(store: StoreUnderTest) -> list[Path]:
     return sorted((store.root / "index").iterdir())
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """Stores that RocketMQ wrote."""
-    return unpack_golden(tmp_path)
-
-
-def flip(path: Path, position: int, mask: int = 1) -> None:
-    overwrite(path, position, bytes([path.read_bytes()[position] ^ mask]))
 
 
 def entry_at(number: int) -> int:
@@ -112,17 +101,17 @@ def test_what_is_wrong_is_said(keyed: StoreUnderTest) -> None:
     """What is there, and what the log wants there."""
     path = index_files(keyed)[1]
     right = ENTRY.unpack_from(path.read_bytes(), entry_at(3))
-    flip(path, entry_at(3) + 11)
+    flip(path, entry_at(3) + 11, 1)
     found = only(keyed)
     assert found.expected == f"hash {right[0]} of the record at {right[1]}, {right[2]} s"
     assert found.found == f"hash {right[0]} of the record at {right[1] ^ 1}, {right[2]} s"
     assert found.sentence == f"entry 3 is {found.found}; it should be {found.expected}"
-    flip(path, entry_at(3) + 11)
-    flip(path, entry_at(3) + 19)
+    flip(path, entry_at(3) + 11, 1)
+    flip(path, entry_at(3) + 19, 1)
     assert only(keyed).sentence == (
         f"entry 3 is chained to entry {right[3] ^ 1}, but its slot's entry before is {right[3]}"
     )
-    flip(path, entry_at(3) + 19)
+    flip(path, entry_at(3) + 19, 1)
     slot = key_hash("orders", "order-2") % 7
     (newest,) = struct.unpack_from(">I", path.read_bytes(), SLOTS_AT + 4 * slot)
     overwrite(path, SLOTS_AT + 4 * slot, bytes(4))
@@ -179,8 +168,8 @@ def test_each_wrong_file_is_told_once(keyed: StoreUnderTest) -> None:
     files = index_files(keyed)
     for path in files[1:5:3]:
         for number in (2, 6):
-            flip(path, entry_at(number))
-    flip(files[5], SLOTS_AT + 3)
+            flip(path, entry_at(number), 1)
+    flip(files[5], SLOTS_AT + 3, 1)
     found = [(each.path, each.position) for each in keyed.findings()]
     assert found == [
         (files[1], entry_at(2)),
@@ -250,7 +239,7 @@ def test_an_index_that_nobody_vouches_for_is_not_judged(keyed: StoreUnderTest) -
     tree = keyed.table("storeProgress.json")
     for state in (None, 7, {}, {**tree["index"], "slots": 0}, {**tree["index"], "files": [[1]]}):
         keyed.write_table("storeProgress.json", {**tree, "index": state})
-        flip(index_files(keyed)[1], entry_at(3) + 3)
+        flip(index_files(keyed)[1], entry_at(3) + 3, 1)
         assert keyed.findings() == []
 
 
@@ -354,7 +343,7 @@ def test_the_index_that_is_made_of_rocketmqs_log_is_sound(golden: Path, which: s
     MessageStore(small_config(root), QuickFiles(), FakeClock()).close({})
     assert list(check(root)) == []
     path = max((root / "index").iterdir())
-    flip(path, path.read_bytes().rindex(b"\1"))
+    flip(path, path.read_bytes().rindex(b"\1"), 1)
     assert [each.path for each in check(root)] == [path]
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.errors import StoreDamaged
 from rmqlite.store.disk.segments import Segments
 from rmqlite.store.log.checksums import (
     BLOCK_BYTES,
@@ -24,24 +23,10 @@ from rmqlite.store.log.checksums import (
     mark_position,
 )
 from tests.support.files import ForgetfulFiles, QuickFiles
-from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, contents, scheduled, tagged
+from tests.support.repairs import overwrite, refusal
+from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, scheduled, tagged
 
 MARK_PLACE = mark_position(LOG_FILE_BYTES)
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
-def refusal(under_test: StoreUnderTest) -> StoreDamaged:
-    """Opening is refused, and what is on disk stays as it is."""
-    before = contents(under_test.root)
-    with pytest.raises(StoreDamaged) as caught:
-        under_test.open()
-    assert contents(under_test.root) == before
-    return caught.value
 
 
 def written_store(root: Path) -> StoreUnderTest:

@@ -17,6 +17,7 @@ from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
+from tests.support.repairs import overwrite
 from tests.support.stores import LOG_FILE_BYTES, StoreUnderTest, new_record, scheduled
 
 LAST_RECORDS = 30
@@ -54,12 +55,6 @@ def entries_of(root: Path) -> list[tuple[int, Path, int]]:
         for number, (physical_offset, size, _) in enumerate(ENTRY.iter_unpack(path.read_bytes()))
         if size
     )
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 @pytest.fixture

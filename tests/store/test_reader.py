@@ -27,7 +27,6 @@ from rmqlite.store.records.written import Written
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import ForgetfulFiles, QuickFiles
-from tests.support.golden import unpack_golden
 from tests.support.looking import untouched
 from tests.support.stores import (
     LOG_FILE_BYTES,
@@ -345,12 +344,6 @@ def test_a_repaired_place_is_seen_as_opened(
         waiting = [m.body for m in reader.messages(MessageFilter(is_scheduled=True))]
     assert b"lost" not in bodies + waiting
     assert (bodies[-1], waiting[-1]) == (b"kept", b"kept")
-
-
-@pytest.fixture
-def golden(tmp_path: Path) -> Path:
-    """Stores that RocketMQ 4.9.8 wrote, and what it said is in `clean`."""
-    return unpack_golden(tmp_path)
 
 
 @pytest.mark.parametrize("which", ["clean", "killed"])

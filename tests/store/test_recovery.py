@@ -13,6 +13,7 @@ from rmqlite.errors import StoreDamaged
 from rmqlite.store.log.checksums import mark_position
 from rmqlite.store.records.record import encode
 from tests.support.clock import FakeClock
+from tests.support.repairs import overwrite
 from tests.support.stores import (
     LOG_FILE_BYTES,
     StoreUnderTest,
@@ -22,12 +23,6 @@ from tests.support.stores import (
     scheduled,
     tagged,
 )
-
-
-def overwrite(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
 
 
 def copy_of(root: Path, name: str) -> Path:

@@ -12,10 +12,11 @@ from rmqlite.broker.pulling import decoded
 from rmqlite.config import BrokerConfig
 from rmqlite.message import Message, StoredMessage, pack_host
 from rmqlite.requests.messages import PullRequest, PullResult, SendRequest, SendResult
-from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.files import Files, SystemFiles
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables.tables import Tree
 from tests.support.clock import FakeClock
+from tests.support.disk import SimulatedDisk
 from tests.support.files import QuickFiles
 from tests.support.steps import done
 
@@ -138,3 +139,14 @@ class BrokerUnderTest:
             if result.next_offset == offset:
                 return found
             offset = result.next_offset
+
+
+class BrokerOnDisk(BrokerUnderTest):
+    """A broker on a simulated disk."""
+
+    def __init__(self, config: BrokerConfig, disk: SimulatedDisk, clock: FakeClock) -> None:
+        self.config = config
+        self.clock = clock
+        self.files = SystemFiles(disk)
+        self.heard = Heard()
+        self.open()

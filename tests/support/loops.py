@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from tests.support.clock import FakeClock
@@ -62,3 +63,32 @@ def run_with(clock: FakeClock, main: Coroutine[Any, Any, T]) -> T:
     """asyncio.run() on such a loop."""
     with asyncio.Runner(loop_factory=lambda: FakeTimeLoop(clock)) as runner:
         return runner.run(main)
+
+
+async def turns_beside(work: Awaitable[T]) -> tuple[T, int]:
+    """What the work returns, and how many turns of the loop another task has meanwhile."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    result = await work
+    counting.cancel()
+    return result, turns
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Runs a job at once: while the loop waited for a thread, it would move the clock."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*args, **more))
+        except Exception as error:
+            future.set_exception(error)
+        return future
