@@ -5,14 +5,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from rmqlite.broker.filters.sql_evaluation import Incomparable, Pairs, evaluation
+from rmqlite.broker.filters.sql_evaluation import Incomparable, evaluation
 from rmqlite.broker.filters.sql_parser import FIELD, parse
 from rmqlite.broker.filters.sql_tree import Value
 from rmqlite.limits import SQL_BYTES_MAX, check_length
-from rmqlite.property_string import pairs_of
 
 _KNOWN_MAX: Final = 128
-"""Compiled expressions that are remembered; one of the greatest length takes about 400 KiB."""
+"""Compiled expressions that are remembered; one of the greatest length takes about 200 KiB."""
 
 
 STEP_WORK: Final = 10_000
@@ -30,18 +29,21 @@ class Sql:
         self._evaluate = evaluation(parse(text))
         self._length = len(text)
 
-    def answer(self, pairs: Pairs) -> Value:
+    def answer(self, properties: bytes) -> Value:
         """True, False, or None for null.  Raises Incomparable."""
-        return self._evaluate(pairs)
+        return self._evaluate(properties)
 
     def work(self, properties: bytes) -> int:
-        """The work of matches(), at most: 20 for a short expression and a usual message."""
+        """The work of matches(), at most: about 20 for a short expression and a usual message.
+
+        Each property that the expression names is searched in the whole property string.
+        """
         return 20 + (self._length >> 3) * (1 + (len(properties) >> 10))
 
     def matches(self, properties: bytes) -> bool:
         """Does a message with this property string match?  Only if the answer is true."""
         try:
-            return self._evaluate(pairs_of(properties)) is True
+            return self._evaluate(properties) is True
         except Incomparable:
             return False
 

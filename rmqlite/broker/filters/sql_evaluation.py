@@ -1,8 +1,9 @@
 """The answer of an SQL92 expression for one message, as RocketMQ 4.9 gives it.
 
-A tree becomes one function of the message's pairs.  Its answer is true, false or null (None).
-A comparison that has no answer, such as of the text x with the number 3, raises Incomparable,
-and so does the whole expression, also under NOT and OR, unless the other side decided before.
+A tree becomes one function of the message's property string.  Its answer is true, false or null
+(None).  A comparison that has no answer, such as of the text x with the number 3, raises
+Incomparable, and so does the whole expression, also under NOT and OR, unless an operand to the
+left has decided.
 
 RocketMQ's `=` is not symmetric: `a = 3` is null without a property a, `3 = a` is false, and
 `a = b` is true if both are missing.
@@ -29,10 +30,11 @@ from rmqlite.broker.filters.sql_tree import (
     Property,
     Value,
 )
+from rmqlite.message import find_property, property_marker
 
-Pairs: TypeAlias = Mapping[bytes, bytes]
-"""The properties of a message as they are stored; no value is empty."""
-Evaluate: TypeAlias = Callable[[Pairs], Value]
+Evaluate: TypeAlias = Callable[[bytes], Value]
+"""Answers for a property string.  It searches the properties that the expression names: to take
+the whole string apart costs several times as much."""
 Holds: TypeAlias = Callable[[float, float], bool]
 
 _EQUAL: Final = "="
@@ -60,10 +62,10 @@ def _literal(node: Literal) -> Evaluate:
 
 
 def _property(node: Property) -> Evaluate:
-    key = node.name.encode()
+    marker = property_marker(node.name)
 
-    def text(pairs: Pairs) -> Value:
-        raw = pairs.get(key)
+    def text(properties: bytes) -> Value:
+        raw = find_property(properties, marker)
         return None if raw is None else raw.decode("utf-8", "replace")
 
     return text
@@ -72,8 +74,8 @@ def _property(node: Property) -> Evaluate:
 def _negated(node: Negated) -> Evaluate:
     operand = evaluation(node.operand)
 
-    def negated(pairs: Pairs) -> Value:
-        value = operand(pairs)
+    def negated(properties: bytes) -> Value:
+        value = operand(properties)
         if isinstance(value, int | float) and not isinstance(value, bool):
             return -value
         return None
@@ -82,15 +84,15 @@ def _negated(node: Negated) -> Evaluate:
 
 
 def _is_true(node: IsTrue) -> Evaluate:
-    key = node.operand.name.encode()
-    return lambda pairs: False if key in pairs else None
+    marker = property_marker(node.operand.name)
+    return lambda properties: None if find_property(properties, marker) is None else False
 
 
 def _not(node: Not) -> Evaluate:
     operand = evaluation(node.operand)
 
-    def opposite(pairs: Pairs) -> Value:
-        answer = operand(pairs)
+    def opposite(properties: bytes) -> Value:
+        answer = operand(properties)
         return None if answer is None else not answer
 
     return opposite
@@ -101,10 +103,10 @@ def _joined(node: And | Or) -> Evaluate:
     operands = [evaluation(each) for each in node.operands]
     decides = isinstance(node, Or)
 
-    def joined(pairs: Pairs) -> Value:
+    def joined(properties: bytes) -> Value:
         answer: Value = not decides
         for operand in operands:
-            each = operand(pairs)
+            each = operand(properties)
             if each is decides:
                 return decides
             if each is None:
@@ -116,15 +118,15 @@ def _joined(node: And | Or) -> Evaluate:
 
 def _is_null(node: IsNull) -> Evaluate:
     operand = evaluation(node.operand)
-    return lambda pairs: operand(pairs) is None
+    return lambda properties: operand(properties) is None
 
 
 def _in(node: In) -> Evaluate:
-    key = node.operand.name.encode()
+    marker = property_marker(node.operand.name)
     texts = frozenset([text.encode() for text in node.texts])
 
-    def is_in(pairs: Pairs) -> Value:
-        raw = pairs.get(key)
+    def is_in(properties: bytes) -> Value:
+        raw = find_property(properties, marker)
         return None if raw is None else raw in texts
 
     return is_in
@@ -133,28 +135,28 @@ def _in(node: In) -> Evaluate:
 def _compared(node: Compared) -> Evaluate:
     is_equality = node.sign == _EQUAL
     if isinstance(node.left, Property) and isinstance(node.right, Literal):
-        key, value = node.left.name.encode(), node.right.value
+        marker, value = property_marker(node.left.name), node.right.value
         if type(value) is int:
-            return _compared_with_whole(_HOLDS[node.sign], key, value)
+            return _compared_with_whole(_HOLDS[node.sign], marker, value)
         if isinstance(value, str) and is_equality:
-            return _is_text(key, value.encode())
+            return _is_text(marker, value.encode())
     left, right = evaluation(node.left), evaluation(node.right)
     return _equal(left, right) if is_equality else _ordered(_HOLDS[node.sign], left, right)
 
 
-def _is_text(key: bytes, text: bytes) -> Evaluate:
-    def is_text(pairs: Pairs) -> Value:
-        raw = pairs.get(key)
+def _is_text(marker: bytes, text: bytes) -> Evaluate:
+    def is_text(properties: bytes) -> Value:
+        raw = find_property(properties, marker)
         return None if raw is None else raw == text
 
     return is_text
 
 
-def _compared_with_whole(holds: Holds, key: bytes, number: int) -> Evaluate:
+def _compared_with_whole(holds: Holds, marker: bytes, number: int) -> Evaluate:
     """The most frequent comparison; the general form takes three times as long."""
 
-    def compared(pairs: Pairs) -> Value:
-        raw = pairs.get(key)
+    def compared(properties: bytes) -> Value:
+        raw = find_property(properties, marker)
         if raw is None:
             return None
         if len(raw) < 10 and raw.isdigit():
@@ -168,8 +170,8 @@ def _compared_with_whole(holds: Holds, key: bytes, number: int) -> Evaluate:
 
 
 def _equal(left: Evaluate, right: Evaluate) -> Evaluate:
-    def equal(pairs: Pairs) -> Value:
-        one, other = left(pairs), right(pairs)
+    def equal(properties: bytes) -> Value:
+        one, other = left(properties), right(properties)
         if one is None:
             return True if other is None else None
         if other is None:
@@ -193,11 +195,11 @@ def _is_equal(one: str | float | bool, other: str | float | bool) -> bool:
 
 
 def _ordered(holds: Holds, left: Evaluate, right: Evaluate) -> Evaluate:
-    def ordered(pairs: Pairs) -> Value:
-        one = left(pairs)
+    def ordered(properties: bytes) -> Value:
+        one = left(properties)
         if one is None:
             return None
-        other = right(pairs)
+        other = right(properties)
         if other is None:
             return None
         # A boolean cannot come here: the parser refuses it.
