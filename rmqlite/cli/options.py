@@ -53,6 +53,10 @@ Sql = Annotated[
         "\"amount > 100 AND region IN ('eu', 'uk')\".",
     ),
 ]
+Count = Annotated[int, typer.Option("--max", "-n", min=1, max=100_000, help="At most this many.")]
+Cursor = Annotated[
+    str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Since = Annotated[

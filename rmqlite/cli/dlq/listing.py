@@ -11,7 +11,15 @@ import typer
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import DeadLetterOptions, Group, checked_group, filter_text
-from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint, with_options
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    NOT_ALL,
+    AsJson,
+    Count,
+    Cursor,
+    Endpoint,
+    with_options,
+)
 from rmqlite.cli.output.letter_text import letter_tree, place_text, reason_line, redriven_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.spans import second_text
@@ -27,7 +35,6 @@ from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterPage, LettersQue
 from rmqlite.requests.paging import pages
 
 ROWS_DEFAULT: Final = 20
-ROWS_MAX: Final = 100_000
 _COLUMNS: Final = ("FIRST FAILED", "LAST FAILED", "ATTEMPTS", "TOPIC", "TAGS", "KEYS")
 _CELL_WIDTH_MAX: Final = 30
 """The width of a cell whose length senders choose; peek shows all of it."""
@@ -44,12 +51,8 @@ def show(
     only_open: Annotated[
         bool, typer.Option("--open/--all", help="Only letters that are not redriven, or all.")
     ] = True,
-    count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most this many.")
-    ] = ROWS_DEFAULT,
-    cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
-    ] = "",
+    count: Count = ROWS_DEFAULT,
+    cursor: Cursor = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

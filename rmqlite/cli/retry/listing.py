@@ -10,13 +10,19 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
 from rmqlite.cli.letter_options import LetterOptions, checked_group
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, GroupArgument, with_options
+from rmqlite.cli.options import (
+    DEFAULT_ENDPOINT,
+    AsJson,
+    Count,
+    Cursor,
+    Endpoint,
+    GroupArgument,
+    with_options,
+)
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.spans import instant_text, wait_text
 from rmqlite.cli.output.terminal import fitted, note, print_json, print_tall_table, printable
@@ -28,7 +34,6 @@ from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import PendingFilter, PendingQuery
 
 ROWS_DEFAULT: Final = 50
-ROWS_MAX: Final = 100_000
 _COLUMNS: Final = ("NEXT ATTEMPT", "ATTEMPT", "FAILING SINCE", "TOPIC", "TAGS", "KEYS")
 
 
@@ -56,12 +61,8 @@ def list_retries(
     *,
     group: GroupArgument,
     options: LetterOptions,
-    count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=ROWS_MAX, help="At most this many.")
-    ] = ROWS_DEFAULT,
-    cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
-    ] = "",
+    count: Count = ROWS_DEFAULT,
+    cursor: Cursor = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from rmqlite.cli.broker_view import CALL_MS_MAX, BrokerView
-from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, with_options
+from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Count, Cursor, Endpoint, with_options
 from rmqlite.cli.output.message_text import times_text
 from rmqlite.cli.output.progress import counting
 from rmqlite.cli.output.spans import delay_text, size_text, wait_text
@@ -35,12 +33,8 @@ _COLUMNS: Final = ("DUE", "IN", "LEVEL", "TOPIC", "KEYS")
 def list_pending(
     *,
     options: PendingListOptions,
-    count: Annotated[
-        int, typer.Option("--max", "-n", min=1, max=INDEXED_MAX, help="At most this many.")
-    ] = ROWS_DEFAULT,
-    cursor: Annotated[
-        str, typer.Option("--cursor", metavar="CURSOR", help="Continue where another list ended.")
-    ] = "",
+    count: Count = ROWS_DEFAULT,
+    cursor: Cursor = "",
     endpoint: Endpoint = DEFAULT_ENDPOINT,
     as_json: AsJson = False,
 ) -> None:

@@ -87,14 +87,9 @@ class Lines(Drawn):
         return self.strip(self._lines[y] if y < len(self._lines) else ())
 
 
-class Rows(Drawn, can_focus=True):
-    """A table with a cursor that stays on its row when rows move.
+class Scrolled(Drawn, can_focus=True):
+    """Draws more lines than it has room for: keys move in them."""
 
-    The cursor is visible while the table has the focus; the table is as high as its rows, within
-    its style.
-    """
-
-    DEFAULT_CSS = "Rows { height: auto; width: 1fr; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", show=False),
         Binding("up,k", "move(-1)", show=False),
@@ -102,8 +97,24 @@ class Rows(Drawn, can_focus=True):
         Binding("pageup,ctrl+b", "turn(-1)", show=False),
         Binding("home,g", "edge(0)", show=False),
         Binding("end,G", "edge(-1)", show=False),
-        Binding("enter", "open", show=False),
     ]
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+
+class Rows(Scrolled, can_focus=True):
+    """A table with a cursor that stays on its row when rows move.
+
+    The cursor is visible while the table has the focus; the table is as high as its rows, within
+    its style.
+    """
+
+    DEFAULT_CSS = "Rows { height: auto; width: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", show=False)]
 
     class Opened(Message):
         """Enter on a row."""
@@ -196,12 +207,6 @@ class Rows(Drawn, can_focus=True):
         self._keep_in_sight()
         self.refresh()
 
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         del container, viewport, width
         return self.height_wanted
@@ -233,18 +238,10 @@ class Rows(Drawn, can_focus=True):
         return f"{self.table.title} [{self._top + 1:,}-{self._top + self._shown:,} of {count:,}]"
 
 
-class Page(Drawn, can_focus=True):
+class Page(Scrolled, can_focus=True):
     """Lines that are wrapped, and scroll."""
 
     DEFAULT_CSS = "Page { height: 1fr; width: 1fr; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "move(1)", show=False),
-        Binding("up,k", "move(-1)", show=False),
-        Binding("pagedown,ctrl+f,space", "turn(1)", show=False),
-        Binding("pageup,ctrl+b", "turn(-1)", show=False),
-        Binding("home,g", "edge(0)", show=False),
-        Binding("end,G", "edge(-1)", show=False),
-    ]
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -281,12 +278,6 @@ class Page(Drawn, can_focus=True):
 
     def on_resize(self) -> None:
         self._wrap()
-
-    def on_focus(self) -> None:
-        self.refresh()
-
-    def on_blur(self) -> None:
-        self.refresh()
 
     def render_line(self, y: int) -> Strip:
         if y == 0:
