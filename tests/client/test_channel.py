@@ -18,14 +18,13 @@ from rmqlite.errors import (
     BrokerUnreachable,
     InvalidValue,
     Refused,
-    RmqliteError,
     TopicUnknown,
 )
 from rmqlite.requests.messages import SendRequest
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Messaging"]
 
@@ -35,13 +34,6 @@ def outcome_of(begin: Callable[[Callable[[Any], None]], object]) -> Any:
     future: Future[Any] = Future()
     begin(future.set_result)
     return future.result(WAIT_S)
-
-
-def raises(error: RmqliteError) -> Callable[[Any], Any]:
-    def answer(_: Any) -> Any:
-        raise error
-
-    return answer
 
 
 def test_the_deadline_and_the_bytes_reach_the_channel() -> None:

@@ -27,7 +27,6 @@ from rmqlite.errors import (
     InvalidName,
     InvalidValue,
     Refused,
-    RmqliteError,
 )
 from rmqlite.message import StoredMessage
 from rmqlite.names import retry_topic
@@ -40,7 +39,7 @@ from rmqlite.requests.groups import (
 )
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.support.fake_broker import WAIT_S, FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker, raises
 
 NEVER_MS = 3_600_000
 QUEUE = Queue("orders", 0)
@@ -126,13 +125,6 @@ def make(broker: FakeBroker, seen: Seen) -> Iterator[Make]:
 def fill(broker: FakeBroker, names: str, queue_id: int = 0, **fields: Any) -> None:
     for name in names:
         broker.add(Message("orders", name.encode(), **fields), queue_id)
-
-
-def raises(error: RmqliteError) -> Callable[[Any], Any]:
-    def answer(_: Any) -> Any:
-        raise error
-
-    return answer
 
 
 # ---- consuming

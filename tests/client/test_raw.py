@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from rmqlite.requests.log import (
 )
 from rmqlite.requests.topics import Queue, QueueRange, TimeQuery
 from tests.support.eventually import eventually
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker, failing_at
 
 LOG = bytes(range(256)) * 40
 
@@ -35,18 +34,6 @@ def log_of(data: bytes, step: int) -> Callable[[LogReadRequest], LogRead]:
         return LogRead(data[request.begin_offset : upto], upto)
 
     return answer
-
-
-def failing_once(answer: Callable[[Any], Any], at: int, error: Exception) -> Callable[[Any], Any]:
-    """The at-th call, counted from 0, fails."""
-    calls = iter(range(1_000))
-
-    def answer_or_fail(request: Any) -> Any:
-        if next(calls) == at:
-            raise error
-        return answer(request)
-
-    return answer_or_fail
 
 
 @pytest.fixture
@@ -114,7 +101,7 @@ def test_a_broker_that_goes_away_for_a_moment_is_waited_for(
     broker: FakeBroker, reader: RawReader, at: int
 ) -> None:
     """Reading may be repeated, a call that was made ahead, too."""
-    broker.answers["ReadLog"] = failing_once(log_of(LOG, 1_000), at, BrokerClosing())
+    broker.answers["ReadLog"] = failing_at(at, log_of(LOG, 1_000), BrokerClosing())
     assert b"".join([data for _, data in reader.log(0, 3_000)]) == LOG[:3_000]
 
 
@@ -158,7 +145,7 @@ def test_what_is_gone_is_not_asked_for_again(
 ) -> None:
     """A refusal comes through at once, also of a call made ahead."""
     gone = OffsetGone("the commit log", 5, 100)
-    broker.answers["ReadLog"] = failing_once(log_of(LOG, 1_000), at, gone)
+    broker.answers["ReadLog"] = failing_at(at, log_of(LOG, 1_000), gone)
     with pytest.raises(OffsetGone, match="first one kept is 100"):
         list(reader.log(0, len(LOG)))
     assert len(broker.asked["ReadLog"]) == at + 1
@@ -194,6 +181,6 @@ def test_progress_is_told_for_a_group(broker: FakeBroker, reader: RawReader) -> 
 
 def test_a_topic_that_is_not_there_is_told(broker: FakeBroker, reader: RawReader) -> None:
     """As the broker says it."""
-    broker.answers["GetLogSnapshot"] = failing_once(lambda _: None, 0, TopicUnknown("nothing"))
+    broker.answers["GetLogSnapshot"] = failing_at(0, lambda _: None, TopicUnknown("nothing"))
     with pytest.raises(TopicUnknown, match="nothing"):
         reader.snapshot(["nothing"])

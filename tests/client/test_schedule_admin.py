@@ -26,7 +26,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import FakeBroker, failing_at
 
 
 def waiting(number: int) -> PendingMessage:
@@ -49,18 +49,6 @@ def paged(pages: Sequence[Any], page_of: Callable[[Any, str], Any]) -> Callable[
 
 def all_done(change: ChangeByIds) -> tuple[ChangedId, ...]:
     return tuple([ChangedId(each, ChangeOutcome.DONE, 1, 7) for each in change.message_ids])
-
-
-def failing_at(number: int, answer: Callable[[Any], Any], error: Exception) -> Callable[[Any], Any]:
-    """The number-th call, counted from 0, fails; the others are answered."""
-    calls = iter(range(1_000))
-
-    def answer_or_fail(request: Any) -> Any:
-        if next(calls) == number:
-            raise error
-        return answer(request)
-
-    return answer_or_fail
 
 
 @pytest.fixture

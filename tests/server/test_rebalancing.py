@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -18,13 +17,6 @@ from tests.support.loops import run_with
 
 GROUP = "shop"
 WAIT_MS = 30_000
-
-
-@pytest.fixture
-def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
-    broker = BrokerUnderTest(tmp_path / "store")
-    yield broker
-    broker.store.release()
 
 
 class Members:

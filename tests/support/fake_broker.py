@@ -273,3 +273,24 @@ STATUS = BrokerStatus(
         LevelStatus(2, "5s", 0, 0, 0, 0, 0, 0),
     ),
 )
+
+
+def raises(error: Exception) -> Callable[[Any], Any]:
+    """Every call fails."""
+
+    def answer(_: Any) -> Any:
+        raise error
+
+    return answer
+
+
+def failing_at(number: int, answer: Callable[[Any], Any], error: Exception) -> Callable[[Any], Any]:
+    """The number-th call, counted from 0, fails; the others are answered."""
+    calls = iter(range(1_000))
+
+    def answer_or_fail(request: Any) -> Any:
+        if next(calls) == number:
+            raise error
+        return answer(request)
+
+    return answer_or_fail

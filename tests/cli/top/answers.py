@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rmqlite.cli.top.picture import Picture
 from rmqlite.cli.top.questions import Round
 from rmqlite.requests.groups import GroupInfo, GroupStatus, MemberInfo, QueueProgress, Subscription
 from rmqlite.requests.letters import DeadLetterGroup, Letter, ReasonCount
@@ -93,3 +94,10 @@ def status(after_ms: int = 0, **fields: Any) -> BrokerStatus:
 def told(at_s: float, answer: Any = STATUS, **parts: Any) -> Round:
     """A round that was asked and answered at once."""
     return Round(at_s, at_s, answer, **parts)
+
+
+def seen(answer: Any = STATUS, **parts: Any) -> Picture:
+    """A picture with one answer."""
+    picture = Picture()
+    picture.take(told(1.0, answer, **parts))
+    return picture

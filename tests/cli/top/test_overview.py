@@ -11,7 +11,7 @@ from rmqlite.errors import BrokerUnreachable
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
 from rmqlite.requests.status import LevelStatus
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, status, told, waiting
+from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told, waiting
 
 
 def texts(table: Table, width: int = 80) -> list[str]:
@@ -23,12 +23,6 @@ def said(
 ) -> list[str]:
     shown = overview.verdict(picture, 3.0, 0.0, is_paused=is_paused, width=width, lines=lines)
     return [text_of(line) for line in shown]
-
-
-def seen(answer: object = STATUS, **parts: object) -> Picture:
-    picture = Picture()
-    picture.take(told(1.0, answer, **parts))
-    return picture
 
 
 def test_a_well_broker_is_said_to_be_well() -> None:

@@ -11,18 +11,11 @@ from rmqlite.cli.top.troubles import connection_trouble, troubles
 from rmqlite.errors import BrokerUnreachable, RmqliteError
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
-from rmqlite.requests.status import BrokerStatus
-from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, status, told
+from tests.cli.top.answers import HOSTILE, NOW_MS, STATUS, dead, group, seen, status, told
 
 
 def said(picture: Picture) -> list[tuple[str, str]]:
     return [(each.tone, each.sentence) for each in troubles(picture)]
-
-
-def seen(answer: BrokerStatus = STATUS, **parts: object) -> Picture:
-    picture = Picture()
-    picture.take(told(1.0, answer, **parts))
-    return picture
 
 
 def test_a_broker_that_works_has_no_troubles() -> None:
