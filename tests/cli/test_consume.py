@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from rmqlite.message import Message
+from rmqlite.requests.groups import Subscription
 from rmqlite.requests.topics import Queue
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
@@ -39,6 +40,17 @@ def test_peeking_from_the_end_shows_the_newest(run: Run, broker: FakeBroker) -> 
     result = run("consume", "orders", "--peek", "--json", "--from", "last", "--count", "2")
     assert bodies_of(result.stdout) == ["98", "99"]
     assert len(run("consume", "orders", "--peek", "--json", "--count", "7").stdout.split("\n")) == 8
+
+
+def test_sql_goes_to_the_broker(run: Run, broker: FakeBroker) -> None:
+    """Peeking and consuming; together with tags."""
+    broker.add(Message("orders", b"a", "A"))
+    sql = "n > 1 OR n IS NULL"
+    run("consume", "orders", "--peek", "--sql", sql)
+    run("consume", "orders", "--group", "g", "-x", "A", "--sql", sql, "--count", "1")
+    asked = {(each.expression, each.sql) for each in broker.asked["Pull"] if each.topic == "orders"}
+    assert asked == {("*", sql), ("A", sql)}
+    assert broker.asked["Heartbeat"][0].subscriptions[0] == Subscription("orders", "A", sql)
 
 
 def test_a_hostile_body_never_reaches_the_terminal(run: Run, broker: FakeBroker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.requests.groups import QueueProgress
+from rmqlite.requests.groups import QueueProgress, Subscription
 from rmqlite.requests.messages import SendBackResult
 from rmqlite.requests.topics import Queue
 
@@ -22,3 +22,17 @@ def test_a_dead_letter_is_never_due() -> None:
     """deliver_at_ms 0 is how the wire says it."""
     assert SendBackResult("%DLQ%g", 17, 0, 0).is_dead
     assert not SendBackResult("%RETRY%g", 1, 3, 1_700_000_000_000).is_dead
+
+
+@pytest.mark.parametrize(
+    ("subscription", "text"),
+    [
+        (Subscription("orders"), "orders *"),
+        (Subscription("orders", "A || B"), "orders A || B"),
+        (Subscription("orders", sql="n > 1"), "orders sql: n > 1"),
+        (Subscription("orders", "A", "n > 1"), "orders A sql: n > 1"),
+    ],
+)
+def test_a_subscription_names_its_conditions(subscription: Subscription, text: str) -> None:
+    """Lists of members show it: a filter that nobody sees looks like lost messages."""
+    assert str(subscription) == text
