@@ -1,6 +1,6 @@
 """Sends the dead letters of all groups again that died of one reason, after its cause is gone.
 
-    python3 examples/dead_letters.py 127.0.0.1:10911 "connection refused" [MAX_PER_SECOND]
+    python3 examples/dead_letters.py 127.0.0.1:8081 "connection refused" [MAX_PER_SECOND]
 
 Without a reason it only lists the groups with dead letters, and the reasons.  You may stop it
 and run it again at any time: the broker runs the jobs, and sends no letter twice.

@@ -10,7 +10,6 @@ that name the line.
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,119 +29,33 @@ from pydantic import (
     model_validator,
 )
 
-from rmqlite.errors import ConfigInvalid, InvalidValue
+from rmqlite.config_values import (
+    Bytes,
+    EntriesBytes,
+    Host,
+    Hours,
+    Messages,
+    Milliseconds,
+    Name,
+    Percent,
+    Port,
+    Queues,
+    Switch,
+    folder,
+    ip_address,
+    level_string,
+    master_id,
+    matching,
+    one_of,
+    whole,
+)
+from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
 from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """The bytes of a segment beside the body: header, topic and properties, then the end mark."""
-
-QUEUES_MAX: Final = 65_536
-"""A request or a table with more queues in one topic is refused: each queue costs some work."""
-_INT_MAX: Final = 2**31 - 1
-_ENTRY_BYTES: Final = 20
-
-
-def _number(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
-    rule = f"a whole number, {at_least} to {at_most} {unit}".rstrip()
-
-    def read(value: object) -> int:
-        if isinstance(value, str):
-            if re.fullmatch(r"[-+]?[0-9.]+\s*[A-Za-z]+", value, re.ASCII):
-                in_unit = f"a plain number, the key is in {unit}" if unit else rule
-                raise ValueError(in_unit)
-            # No limit has more digits.
-            if not re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
-                raise ValueError(rule)
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ValueError(rule)
-        if not at_least <= value <= at_most:
-            raise ValueError(rule)
-        return value
-
-    return BeforeValidator(read)
-
-
-def _one_of(*values: str, why: str = "") -> BeforeValidator:
-    def read(value: object) -> object:
-        if value not in values:
-            near = difflib.get_close_matches(str(value).upper(), values, n=1)
-            hint = why or (f"did you mean {near[0]}?" if near else "")
-            raise ValueError(" or ".join(values) + (f"; {hint}" if hint else ""))
-        return value
-
-    return BeforeValidator(read)
-
-
-def _switch(value: object) -> bool:
-    if value not in (True, False, "true", "false"):
-        raise ValueError("true or false")
-    return value in (True, "true")
-
-
-def _text(pattern: str, rule: str) -> BeforeValidator:
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
-            raise ValueError(rule)
-        return value
-
-    return BeforeValidator(read)
-
-
-def _master_id(value: object) -> int:
-    if value not in (0, "0") or isinstance(value, bool):
-        raise ValueError(f"0, the id of a master; {NO_REPLICAS}")
-    return 0
-
-
-def _folder(value: object) -> Path:
-    text = str(value)
-    if not isinstance(value, str | Path) or not text or not text.isprintable():
-        raise ValueError("the path of a folder")
-    try:
-        return Path(text).expanduser()
-    except RuntimeError as error:
-        raise ValueError("there is no home folder for ~: write a full path") from error
-
-
-def _ip_address(value: object) -> str:
-    try:
-        if isinstance(value, str) and "%" not in value:
-            return str(ipaddress.ip_address(value))
-    except ValueError:
-        pass
-    raise ValueError("an IP address, such as 10.0.0.7: it is stored in every message")
-
-
-def _level_string(value: object) -> str:
-    try:
-        return parse_levels(str(value)).text
-    except InvalidValue as error:
-        raise ValueError(error.rule) from error
-
-
-def _whole_entries(value: int) -> int:
-    # RocketMQ rounds the same way, so both find the same files.
-    return -(-value // _ENTRY_BYTES) * _ENTRY_BYTES
-
-
-Milliseconds = Annotated[int, _number("milliseconds")]
-Bytes = Annotated[int, _number("bytes")]
-Messages = Annotated[int, _number("messages")]
-Queues = Annotated[int, _number("queues", at_most=QUEUES_MAX)]
-Percent = Annotated[int, _number("percent", 1, 100)]
-Switch = Annotated[bool, BeforeValidator(_switch)]
-Name = Annotated[str, _text("[a-zA-Z0-9_.%|-]{1,127}", "1 to 127 of letters, digits, '_-.%|'")]
-Host = Annotated[str, _text(r"[a-zA-Z0-9:.-]{1,253}", "an IP address or a host name")]
-Hours = Annotated[
-    str,
-    _text("([01][0-9]|2[0-3])(;([01][0-9]|2[0-3]))*", "hours of two digits, such as 04 or 04;16"),
-]
-EntriesBytes = Annotated[
-    int, BeforeValidator(_whole_entries), _number("bytes", 1, _INT_MAX - _ENTRY_BYTES)
-]
 
 
 def _key(key: str, default: Any) -> Any:
@@ -168,37 +81,40 @@ class BrokerConfig(BaseModel):
 
     # The broker's name and addresses.
     bind_address: Host = _key("bindAddress", "127.0.0.1")
-    listen_port: Annotated[int, _number("", 0, 65_535)] = _key("listenPort", 10911)
-    metrics_port: Annotated[int, _number("", 0, 65_535)] = _key("metricsPort", 0)
-    web_port: Annotated[int, _number("", 0, 65_535)] = _key("webPort", 0)
+    listen_port: Port = _key("listenPort", 10911)
+    name_server_port: Port = _key("nameServerPort", 9876)
+    grpc_port: Port = _key("grpcPort", 8081)
+    metrics_port: Port = _key("metricsPort", 0)
+    web_port: Port = _key("webPort", 0)
     web_address: Host = _key("webAddress", "127.0.0.1")
-    web_access: Annotated[Literal["read", "write"], _one_of("read", "write")] = _key(
+    web_access: Annotated[Literal["read", "write"], one_of("read", "write")] = _key(
         "webAccess", "read"
     )
     web_hosts: Annotated[
-        str, _text("([a-zA-Z0-9.-]{1,253}(;(?!$)|$))*", "host names without ports, ; between two")
+        str,
+        matching("([a-zA-Z0-9.-]{1,253}(;(?!$)|$))*", "host names without ports, ; between two"),
     ] = _key("webHosts", "")
-    broker_ip: Annotated[str, BeforeValidator(_ip_address)] = _key("brokerIP1", "127.0.0.1")
+    broker_ip: Annotated[str, BeforeValidator(ip_address)] = _key("brokerIP1", "127.0.0.1")
     broker_name: Name = _key("brokerName", "broker-a")
     cluster_name: Name = _key("brokerClusterName", "DefaultCluster")
-    broker_id: Annotated[int, BeforeValidator(_master_id)] = _key("brokerId", 0)
-    broker_role: Annotated[Literal["ASYNC_MASTER"], _one_of("ASYNC_MASTER", why=NO_REPLICAS)] = (
-        _key("brokerRole", "ASYNC_MASTER")
+    broker_id: Annotated[int, BeforeValidator(master_id)] = _key("brokerId", 0)
+    broker_role: Annotated[Literal["ASYNC_MASTER"], one_of("ASYNC_MASTER", why=NO_REPLICAS)] = _key(
+        "brokerRole", "ASYNC_MASTER"
     )
 
     # The store on disk.
-    store_path: Annotated[Path, BeforeValidator(_folder)] = _key("storePathRootDir", "~/store")
+    store_path: Annotated[Path, BeforeValidator(folder)] = _key("storePathRootDir", "~/store")
     mapped_file_size_commit_log: Bytes = _key("mappedFileSizeCommitLog", 1_073_741_824)
     mapped_file_size_consume_queue: EntriesBytes = _key("mappedFileSizeConsumeQueue", 6_000_000)
     # Together at most 2 GiB: RocketMQ maps a key index file as one piece.
-    max_hash_slots: Annotated[int, _number("slots", 1, 100_000_000)] = _key(
+    max_hash_slots: Annotated[int, whole("slots", 1, 100_000_000)] = _key(
         "maxHashSlotNum", 5_000_000
     )
-    max_index_entries: Annotated[int, _number("entries", 2, 80_000_000)] = _key(
+    max_index_entries: Annotated[int, whole("entries", 2, 80_000_000)] = _key(
         "maxIndexNum", 20_000_000
     )
     flush_disk_type: Annotated[
-        Literal["SYNC_FLUSH", "ASYNC_FLUSH"], _one_of("SYNC_FLUSH", "ASYNC_FLUSH")
+        Literal["SYNC_FLUSH", "ASYNC_FLUSH"], one_of("SYNC_FLUSH", "ASYNC_FLUSH")
     ] = _key("flushDiskType", "SYNC_FLUSH")
     flush_interval_ms: Milliseconds = _key("flushIntervalCommitLog", 500)
     sync_flush_timeout_ms: Milliseconds = _key("syncFlushTimeout", 5_000)
@@ -206,9 +122,9 @@ class BrokerConfig(BaseModel):
     flush_delay_offset_interval_ms: Milliseconds = _key("flushDelayOffsetInterval", 10_000)
 
     # Retention.
-    file_reserved_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("fileReservedTime", 72)
+    file_reserved_hours: Annotated[int, whole("hours", 1, 876_000)] = _key("fileReservedTime", 72)
     delete_when: Hours = _key("deleteWhen", "04")
-    disk_max_used_ratio: Annotated[int, _number("percent", 10, 95)] = _key(
+    disk_max_used_ratio: Annotated[int, whole("percent", 10, 95)] = _key(
         "diskMaxUsedSpaceRatio", 75
     )
     disk_clean_forcibly_ratio: Percent = _key("diskSpaceCleanForciblyRatio", 85)
@@ -217,20 +133,20 @@ class BrokerConfig(BaseModel):
     clean_interval_ms: Milliseconds = _key("cleanResourceInterval", 10_000)
 
     # Delays, topics and groups.
-    message_delay_level: Annotated[str, BeforeValidator(_level_string)] = _key(
+    message_delay_level: Annotated[str, BeforeValidator(level_string)] = _key(
         "messageDelayLevel", DEFAULT_LEVELS
     )
     deliver_batch_max: Messages = _key("deliverBatchMessages", 200)
-    deliver_rate_max: Annotated[int, _number("messages per second, 0 is no limit", 0)] = _key(
+    deliver_rate_max: Annotated[int, whole("messages per second, 0 is no limit", 0)] = _key(
         "scheduleDeliverRateMax", 0
     )
     auto_create_topic: Switch = _key("autoCreateTopicEnable", True)
     auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
     default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)
     topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
-    topics_max: Annotated[int, _number("topics")] = _key("maxTopics", 5_000)
-    groups_max: Annotated[int, _number("groups")] = _key("maxGroups", 5_000)
-    consumer_offsets_max: Annotated[int, _number("offsets")] = _key("maxConsumerOffsets", 100_000)
+    topics_max: Annotated[int, whole("topics")] = _key("maxTopics", 5_000)
+    groups_max: Annotated[int, whole("groups")] = _key("maxGroups", 5_000)
+    consumer_offsets_max: Annotated[int, whole("offsets")] = _key("maxConsumerOffsets", 100_000)
 
     # Limits of calls, of waiting polls, and of members and connections.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
@@ -238,20 +154,20 @@ class BrokerConfig(BaseModel):
     send_bytes_max: Bytes = _key("maxSendBytes", 4_194_304)
     in_flight_bytes_max: Bytes = _key("maxBytesInFlight", 134_217_728)
     bulk_messages_max: Messages = _key("maxBulkMessages", 500)
-    bulk_dedup_hours: Annotated[int, _number("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
-    bulk_jobs_max: Annotated[int, _number("jobs")] = _key("maxBulkJobs", 1_000)
-    redrive_jobs_max: Annotated[int, _number("jobs")] = _key("maxRedriveJobs", 1_000)
+    bulk_dedup_hours: Annotated[int, whole("hours", 1, 876_000)] = _key("bulkDedupWindow", 72)
+    bulk_jobs_max: Annotated[int, whole("jobs")] = _key("maxBulkJobs", 1_000)
+    redrive_jobs_max: Annotated[int, whole("jobs")] = _key("maxRedriveJobs", 1_000)
     pull_messages_max: Messages = _key("maxPullMessages", 1_024)
     pull_bytes_max: Bytes = _key("maxPullBytes", 8_388_608)
     pull_wait_ms_max: Milliseconds = _key("maxPullWait", 60_000)
-    filter_scan_max: Annotated[int, _number("queue entries")] = _key("maxFilterScan", 800)
-    parked_polls_max: Annotated[int, _number("polls")] = _key("maxParkedPolls", 100_000)
-    group_members_max: Annotated[int, _number("members")] = _key("maxGroupMembers", 1_000)
-    members_max: Annotated[int, _number("members")] = _key("maxMembers", 10_000)
+    filter_scan_max: Annotated[int, whole("queue entries")] = _key("maxFilterScan", 800)
+    parked_polls_max: Annotated[int, whole("polls")] = _key("maxParkedPolls", 100_000)
+    group_members_max: Annotated[int, whole("members")] = _key("maxGroupMembers", 1_000)
+    members_max: Annotated[int, whole("members")] = _key("maxMembers", 10_000)
     subscription_bytes_max: Bytes = _key("maxSubscriptionBytes", 16_777_216)
-    connections_max: Annotated[int, _number("connections")] = _key("maxConnections", 10_000)
+    connections_max: Annotated[int, whole("connections")] = _key("maxConnections", 10_000)
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
-    drain_ms_max: Annotated[int, _number("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
+    drain_ms_max: Annotated[int, whole("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 
     _origin: Origin = PrivateAttr(Origin())
 

@@ -304,6 +304,11 @@ def offset_message_id(store_host: str, physical_offset: int) -> str:
     return (pack_host(store_host) + physical_offset.to_bytes(8, "big")).hex().upper()
 
 
+def host_text(ip: str, port: int) -> str:
+    """An address as messages show it: "1.2.3.4:80", or "[::1]:80"."""
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
 @lru_cache(maxsize=4096)
 def pack_host(host: str) -> bytes:
     """The 8 bytes of "1.2.3.4:80", or the 20 of "[::1]:80".  Raises InvalidValue."""

@@ -49,7 +49,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "enablePropertyFilter": "consumers filter by tags only",
     "rejectTransactionMessage": "transactional messages are not supported",
     "traceTopicEnable": "message traces are not supported",
-    "aclEnable": "there is no authentication yet: protect listenPort by the network",
+    "aclEnable": "there is no authentication yet: protect the ports by the network",
     "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
     "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
     "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",

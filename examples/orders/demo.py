@@ -100,7 +100,7 @@ def broker(folder: Path, log: IO[str]) -> Iterator[str]:
     command = ["-m", "rmqlite", "broker", "--config", str(CONF), "--ready-file", str(ready)]
     with running([*command, "--store", str(folder / "store")], log) as process:
         wait_for(ready.exists, "the broker", process)
-        yield ready.read_text().strip()
+        yield ready.read_text().split()[0]
 
 
 def share_queues(admin: AdminClient) -> bool:

@@ -15,6 +15,7 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk.bulk import Bulk
 from rmqlite.broker.bulk.rows import Sender
 from rmqlite.broker.counts import Counts
+from rmqlite.broker.draft_sends import DraftSends
 from rmqlite.broker.finding.finding import find_messages, message_at
 from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.listener import Listener
@@ -28,7 +29,7 @@ from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.schedule.schedule import Schedule
-from rmqlite.broker.sending import check_batch, is_large, new_records
+from rmqlite.broker.sending import check_batch, is_large, new_records, send_results
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.membership import Membership
@@ -36,12 +37,13 @@ from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
+from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import InvalidValue, PermissionMissing
-from rmqlite.message import pack_host
+from rmqlite.errors import InvalidValue, MessageNotFound, PermissionMissing
+from rmqlite.message import host_text, pack_host
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, retry_topic
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
@@ -64,6 +66,7 @@ from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.record import Record
 from rmqlite.store.tables.tables import Snapshot
 from rmqlite.store.wait_queues import wait_queue_of
 
@@ -87,6 +90,7 @@ class Broker:
         self.retention = Retention(config, store, self.wait_queues)
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store, config)
+        self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change.append(self.membership.topic_changed)
         self._config = config
@@ -107,24 +111,23 @@ class Broker:
             lambda: self.readable_end,
         )
         self._clock = clock
-        self._store_host_text = f"{config.broker_ip}:{config.listen_port}"
-        if ":" in config.broker_ip:
-            self._store_host_text = f"[{config.broker_ip}]:{config.listen_port}"
+        self._store_host_text = host_text(config.broker_ip, config.listen_port)
         self._store_host = pack_host(self._store_host_text)
-        self._turn = 0
-        self._started_at_ms = clock.now_ms()
-        self.redrive = Redrive(
+        self.drafts = DraftSends(
             config,
             store,
-            clock,
             self.topics,
             self.groups,
-            self.markers,
             self.retention,
+            self._room,
             self._log,
-            jobs,
+            self.counts,
             self._store_host,
+            self._needed,
         )
+        self._turn = 0
+        self._started_at_ms = clock.now_ms()
+        self.redrive = self._redrive(jobs)
 
     # ---- sending
 
@@ -157,21 +160,7 @@ class Broker:
                 break
         written = self._log.append(records)
         self.counts.sent += len(records)
-        store_host_text = self._store_host_text
-        return tuple(
-            [
-                SendResult(
-                    topic,
-                    queue_id,
-                    at.queue_offset,
-                    message_id,
-                    at.physical_offset,
-                    at.due_ms,
-                    store_host_text,
-                )
-                for (topic, queue_id, message_id), at in zip(addressed, written, strict=True)
-            ]
-        )
+        return send_results(addressed, written, self._store_host_text)
 
     def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> Steps[BulkAnswer]:
         """Store messages, each with its own outcome, in steps; valid once the store is durable.
@@ -273,6 +262,13 @@ class Broker:
         """
         return message_at(self.store, offset_message_id, readable_end=self.readable_end)
 
+    def record_at(self, physical_offset: int) -> Record:
+        """The durable record that begins there.  Raises MessageNotFound, StoreDamaged."""
+        record = self.store.read_record(physical_offset)
+        if record.end > self.readable_end:
+            raise MessageNotFound(physical_offset)
+        return record
+
     # ---- offsets
 
     def query_offsets(self, request: OffsetsQuery) -> dict[Queue, int]:
@@ -316,12 +312,8 @@ class Broker:
             self.topics.make([info])
         else:
             info = self.topics.existing(request.topic)
-        return Route(
-            info,
-            self._config.broker_name,
-            self.store.levels.current.text,
-            self._room.body_bytes_max,
-        )
+        levels = self.store.levels.current.text
+        return Route(info, self._config.broker_name, levels, self._room.body_bytes_max)
 
     def heartbeat(self, request: HeartbeatRequest) -> Assignment:
         """Note that a member is alive; its group and retry topic are made on demand.
@@ -330,9 +322,6 @@ class Broker:
         """
         self._with_retry_topic(request.group)
         return self.membership.heartbeat(request)
-
-    def all_groups(self) -> tuple[GroupInfo, ...]:
-        return self.groups.all()
 
     def group_status(self, group: str) -> Steps[GroupStatus]:
         """Settings, members, and progress in every queue it reads or has read, in steps."""
@@ -375,6 +364,20 @@ class Broker:
         return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
 
     # ---- inside
+
+    def _redrive(self, jobs: RedriveJobs) -> Redrive:
+        return Redrive(
+            self._config,
+            self.store,
+            self._clock,
+            self.topics,
+            self.groups,
+            self.markers,
+            self.retention,
+            self._log,
+            jobs,
+            self._store_host,
+        )
 
     def _needed(self) -> OnDemand:
         """The topics and groups of one send; the next call takes the next queues in turn."""

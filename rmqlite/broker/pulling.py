@@ -176,6 +176,13 @@ def _matching(
     return matching
 
 
+def earliest_ms(store: MessageStore, queue: Queue) -> int | None:
+    """When the first message that a queue still has was stored; None if it is empty."""
+    stored = store.queue(queue.topic, queue.queue_id)
+    first = stored.entry(stored.min_offset) if stored else None
+    return store.store_timestamp_ms(first.physical_offset) if first else None
+
+
 def _chosen(
     entries: Sequence[Entry],
     offset: int,

@@ -19,9 +19,10 @@ from rmqlite.message import (
 )
 from rmqlite.names import check_sendable
 from rmqlite.property_string import PropertyString
-from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.messages import SendRequest, SendResult
 from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.written import Written
 
 STEP_MESSAGES: Final = 100
 """A call with more messages makes its records in a step of 10 ms and appends them in the next."""
@@ -101,6 +102,26 @@ def new_records(
         records.append(record_of(draft, level, cluster=cluster, store_host=store_host))
         addressed.append((topic, queue_id, message_id))
     return records, addressed
+
+
+def send_results(
+    addressed: Sequence[tuple[str, int, str]], written: Sequence[Written], store_host: str
+) -> tuple[SendResult, ...]:
+    """addressed: per message its topic, queue id and message id."""
+    return tuple(
+        [
+            SendResult(
+                topic,
+                queue_id,
+                at.queue_offset,
+                message_id,
+                at.physical_offset,
+                at.due_ms,
+                store_host,
+            )
+            for (topic, queue_id, message_id), at in zip(addressed, written, strict=True)
+        ]
+    )
 
 
 def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> NewRecord:

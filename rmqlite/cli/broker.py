@@ -10,28 +10,62 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rmqlite import __version__
+from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.output.writing import written
 from rmqlite.errors import StoreUnavailable
 
 
+@dataclass(frozen=True)
+class PortOptions:
+    """The ports, if they are not the file's."""
+
+    listen_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            show_default=False,
+            help="Instead of the file's listenPort; 0 takes a free port.",
+        ),
+    ] = None
+    grpc_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            show_default=False,
+            help="Instead of the file's grpcPort; 0 takes a free port.",
+        ),
+    ] = None
+    name_server_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=65535,
+            metavar="PORT",
+            show_default=False,
+            help="Instead of the file's nameServerPort; 0 takes a free port.",
+        ),
+    ] = None
+
+
+@with_options
 def broker(
+    ports: PortOptions,
     config: Annotated[
         Path | None,
         typer.Option(
             "--config", "-c", metavar="FILE", help="broker.conf; without it the defaults are used."
-        ),
-    ] = None,
-    listen_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help="Instead of the file's listenPort; 0 takes a free port."
         ),
     ] = None,
     store: Annotated[
@@ -39,16 +73,19 @@ def broker(
     ] = None,
     ready_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the endpoint here once calls are accepted."),
+        typer.Option(
+            metavar="FILE",
+            help="Write the gRPC endpoint here once calls are accepted, then the name server's.",
+        ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads the file's delay levels again."""
     from rmqlite.config import BrokerConfig, load_config
 
-    given: dict[str, object] = {}
-    if listen_port is not None:
-        given["listen_port"] = listen_port
+    given: dict[str, object] = {
+        name: port for name, port in vars(ports).items() if port is not None
+    }
     if store is not None:
         given["store_path"] = str(store)
 
@@ -58,7 +95,7 @@ def broker(
 
     settings = load()
     # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.server.serve import serve
+    from rmqlite.server.serve import Endpoints, serve
 
     logging.basicConfig(
         level=logging.DEBUG if verbose else logging.INFO,
@@ -67,13 +104,14 @@ def broker(
     if ready_file:
         remove_ready_file(ready_file)
 
-    def on_ready(endpoint: str) -> None:
+    def on_ready(endpoints: Endpoints) -> None:
         say(
-            f"rmqlite {__version__} ready at {endpoint},"
+            f"rmqlite {__version__} ready at {endpoints.grpc} (gRPC),"
+            f" namesrvAddr={endpoints.name_server} (RocketMQ 4.x),"
             f" store {settings.store_path}, {settings.flush_disk_type}"
         )
         if ready_file:
-            write_ready_file(ready_file, endpoint)
+            write_ready_file(ready_file, endpoints.grpc, endpoints.name_server)
 
     code = serve(settings, on_ready, load if config else None)
     if ready_file:
@@ -92,10 +130,10 @@ def say(line: str) -> None:
         sys.stdout = io.StringIO()
 
 
-def write_ready_file(path: Path, endpoint: str) -> None:
+def write_ready_file(path: Path, *lines: str) -> None:
     """Write the file so that a reader never sees a part of it."""
     with written(path) as write:
-        write(endpoint + "\n")
+        write("".join([f"{line}\n" for line in lines]))
 
 
 def remove_ready_file(path: Path) -> None:

@@ -22,8 +22,7 @@ from rmqlite.cli.output.terminal import (
 from rmqlite.errors import GroupUnknown, InvalidValue
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.groups import GroupInfo, GroupStatus, QueueProgress
-from rmqlite.retry_ladder import Rung, ladder
-from rmqlite.retry_policy import RetryPolicy
+from rmqlite.retry_policy import RetryPolicy, Rung, ladder
 
 app = typer.Typer(no_args_is_help=True, help="List, show and change consumer groups.")
 

@@ -19,7 +19,7 @@ from rmqlite.cli.output.terminal import can_ask, note
 from rmqlite.clock import local_ms
 
 C = TypeVar("C", bound=Callable[..., Any])
-DEFAULT_ENDPOINT: Final = "127.0.0.1:10911"
+DEFAULT_ENDPOINT: Final = "127.0.0.1:8081"
 
 Endpoint = Annotated[
     str,

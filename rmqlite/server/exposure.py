@@ -45,5 +45,7 @@ def _ports(config: BrokerConfig) -> Iterator[tuple[str, str, str, int, str]]:
     bind, web = ("bindAddress", config.bind_address), ("webAddress", config.web_address)
     every = "send, read, purge and reconfigure everything"
     yield *bind, "listenPort", config.listen_port, every
+    yield *bind, "nameServerPort", config.name_server_port, every
+    yield *bind, "grpcPort", config.grpc_port, every
     yield *bind, "metricsPort", config.metrics_port, "read the metrics"
     yield *web, "webPort", config.web_port, _WEB[config.web_access]

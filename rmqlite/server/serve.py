@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
@@ -26,6 +26,7 @@ from rmqlite.server.exposure import warn_of_open_ports
 from rmqlite.server.faces.face import Face, Running
 from rmqlite.server.faces.metrics.face import MetricsFace
 from rmqlite.server.faces.native.face import NativeFace
+from rmqlite.server.faces.remoting.face import RemotingFace
 from rmqlite.server.front.front import Front
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.rebalancing import Rebalancing
@@ -45,21 +46,32 @@ EXIT_FAILED: Final = 1
 log = logging.getLogger(__name__)
 
 
+class Endpoints(NamedTuple):
+    """Where a broker answers, each as "address:port"."""
+
+    grpc: str
+    remoting: str
+    name_server: str
+
+
+Ready = Callable[[Endpoints], None]
+
+
 def serve(
     config: BrokerConfig,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Callable[[Endpoints], None] | None = None,
     reload: Callable[[], BrokerConfig] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
-    on_ready is called with "address:port" when calls are accepted.  reload is called at a SIGHUP
+    on_ready is called with the addresses when calls are accepted.  reload is called at a SIGHUP
     and reads the configuration again; None if there is no file.  Raises StoreLocked,
     StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
-    return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoint: None)))
+    return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoints: None)))
 
 
 class _Server:
@@ -74,7 +86,8 @@ class _Server:
         self._syncer = ThreadPoolExecutor(1, "sync")
         self._persister = ThreadPoolExecutor(1, "persist")
         self._native = NativeFace(config)
-        self._faces: list[Face] = [self._native]
+        self._remoting = RemotingFace(config)
+        self._faces: list[Face] = [self._native, self._remoting]
         if config.metrics_port:
             self._faces.append(MetricsFace(config))
         if config.web_port:
@@ -88,7 +101,7 @@ class _Server:
     def due_sooner(self) -> None:
         self._delivery.due_sooner()
 
-    async def run(self, on_ready: Callable[[str], None]) -> int:
+    async def run(self, on_ready: Ready) -> int:
         # First of all: without this handler SIGHUP ends the process.
         reload_asked = _event_of(signal.SIGHUP)
         store = drained = None
@@ -96,7 +109,7 @@ class _Server:
             # If a port is taken, the store is not even opened.
             for face in self._faces:
                 await face.bind()
-            config = self._config.model_copy(update={"listen_port": self._native.port})
+            config = self._config.model_copy(update={"listen_port": self._remoting.port})
             store = _opened_store(config, self._clock)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
@@ -112,7 +125,7 @@ class _Server:
         config: BrokerConfig,
         store: MessageStore,
         reload_asked: asyncio.Event,
-        on_ready: Callable[[str], None],
+        on_ready: Ready,
     ) -> Broker:
         """Serve until a signal, then drain; return the broker, which no task uses any more."""
         stop = _event_of(signal.SIGTERM, signal.SIGINT)
@@ -137,12 +150,14 @@ class _Server:
             self._delivery = Delivery(broker, self._clock, tasks)
             warn_of_open_ports(config)
             for face in self._faces:
-                await face.open(Running(front, tasks, broker, self._commit, watch))
+                await face.open(
+                    Running(front, tasks, broker, self._commit, watch, self._native.port)
+                )
             # Objects that exist now live as long as the broker; reference counts free those of
             # a call at its end: a search for cycles would nearly always find none.
             gc.freeze()
             gc.set_threshold(GC_OBJECTS, 20, 100)
-            on_ready(f"{config.bind_address}:{config.listen_port}")
+            on_ready(self._endpoints())
             await stop.wait()
             log.info("draining parked_calls=%d", front.parked)
             front.close()
@@ -151,6 +166,11 @@ class _Server:
             for task in running:
                 task.cancel()
         return broker
+
+    def _endpoints(self) -> Endpoints:
+        remoting = self._remoting
+        ports = (self._native.port, remoting.port, remoting.name_server_port)
+        return Endpoints(*[f"{self._config.bind_address}:{port}" for port in ports])
 
     async def _end(self) -> None:
         """Close all ports, then wait until the threads have written.

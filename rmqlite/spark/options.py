@@ -114,7 +114,7 @@ def endpoint_text(name: str, text: str) -> str:
     """The value of endpoint.  Raises InvalidValue."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit():
-        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:10911")
+        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:8081")
     return text
 
 

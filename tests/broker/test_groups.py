@@ -47,7 +47,7 @@ def test_a_group_is_made_on_demand_with_rocketmqs_defaults(under_test: BrokerUnd
     beat(under_test, "c")
     under_test.crash()
     under_test.open()
-    assert under_test.broker.all_groups() == (GroupInfo(GROUP, 16, 1, True),)
+    assert under_test.broker.groups.all() == (GroupInfo(GROUP, 16, 1, True),)
 
 
 def test_the_file_has_rocketmqs_shape(under_test: BrokerUnderTest) -> None:
@@ -95,7 +95,7 @@ def test_settings_that_lose_messages_are_refused(
     """RocketMQ drops failed messages of a group without retry queues."""
     with pytest.raises(InvalidValue, match=next(iter(wrong))):
         save_group(under_test, **wrong)
-    assert under_test.broker.all_groups() == ()
+    assert under_test.broker.groups.all() == ()
 
 
 def test_an_unknown_group_is_refused_when_that_is_set(make: Make) -> None:
@@ -260,7 +260,7 @@ def test_the_number_of_groups_has_a_limit(make: Make) -> None:
         beat(broker, "a", group="third")
     with pytest.raises(Overloaded, match="maxGroups=2"):
         save_group(broker, group="third", retry_queues=3)
-    assert [info.group for info in broker.broker.all_groups()] == ["second", GROUP]
+    assert [info.group for info in broker.broker.groups.all()] == ["second", GROUP]
     save_group(broker, group="second", max_reconsume_times=3)
     beat(broker, "b")
 

@@ -75,7 +75,7 @@ def test_a_commit_names_a_group_topic_and_queue_that_are_there(make: Make) -> No
     ):
         with pytest.raises(error):
             commit(broker, {queue: 0}, group)
-    assert broker.broker.all_groups() == ()
+    assert broker.broker.groups.all() == ()
     strict = make(auto_create_group=False)
     with pytest.raises(GroupUnknown):
         commit(strict, {HEAD: 0})
@@ -96,7 +96,7 @@ def test_the_number_of_offsets_has_a_limit(make: Make) -> None:
     with pytest.raises(Overloaded, match="maxConsumerOffsets=3"):
         commit(broker, {HEAD: 0, SIDE: 0}, "other")
     assert committed(broker, group="other") == {}
-    assert [info.group for info in broker.broker.all_groups()] == [GROUP]
+    assert [info.group for info in broker.broker.groups.all()] == [GROUP]
     broker.send(plain("a"), queue_id=0)
     commit(broker, {SIDE: 0}, "other")
     with pytest.raises(Overloaded, match="maxConsumerOffsets=3"):

@@ -200,7 +200,7 @@ def test_a_change_leaves_what_it_does_not_name(under_test: BrokerUnderTest) -> N
     change(GroupChange(GROUP, retry_queues=3))
     change(GroupChange(GROUP, can_consume=False))
     answer = change(GroupChange(GROUP, retry_policy=" 3,5 "))
-    assert answer == GroupInfo(GROUP, 0, 3, False, "3 5") == under_test.broker.all_groups()[0]
+    assert answer == GroupInfo(GROUP, 0, 3, False, "3 5") == under_test.broker.groups.all()[0]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_change_that_breaks_a_rule_changes_nothing(
     before = table_row(under_test)
     with pytest.raises(error):
         under_test.broker.groups.change(change)
-    assert under_test.broker.all_groups() == (GroupInfo(GROUP, retry_policy="3 5"),)
+    assert under_test.broker.groups.all() == (GroupInfo(GROUP, retry_policy="3 5"),)
     assert table_row(under_test) == before
 
 

@@ -44,10 +44,13 @@ def test_a_ready_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         write_ready_file(tmp_path / "missing" / "ready", "x")
 
 
+FREE_PORTS = ("--listen-port", "0", "--grpc-port", "0", "--name-server-port", "0")
+
+
 def broker_process(store: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "rmqlite", "broker", "--store", str(store)]
     return subprocess.Popen(
-        [*command, "--listen-port", "0", *more],
+        [*command, *FREE_PORTS, *more],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -136,6 +139,6 @@ def test_only_a_new_store_needs_log_files_for_the_largest_message(
     with pytest.raises(BrokerUnreachable):
         process.start()
     said = (tmp_path / "broker" / "broker.log").read_text()
-    assert "broker.conf:3: mappedFileSizeCommitLog='1048576'" in said
+    assert "broker.conf:5: mappedFileSizeCommitLog='1048576'" in said
     assert "at least maxMessageSize + 65544, that is 4259848" in said
     assert "Traceback" not in said

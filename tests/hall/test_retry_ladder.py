@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
-from rmqlite.retry_ladder import ONE_BY_ONE_MAX, Rung, ladder
-from rmqlite.retry_policy import RetryPolicy
+from rmqlite.retry_policy import ONE_BY_ONE_MAX, RetryPolicy, Rung, ladder
 from tests.support.policies import POLICIES, TABLES, parsed
 
 DEFAULT = parse_levels(DEFAULT_LEVELS)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "refused_keys", "clock"}
-    | {"requests", "retry_ladder", "retry_policy", "visible"}
+    | {"requests", "config_values", "retry_policy", "visible"}
     | {"json_tree", "property_string", "table_shapes"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
@@ -51,7 +51,7 @@ ALONE = {
     "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock"},
-    "pydantic": {"rmqlite.config", "rmqlite.table_shapes"},
+    "pydantic": {"rmqlite.config", "rmqlite.config_values", "rmqlite.table_shapes"},
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server.faces", "rmqlite.client"},
     "asyncio": {"rmqlite.server"},

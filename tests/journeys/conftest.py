@@ -34,7 +34,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     with ExitStack() as stack:
 
         def start(**settings: object) -> BrokerProcess:
-            keys = OF_ANY_DISK | {"listenPort": str(free_port())}
+            keys = OF_ANY_DISK | {"grpcPort": str(free_port())}
             keys |= {key: str(value) for key, value in settings.items()}
             return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
 
@@ -44,7 +44,7 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
 @pytest.fixture(scope="module")
 def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The endpoint of a broker for tests that change nothing: no auto-creation, one topic."""
-    keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false", "listenPort": str(free_port())}
+    keys = OF_ANY_DISK | {"autoCreateTopicEnable": "false", "grpcPort": str(free_port())}
     with BrokerProcess(tmp_path_factory.mktemp("shared"), keys) as broker:
         with AdminClient(broker.endpoint) as admin:
             admin.create_topic("here", queues=4)

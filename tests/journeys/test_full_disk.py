@@ -105,7 +105,7 @@ def fill(disk: Path) -> None:
 def test_a_truly_full_disk_loses_and_doubles_nothing(small_disk: Path, tmp_path: Path) -> None:
     """Due while it is full, killed while it is full, started while it is full, then room."""
     keys = {
-        "listenPort": str(free_port()),
+        "grpcPort": str(free_port()),
         "storePathRootDir": str(small_disk / "store"),
         "messageDelayLevel": "8s",
         "mappedFileSizeCommitLog": str(1 << 20),

@@ -33,12 +33,15 @@ def test_a_broker_on_loopback_says_nothing(
 def test_a_broker_that_others_can_reach_says_what_they_can_do(
     address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One sentence for the gRPC port, and one for the metrics port on the same address."""
+    """One sentence for each port on the same address."""
     assert warnings(tmp_path, caplog, bind_address=address, metrics_port=9870) == [
-        (
-            "WARNING",
-            f"anyone who reaches bindAddress={address} listenPort=10911 can send, read, purge and"
-            f" reconfigure everything: {NOBODY_ASKS}",
+        *(
+            (
+                "WARNING",
+                f"anyone who reaches bindAddress={address} {port} can send, read, purge and"
+                f" reconfigure everything: {NOBODY_ASKS}",
+            )
+            for port in ("listenPort=10911", "nameServerPort=9876", "grpcPort=8081")
         ),
         (
             "WARNING",

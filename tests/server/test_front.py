@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.draft_sends import DraftCall
 from rmqlite.errors import BrokerClosing, FlushFailed, Refused, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
@@ -48,6 +49,7 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.server.front.front import Front
 from rmqlite.server.front.part import Part
+from rmqlite.store.records.drafts import Draft
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.bulk import request as bulk_request
 from tests.support.calls import turns_until
@@ -61,6 +63,7 @@ FILTER = PendingFilter(topic="orders")
 SEND = SendRequest((Message("orders", b"x"),))
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.send", (SEND, BORN_HOST)),
+    ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),),)),
     ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
     ("messages.send_back", (SendBackRequest(GROUP, 0),)),
     ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),
@@ -91,14 +94,22 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("status", ()),
     ("messages.find", (MessageQuery("orders", "key"),)),
     ("messages.at", ("",)),
+    ("messages.record", (0,)),
     ("messages.bulk_job", (JOB,)),
     ("messages.bulk_jobs", ()),
     ("topics.all", ()),
+    ("topics.info", ("orders",)),
+    ("topics.first_offset", (Queue("orders", 0),)),
+    ("topics.end_offset", (Queue("orders", 0),)),
+    ("topics.earliest_ms", (Queue("orders", 0),)),
     ("topics.search_offset", (TimeQuery(Queue("orders", 0), 0),)),
     ("topics.queue_ranges", ("orders",)),
     ("groups.all", ()),
     ("groups.status", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
+    ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
+    ("groups.lock", (GROUP, "client", (Queue("orders", 0),))),
+    ("groups.unlock", (GROUP, "client", (Queue("orders", 0),))),
     ("groups.leave", (LeaveRequest(GROUP, "client"),)),
     ("groups.members", (GROUP,)),
     ("schedule.pending", (PendingQuery(),)),

@@ -71,7 +71,7 @@ def test_the_audit_of_a_killed_brokers_store_says_the_promises_held(
     """P2 and P4 as the log itself tells them, from the broker and from its files; and one
     delivery that is taken away, doubled or made early is found."""
     chance = random.Random(seed)
-    keys = OF_ANY_DISK | {"listenPort": str(free_port()), "messageDelayLevel": LEVELS}
+    keys = OF_ANY_DISK | {"grpcPort": str(free_port()), "messageDelayLevel": LEVELS}
     with BrokerProcess(tmp_path / "broker", keys) as broker:
         with Producer(broker.endpoint, "changed") as producer:
             waiting = [Message("orders", b"x", delay_level=FAR) for _ in range(4 * CHANGED)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """One broker for the module; every test has a job and ids of its own."""
-    keys = OF_ANY_DISK | {"listenPort": str(free_port())}
+    keys = OF_ANY_DISK | {"grpcPort": str(free_port())}
     with BrokerProcess(tmp_path_factory.mktemp("sink"), keys) as process:
         yield process
 

@@ -30,7 +30,7 @@ ALL = ReadAllAvailable()
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     keys = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
     keys |= {"mappedFileSizeCommitLog": str(SEGMENT), "maxMessageSize": str(SEGMENT // 2)}
-    keys["listenPort"] = str(free_port())
+    keys["grpcPort"] = str(free_port())
     with BrokerProcess(tmp_path / "broker", keys) as broker:
         yield broker
 

@@ -117,7 +117,7 @@ def test_each_record_is_in_the_sink_exactly_once(spark: SparkSession, tmp_path: 
     randomly = random.Random(SEED)
     checkpoint, sink, log = tmp_path / "checkpoint", tmp_path / "sink", tmp_path / "driver.log"
     keys = {"diskSpaceWarningLevelRatio": "100", "cleanFileForciblyEnable": "false"}
-    keys["listenPort"] = str(free_port())
+    keys["grpcPort"] = str(free_port())
     with BrokerProcess(tmp_path / "broker", keys) as broker:
         sending = Sending(broker.endpoint)
         sending.start()

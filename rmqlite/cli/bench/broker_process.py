@@ -26,13 +26,14 @@ class BrokerProcess:
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.endpoint = ""
+        self.endpoint = self.name_server = ""
         self.store = folder / "store"
         self._conf = folder / "broker.conf"
         self._ready = folder / "ready"
         self._log = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
-        lines = {"listenPort": "0", "storePathRootDir": str(self.store)} | dict(settings)
+        lines = {"listenPort": "0", "grpcPort": "0", "nameServerPort": "0"}
+        lines |= {"storePathRootDir": str(self.store), **settings}
         self._conf.write_text("".join([f"{key}={value}\n" for key, value in lines.items()]))
 
     def __enter__(self) -> BrokerProcess:
@@ -65,7 +66,7 @@ class BrokerProcess:
                 raise BrokerUnreachable(f"the broker was not ready in {READY_SECONDS_MAX:.0f} s")
             pause_s(_LOOK_S)
         ready_s = elapsed_s() - began_s
-        self.endpoint = self._ready.read_text().strip()
+        self.endpoint, self.name_server = self._ready.read_text().split()
         return ready_s
 
     def stop(self) -> None:

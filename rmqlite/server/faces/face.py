@@ -20,7 +20,8 @@ class Running:
     """The parts of a running broker that its faces use.
 
     front: everything that a caller can ask.  tasks: those of the broker; a face runs its loop as
-    one of them, so that a loop that fails ends the broker.  The rest holds counts, for the metrics.
+    one of them, so that a loop that fails ends the broker.  grpc_port: where rmqlite.v1 is served.
+    The rest holds counts, for the metrics.
     """
 
     front: Front
@@ -28,6 +29,7 @@ class Running:
     broker: Broker
     commit: GroupCommit
     watch: ClockWatch
+    grpc_port: int
 
 
 class Face(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from rmqlite.requests.groups import (
     Assignment,
@@ -25,7 +25,7 @@ class GroupCalls(Part):
     """Calls of consumers about their own group, and of administrators about any group."""
 
     async def all(self) -> tuple[GroupInfo, ...]:
-        return self._broker.all_groups()
+        return self._broker.groups.all()
 
     async def status(self, group: str) -> GroupStatus:
         """Settings, members, and progress in every queue that the group reads or has read."""
@@ -62,9 +62,25 @@ class GroupCalls(Part):
             raise
         return self._broker.heartbeat(request)
 
+    async def check(self, request: HeartbeatRequest) -> None:
+        """Do nothing but raise what heartbeat() would raise for these subscriptions."""
+        await done_in_turns(self._broker.membership.check_sql(request))
+
     async def leave(self, request: LeaveRequest) -> None:
         """Remove the member; the others get its queues."""
         self._broker.membership.leave(request.group, request.client_id)
+
+    def left(self, request: LeaveRequest) -> None:
+        """Like leave(), for a caller that cannot wait: its connection is gone."""
+        self._broker.membership.leave(request.group, request.client_id)
+
+    async def lock(self, group: str, client_id: str, queues: Collection[Queue]) -> frozenset[Queue]:
+        """Keep other members of the group from these queues; those that the member has now."""
+        return self._broker.locks.lock(group, client_id, queues)
+
+    async def unlock(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
+        """Give queues back; those of other members stay locked."""
+        self._broker.locks.unlock(group, client_id, queues)
 
     async def members(self, group: str) -> tuple[MemberInfo, ...]:
         """The members of a group now; none if no such group exists."""

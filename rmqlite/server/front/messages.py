@@ -6,10 +6,14 @@ address, which every stored message keeps.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
+from rmqlite.broker.draft_sends import DraftCall, Outcome
 from rmqlite.broker.pulling import Pulled
 from rmqlite.clock import elapsed_s
+from rmqlite.errors import FlushFailed
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.messages import (
@@ -22,6 +26,14 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
+from rmqlite.store.records.record import Record
+
+
+class DraftsSent(NamedTuple):
+    """is_durable: False if the disk took too long; the messages may or may not survive a crash."""
+
+    outcomes: list[Outcome]
+    is_durable: bool = True
 
 
 class MessageCalls(Part):
@@ -32,6 +44,18 @@ class MessageCalls(Part):
         results = await done_in_turns(self._broker.send(request, born_host))
         await self._durable()
         return results
+
+    async def send_drafts(self, calls: Sequence[DraftCall]) -> DraftsSent:
+        """Store what came of many callers, each call with an outcome of its own."""
+        self._check_open()
+        outcomes = await done_in_turns(self._broker.drafts.send(calls))
+        try:
+            await self._durable()
+        except FlushFailed as error:
+            if error.is_final:
+                raise
+            return DraftsSent(outcomes, is_durable=False)
+        return DraftsSent(outcomes)
 
     async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
         self._check_open()
@@ -72,6 +96,10 @@ class MessageCalls(Part):
     async def find(self, query: MessageQuery) -> FoundMessages:
         """Messages by key or message id."""
         return await done_in_turns(self._broker.find_messages(query))
+
+    async def record(self, physical_offset: int) -> Record:
+        """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
+        return self._broker.record_at(physical_offset)
 
     async def at(self, offset_message_id: str) -> FoundMessage:
         """The message of the record that an offset message id names."""

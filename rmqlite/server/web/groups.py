@@ -6,8 +6,7 @@ from starlette.responses import Response
 
 from rmqlite.levels import parse_levels
 from rmqlite.requests.groups import GroupChange
-from rmqlite.retry_ladder import ladder
-from rmqlite.retry_policy import RetryPolicy
+from rmqlite.retry_policy import RetryPolicy, ladder
 from rmqlite.server.web.overview import group_lines
 from rmqlite.server.web.site import Visit
 

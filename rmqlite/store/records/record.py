@@ -145,6 +145,15 @@ class Record:
         return self.buffer[self.head.body_position : self.head.body_end]
 
     @property
+    def encoded(self) -> bytes:
+        """All bytes of the record, as they lie in the log."""
+        head = self.head
+        begin = head.body_position - HEAD.size
+        if len(head.born_host) + len(head.store_host) != 16:
+            begin = head.body_position - _HEADS[len(head.born_host), len(head.store_host)].size
+        return self.buffer[begin : begin + head.size]
+
+    @property
     def end(self) -> int:
         """The physical offset at which it ends."""
         return self.head.physical_offset + self.head.size

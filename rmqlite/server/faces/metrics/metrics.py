@@ -268,7 +268,7 @@ class Metrics:
 
     def _by_group(self, now: Now) -> Iterator[Metric]:
         # Also groups that count 0: rate() does not notice a series that begins with 1.
-        groups = [info.group for info in self._broker.all_groups()]
+        groups = [info.group for info in self._broker.groups.all()]
         for name, help_text, counts_of in GROUP_COUNTERS:
             counts = counts_of(now)
             family = CounterMetricFamily(PREFIX + name, help_text, labels=("group",))

@@ -37,7 +37,7 @@ class NativeFace:
         self._server: grpc.aio.Server | None = None
         self._loop: asyncio.Task[None] | None = None
         self.port = 0
-        """The port that bind() took; the system chooses it if listenPort is 0."""
+        """The port that bind() took; the system chooses it if grpcPort is 0."""
 
     async def bind(self) -> None:
         config = self._config
@@ -45,10 +45,10 @@ class NativeFace:
         address = config.bind_address
         host = f"[{address}]" if ":" in address else address
         try:
-            self.port = self._server.add_insecure_port(f"{host}:{config.listen_port}")
+            self.port = self._server.add_insecure_port(f"{host}:{config.grpc_port}")
         except RuntimeError as error:
             rule = f"a port that is free on bindAddress={config.bind_address}"
-            raise InvalidValue("listenPort", config.listen_port, rule) from error
+            raise InvalidValue("grpcPort", config.grpc_port, rule) from error
 
     async def open(self, running: Running) -> None:
         assert self._server is not None

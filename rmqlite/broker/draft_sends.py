@@ -1,0 +1,226 @@
+"""Sends of messages that come as drafts, each call with its own outcome (reference §8, §7.2).
+
+A protocol that pipelines hands over everything that has arrived, of many callers, at once.  All
+of it becomes one append, and a call that is refused refuses none of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from rmqlite.broker.appending import Appending
+from rmqlite.broker.counts import Counts
+from rmqlite.broker.retention import Retention
+from rmqlite.broker.room import Room
+from rmqlite.broker.sending import record_of
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import FlushFailed, InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.limits import KEYS_MAX
+from rmqlite.message import (
+    BODY_RULE,
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+)
+from rmqlite.names import check_sendable, dlq_topic, group_of, is_retry
+from rmqlite.property_string import PropertyString
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
+from rmqlite.store.records.written import Written
+
+STEP_MESSAGES: Final = 100
+"""After so many messages, or their keys, 10 ms, they are appended, and other calls may run."""
+_NEW_QUEUE_WORK: Final = 10
+"""The first message of a queue makes folders and a file: the work of ten messages."""
+_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
+_KEYS_PAIR: Final = f"{KEYS}\x01".encode()
+
+
+class DraftCall(NamedTuple):
+    """One call: a message, or a batch of which all are stored or none.
+
+    queue_id of a draft: -1 lets the broker choose.  max_reconsume_times: of a consumer that
+    sends a failed message to its retry topic itself; None means the group's.
+    """
+
+    drafts: Sequence[Draft]
+    max_reconsume_times: int | None = None
+
+
+class Stored(NamedTuple):
+    """queue_id: of the queue that the message goes to, also if it waits for now."""
+
+    queue_id: int
+    at: Written
+
+
+Outcome = list[Stored] | RmqliteError
+
+
+@dataclass(slots=True)
+class _Part:
+    """What one append will store: the records, and the calls that they belong to."""
+
+    records: list[NewRecord]
+    calls: list[tuple[int, list[int]]]
+    """Number of the call, and the queue id of each of its messages."""
+    work: int = 0
+
+
+class DraftSends:
+    """The calls of protocols whose messages come with a property string of their own."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        retention: Retention,
+        room: Room,
+        appending: Appending,
+        counts: Counts,
+        store_host: bytes,
+        needed: Callable[[], OnDemand],
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._retention = retention
+        self._room = room
+        self._log = appending
+        self._counts = counts
+        self._store_host = store_host
+        self._needed = needed
+
+    def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
+        """The outcome of each call, in steps; valid once the store is durable, up to its end.
+
+        Raises only FlushFailed.
+        """
+        outcomes: list[Outcome] = [[] for _ in calls]
+        part = _Part([], [])
+        for number, call in enumerate(calls):
+            try:
+                self._take(number, call, part)
+            except FlushFailed:
+                raise
+            except RmqliteError as error:
+                outcomes[number] = error.with_traceback(None)
+            if part.work >= STEP_MESSAGES:
+                self._append(part, outcomes)
+                part = _Part([], [])
+                yield
+        self._append(part, outcomes)
+        return outcomes
+
+    def _take(self, number: int, call: DraftCall, part: _Part) -> None:
+        """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
+        self._retention.check_room()
+        records: list[NewRecord] = []
+        queue_ids: list[int] = []
+        work = 0
+        for draft in call.drafts:
+            if is_retry(draft.topic):
+                draft = self._of_consumer(draft, call.max_reconsume_times)
+            check_sendable(draft.topic)
+            if not draft.body:
+                raise InvalidValue("body", "", BODY_RULE)
+            self._room.check_body(len(draft.body))
+            # A batch goes into one queue.
+            queue_id = queue_ids[0] if queue_ids else self._queue_for(draft)
+            is_new = self._store.queue(draft.topic, queue_id) is None
+            work += 1 + _keys_of(draft) + (_NEW_QUEUE_WORK if is_new else 0)
+            queue_ids.append(queue_id)
+            records.append(
+                record_of(
+                    draft._replace(queue_id=queue_id, sys_flag=draft.sys_flag & ~TRANSACTION_TYPE),
+                    self._level_of(draft),
+                    cluster=self._config.cluster_name,
+                    store_host=self._store_host,
+                )
+            )
+        if not records:
+            raise InvalidValue("messages", 0, "at least one")
+        part.records += records
+        part.calls.append((number, queue_ids))
+        part.work += work
+
+    def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
+        if not part.records:
+            return
+        try:
+            written = iter(self._log.append(part.records))
+        except FlushFailed:
+            raise
+        except RmqliteError as error:
+            for number, _ in part.calls:
+                outcomes[number] = error.with_traceback(None)
+            return
+        self._counts.sent += len(part.records)
+        for number, queue_ids in part.calls:
+            outcomes[number] = [Stored(queue_id, next(written)) for queue_id in queue_ids]
+
+    def _queue_for(self, draft: Draft) -> int:
+        """The queue of a draft; a topic that is missing is made at once, for this call alone."""
+        info = self._topics.get(draft.topic)
+        queue_id = draft.queue_id
+        if info is not None and 0 <= queue_id < info.write_queues:
+            self._topics.wanted(draft.topic)
+            return queue_id
+        needed = self._needed()
+        queue_id = needed.queue_for(draft.topic, queue_id)
+        needed.make()
+        return queue_id
+
+    def _level_of(self, draft: Draft) -> int:
+        if _DELAY_PAIR not in draft.properties:
+            return 0
+        level = PropertyString(draft.properties).number(DELAY)
+        return self._store.levels.current.clamp(level) if level else 0
+
+    def _of_consumer(self, draft: Draft, limit: int | None) -> Draft:
+        """A failed message that its consumer sends itself: a retry, or at the limit a dead letter.
+
+        RocketMQ's Java consumer does so if it could not send a message back.
+        """
+        group = group_of(draft.topic) or ""
+        info = self._groups.wanted(group)
+        if draft.reconsume_times < (info.max_reconsume_times if limit is None else limit):
+            return draft
+        own = PropertyString(draft.properties)
+        changes: dict[str, str | bytes] = {
+            DELAY: "0",
+            DLQ_ORIGIN_TOPIC: own.get(RETRY_TOPIC) or draft.topic.encode(),
+            DELIVERY_ATTEMPTS: str(draft.reconsume_times),
+        }
+        origin = own.get(ORIGIN_MESSAGE_ID)
+        if origin:
+            changes[DLQ_ORIGIN_MESSAGE_ID] = origin
+        self._topics.ensure(dlq_topic(group), 1)
+        self._counts.dead[group] += 1
+        return draft._replace(
+            topic=dlq_topic(group), queue_id=0, properties=own.edited(changes).encoded
+        )
+
+
+def _keys_of(draft: Draft) -> int:
+    """How many keys a message has, beyond what everyone has.  Raises MessageTooLarge."""
+    if _KEYS_PAIR not in draft.properties:
+        return 0
+    count = (PropertyString(draft.properties).get(KEYS) or b"").count(b" ")
+    if count >= KEYS_MAX:
+        raise MessageTooLarge("keys", f"{count + 1} of them", f"at most {KEYS_MAX} in a message")
+    return count // 10

@@ -1,0 +1,124 @@
+"""The kinds of values that a configuration file has: each reads a text, or says its rule."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BeforeValidator
+
+from rmqlite.errors import InvalidValue
+from rmqlite.levels import parse_levels
+from rmqlite.refused_keys import NO_REPLICAS
+
+QUEUES_MAX: Final = 65_536
+"""A request or a table with more queues in one topic is refused: each queue costs some work."""
+_INT_MAX: Final = 2**31 - 1
+_ENTRY_BYTES: Final = 20
+
+
+def whole(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValidator:
+    rule = f"a whole number, {at_least} to {at_most} {unit}".rstrip()
+
+    def read(value: object) -> int:
+        if isinstance(value, str):
+            if re.fullmatch(r"[-+]?[0-9.]+\s*[A-Za-z]+", value, re.ASCII):
+                in_unit = f"a plain number, the key is in {unit}" if unit else rule
+                raise ValueError(in_unit)
+            # No limit has more digits.
+            if not re.fullmatch(r"-?[0-9]{1,18}", value, re.ASCII):
+                raise ValueError(rule)
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(rule)
+        if not at_least <= value <= at_most:
+            raise ValueError(rule)
+        return value
+
+    return BeforeValidator(read)
+
+
+def one_of(*values: str, why: str = "") -> BeforeValidator:
+    def read(value: object) -> object:
+        if value not in values:
+            near = difflib.get_close_matches(str(value).upper(), values, n=1)
+            hint = why or (f"did you mean {near[0]}?" if near else "")
+            raise ValueError(" or ".join(values) + (f"; {hint}" if hint else ""))
+        return value
+
+    return BeforeValidator(read)
+
+
+def _switch(value: object) -> bool:
+    if value not in (True, False, "true", "false"):
+        raise ValueError("true or false")
+    return value in (True, "true")
+
+
+def matching(pattern: str, rule: str) -> BeforeValidator:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):
+            raise ValueError(rule)
+        return value
+
+    return BeforeValidator(read)
+
+
+def master_id(value: object) -> int:
+    if value not in (0, "0") or isinstance(value, bool):
+        raise ValueError(f"0, the id of a master; {NO_REPLICAS}")
+    return 0
+
+
+def folder(value: object) -> Path:
+    text = str(value)
+    if not isinstance(value, str | Path) or not text or not text.isprintable():
+        raise ValueError("the path of a folder")
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        raise ValueError("there is no home folder for ~: write a full path") from error
+
+
+def ip_address(value: object) -> str:
+    try:
+        if isinstance(value, str) and "%" not in value:
+            return str(ipaddress.ip_address(value))
+    except ValueError:
+        pass
+    raise ValueError("an IP address, such as 10.0.0.7: it is stored in every message")
+
+
+def level_string(value: object) -> str:
+    try:
+        return parse_levels(str(value)).text
+    except InvalidValue as error:
+        raise ValueError(error.rule) from error
+
+
+def _whole_entries(value: int) -> int:
+    # RocketMQ rounds the same way, so both find the same files.
+    return -(-value // _ENTRY_BYTES) * _ENTRY_BYTES
+
+
+Milliseconds = Annotated[int, whole("milliseconds")]
+Bytes = Annotated[int, whole("bytes")]
+Messages = Annotated[int, whole("messages")]
+Queues = Annotated[int, whole("queues", at_most=QUEUES_MAX)]
+Port = Annotated[int, whole("", 0, 65_535)]
+Percent = Annotated[int, whole("percent", 1, 100)]
+Switch = Annotated[bool, BeforeValidator(_switch)]
+Name = Annotated[str, matching("[a-zA-Z0-9_.%|-]{1,127}", "1 to 127 of letters, digits, '_-.%|'")]
+Host = Annotated[str, matching(r"[a-zA-Z0-9:.-]{1,253}", "an IP address or a host name")]
+Hours = Annotated[
+    str,
+    matching(
+        "([01][0-9]|2[0-3])(;([01][0-9]|2[0-3]))*", "hours of two digits, such as 04 or 04;16"
+    ),
+]
+EntriesBytes = Annotated[
+    int, BeforeValidator(_whole_entries), whole("bytes", 1, _INT_MAX - _ENTRY_BYTES)
+]

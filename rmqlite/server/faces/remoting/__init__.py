@@ -1,0 +1,11 @@
+"""RocketMQ 4.x's remoting protocol: the broker and its name server, for unmodified 4.x clients.
+
+face         the ports: bind, open, drain, close
+connection   one client's connection: frames in, frames out, limits
+calls        a request finds its handler, and an error its code
+sending      everything that arrives together is stored by one append
+consuming    pulls, offsets, failed messages, locks
+clients      who is connected: heartbeats, members, producers
+finding      messages by key, id and offset
+name_server  routes, clusters, the key-value table
+"""

@@ -1,0 +1,104 @@
+"""Finds the handler of each request, and the response code of each error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, NamedTuple, Protocol
+
+from rmqlite.errors import RmqliteError
+from rmqlite.server.faces.remoting.connection import Connection
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.names import FieldError
+
+
+class Call(NamedTuple):
+    """A request, and the connection that it came on."""
+
+    connection: Connection
+    command: Command
+
+
+Handler = Callable[[Call], Awaitable[Command | None]]
+"""Answers a request; None: it gets no answer."""
+
+log = logging.getLogger(__name__)
+
+
+class Gathering(Protocol):
+    """Handles requests that are gathered, and answers them itself."""
+
+    def add(self, connection: Connection, command: Command) -> None: ...
+
+
+class Refusal(Exception):
+    """Ends a request with a code that no error of the broker has."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+class Calls:
+    """All requests of all connections."""
+
+    def __init__(
+        self,
+        handlers: Mapping[int, Handler],
+        gathered: Mapping[int, Gathering],
+        gone: Callable[[Connection], None],
+    ) -> None:
+        self._handlers = handlers
+        self._gathered = gathered
+        self._gone = gone
+        self._loop = asyncio.get_running_loop()
+        self.running: set[asyncio.Task[None]] = set()
+
+    def begin(self, connection: Connection, command: Command) -> None:
+        gathering = self._gathered.get(command.code)
+        if gathering is not None:
+            gathering.add(connection, command)
+            return
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            remark = f" request type {command.code} not supported"
+            refused = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+            connection.answer(command, encode(refused))
+            return
+        task = self._loop.create_task(self._run(handler, connection, command))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+
+    def gone(self, connection: Connection) -> None:
+        self._gone(connection)
+
+    async def _run(self, handler: Handler, connection: Connection, command: Command) -> None:
+        answer: Command | None = None
+        try:
+            answer = await handler(Call(connection, command))
+        except Exception as error:
+            answer = refused(command, error)
+        finally:
+            connection.answer(command, None if answer is None else encode(answer))
+
+
+_OF_A_SEND: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
+
+
+def refused(command: Command, error: Exception, ext: dict[str, str] | None = None) -> Command:
+    """The answer to a request that failed."""
+    if isinstance(error, Refusal):
+        return command.answer(error.code, ext, remark=str(error))
+    if isinstance(error, RmqliteError):
+        code = error.response_code
+        if ext is None and code in _OF_A_SEND:
+            # Only an answer to a send may say so.
+            code = ResponseCode.SYSTEM_ERROR
+        return command.answer(code, ext, remark=str(error))
+    if not isinstance(error, FieldError):
+        log.error("a request failed code=%d", command.code, exc_info=error)
+        return command.answer(ResponseCode.SYSTEM_ERROR, ext, remark="internal error, see the log")
+    return command.answer(ResponseCode.SYSTEM_ERROR, ext, remark=str(error))

@@ -1,0 +1,233 @@
+"""Who is connected: heartbeats, the members of groups, the producers, and who to notify."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.names import is_retry, retry_topic
+from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.faces.remoting.connection import Connection
+from rmqlite.server.front.front import Front
+from rmqlite.wire.remoting.bodies.clients import (
+    ClientConfigCheck,
+    ConsumerData,
+    ConsumerIds,
+    Heartbeat,
+)
+from rmqlite.wire.remoting.codes import consuming as codes
+from rmqlite.wire.remoting.codes.consuming import OfGroup
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.shapes import read_body, write_body
+
+TAG: Final = "TAG"
+SQL92: Final = "SQL92"
+PRODUCERS_MAX: Final = 20_000
+"""How many pairs of client and producer group are remembered."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Consumer:
+    """A member of a group, as its last heartbeat said."""
+
+    connection: Connection
+    client_id: str
+    data: ConsumerData
+    language: str
+    version: int
+
+
+@dataclass(slots=True)
+class Producer:
+    connection: Connection
+    client_id: str
+    language: str
+    version: int
+    seen_ms: int
+
+
+class Clients:
+    """The producers and consumers that have sent a heartbeat on an open connection."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._consumers: dict[str, dict[str, Consumer]] = {}
+        self._producers: dict[str, dict[str, Producer]] = {}
+        self._groups_of: dict[Connection, set[tuple[str, str]]] = {}
+        """The (group, client id) pairs that a connection has registered, of both kinds."""
+        self._producer_count = 0
+        front.groups.listen(self._changed)
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            codes.HEART_BEAT.code: self.heartbeat,
+            codes.UNREGISTER_CLIENT.code: self.unregister,
+            codes.GET_CONSUMER_LIST_BY_GROUP.code: self.members,
+            codes.CHECK_CLIENT_CONFIG.code: self.check,
+        }
+
+    # ---- who there is
+
+    def consumers(self, group: str) -> dict[str, Consumer]:
+        """The group's members on this face, by client id."""
+        return self._consumers.get(group, {})
+
+    def producers(self, group: str) -> dict[str, Producer]:
+        return self._producers.get(group, {})
+
+    def producer_groups(self) -> dict[str, dict[str, Producer]]:
+        return self._producers
+
+    def producer_of(self, client_id: str) -> Producer | None:
+        """The producer with this client id, of whichever group."""
+        found = (known.get(client_id) for known in self._producers.values())
+        return next((each for each in found if each is not None), None)
+
+    def subscription(self, connection: Connection, group: str, topic: str) -> Subscription | None:
+        """What a group's member on this connection, or else any member, wants of a topic."""
+        members = self.consumers(group)
+        own = [each for each in members.values() if each.connection is connection]
+        for each in own or members.values():
+            for wanted in each.data.subscription_data_set:
+                if wanted.topic == topic:
+                    return filter_of(topic, wanted.sub_string, wanted.expression_type)
+        if members and topic == retry_topic(group):
+            return Subscription(topic)
+        return None
+
+    # ---- requests
+
+    async def heartbeat(self, call: Call) -> Command:
+        """Register every group of a client; one that is refused does not keep out the others."""
+        beat = read_body(Heartbeat, call.command.body)
+        refused: RmqliteError | None = None
+        for producer in beat.producer_data_set:
+            self._add_producer(call.connection, call.command, beat.client_id, producer.group_name)
+        for data in beat.consumer_data_set:
+            group = data.group_name
+            try:
+                await self._front.groups.heartbeat(
+                    HeartbeatRequest(group, beat.client_id, tuple(_subscriptions(data)))
+                )
+            except RmqliteError as error:
+                refused = error
+                continue
+            if not call.connection.is_open:
+                await self._leave(group, beat.client_id)
+                continue
+            self._groups_of.setdefault(call.connection, set()).add((group, beat.client_id))
+            self._consumers.setdefault(group, {})[beat.client_id] = Consumer(
+                call.connection, beat.client_id, data, call.command.language, call.command.version
+            )
+        if refused is not None:
+            raise refused
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def unregister(self, call: Call) -> Command:
+        asked = codes.UNREGISTER_CLIENT.fields.read(call.command.ext)
+        pairs = self._groups_of.get(call.connection, set())
+        for group in (asked.producer_group, asked.consumer_group):
+            pairs.discard((group, asked.client_id))
+        self._drop_producer(call.connection, asked.producer_group, asked.client_id)
+        if asked.consumer_group:
+            await self._drop_consumer(call.connection, asked.consumer_group, asked.client_id)
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def members(self, call: Call) -> Command:
+        """The members of every face, because all of them share the group's queues."""
+        group = codes.GET_CONSUMER_LIST_BY_GROUP.fields.read(call.command.ext).consumer_group
+        ids = [member.client_id for member in await self._front.groups.members(group)]
+        if not ids:
+            remark = f"no consumer for this group, {group}"
+            raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        return call.command.answer(ResponseCode.SUCCESS, body=write_body(ConsumerIds(tuple(ids))))
+
+    async def check(self, call: Call) -> Command:
+        """May a consumer use this filter?  Java asks before it starts with SQL92."""
+        asked = read_body(ClientConfigCheck, call.command.body)
+        data = asked.subscription_data
+        wanted = filter_of(data.topic, data.sub_string, data.expression_type)
+        await self._front.groups.check(HeartbeatRequest(asked.group, asked.client_id, (wanted,)))
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    def gone(self, connection: Connection) -> None:
+        """A connection has ended: its members leave at once, and the others get their queues."""
+        for group, client_id in self._groups_of.pop(connection, set()):
+            self._drop_producer(connection, group, client_id)
+            consumer = self._consumers.get(group, {}).get(client_id)
+            if consumer is not None and consumer.connection is connection:
+                self._forget(group, client_id)
+                self._front.groups.left(LeaveRequest(group, client_id))
+
+    # ---- inside
+
+    def _changed(self, group: str) -> None:
+        """The members of a group, or its queues, have changed: tell its members here."""
+        for consumer in self.consumers(group).values():
+            consumer.connection.tell(
+                codes.NOTIFY_CONSUMER_IDS_CHANGED.code,
+                codes.NOTIFY_CONSUMER_IDS_CHANGED.fields.write(OfGroup(group)),
+            )
+
+    def _add_producer(
+        self, connection: Connection, command: Command, client_id: str, group: str
+    ) -> None:
+        known = self._producers.setdefault(group, {})
+        if client_id not in known:
+            if self._producer_count >= PRODUCERS_MAX:
+                log.warning("a producer is not remembered, there are too many group=%s", group)
+                return
+            self._producer_count += 1
+        known[client_id] = Producer(
+            connection, client_id, command.language, command.version, self._front.clock.now_ms()
+        )
+        self._groups_of.setdefault(connection, set()).add((group, client_id))
+
+    def _drop_producer(self, connection: Connection, group: str, client_id: str) -> None:
+        known = self._producers.get(group, {})
+        producer = known.get(client_id)
+        if producer is not None and producer.connection is connection:
+            del known[client_id]
+            self._producer_count -= 1
+            if not known:
+                del self._producers[group]
+
+    async def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> None:
+        consumer = self._consumers.get(group, {}).get(client_id)
+        if consumer is None or consumer.connection is connection:
+            self._forget(group, client_id)
+            await self._leave(group, client_id)
+
+    def _forget(self, group: str, client_id: str) -> None:
+        members = self._consumers.get(group, {})
+        members.pop(client_id, None)
+        if not members:
+            self._consumers.pop(group, None)
+
+    async def _leave(self, group: str, client_id: str) -> None:
+        await self._front.groups.leave(LeaveRequest(group, client_id))
+
+
+def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:
+    """What a member reads, without its retry topic, which every member of a group reads."""
+    seen = {retry_topic(data.group_name)}
+    for each in data.subscription_data_set:
+        if each.topic not in seen:
+            seen.add(each.topic)
+            yield filter_of(each.topic, each.sub_string, each.expression_type)
+
+
+def filter_of(topic: str, text: str, kind: str) -> Subscription:
+    """What a consumer wants of a topic.  Retries come unfiltered.  Raises InvalidValue."""
+    if kind == SQL92:
+        return Subscription(topic) if is_retry(topic) else Subscription(topic, sql=text)
+    if kind not in ("", TAG):
+        raise InvalidValue("expressionType", kind, f"{TAG} or {SQL92}")
+    return Subscription(topic, text)

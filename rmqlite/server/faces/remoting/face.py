@@ -1,0 +1,130 @@
+"""The ports of RocketMQ 4.x: the broker's, its VIP port, and the name server's.
+
+All three answer the same requests: one process is the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue
+from rmqlite.server.faces.face import Running
+from rmqlite.server.faces.remoting.calls import Calls
+from rmqlite.server.faces.remoting.clients import Clients
+from rmqlite.server.faces.remoting.connection import Connections
+from rmqlite.server.faces.remoting.consuming import Consuming
+from rmqlite.server.faces.remoting.finding import Finding
+from rmqlite.server.faces.remoting.name_server import NameServer
+from rmqlite.server.faces.remoting.sending import SENDS, Sends
+
+IDLE_S: Final = 120.0
+"""A connection without any frame for so long is closed."""
+LOOK_S: Final = 10.0
+VIP_BELOW: Final = 2
+"""Java's vipChannelEnabled takes the broker's port less two."""
+BACKLOG: Final = 1_024
+
+log = logging.getLogger(__name__)
+
+
+class RemotingFace:
+    """The ports for RocketMQ's own clients."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._sockets: list[socket.socket] = []
+        self._servers: list[asyncio.Server] = []
+        self._connections: Connections | None = None
+        self._calls: Calls | None = None
+        self._sends: Sends | None = None
+        self._sweep: asyncio.Task[None] | None = None
+        self.port = 0
+        """The broker's port that bind() took; the system chooses it if listenPort is 0."""
+        self.name_server_port = 0
+
+    async def bind(self) -> None:
+        config = self._config
+        self.port = self._bound("listenPort", config.listen_port)
+        if config.listen_port > VIP_BELOW:
+            self._bound("listenPort", config.listen_port - VIP_BELOW)
+        self.name_server_port = self._bound("nameServerPort", config.name_server_port)
+
+    async def open(self, running: Running) -> None:
+        config, front = self._config.model_copy(update={"listen_port": self.port}), running.front
+        clients = Clients(front)
+        self._sends = Sends(config, front)
+        parts = (clients, Consuming(config, front, clients), Finding(front))
+        names = NameServer(config, front)
+        handlers = {
+            code: handler for part in (*parts, names) for code, handler in part.handlers().items()
+        }
+        self._calls = Calls(handlers, dict.fromkeys(SENDS, self._sends), clients.gone)
+        here = "this is a port of RocketMQ's remoting protocol"
+        self._connections = Connections(
+            self._calls,
+            config.connections_max,
+            config.in_flight_bytes_max,
+            f"{here}, rmqlite.v1 is on grpcPort={running.grpc_port}",
+        )
+        self._sweep = running.tasks.create_task(self._close_idle(), name="idle connections")
+        loop = asyncio.get_running_loop()
+        for bound in self._sockets:
+            self._servers.append(
+                await loop.create_server(self._connections.made, sock=bound, backlog=BACKLOG)
+            )
+
+    async def drain(self) -> None:
+        """Take no new connections, answer what has come, then close."""
+        assert self._calls is not None
+        assert self._sends is not None
+        assert self._connections is not None
+        for server in self._servers:
+            server.close()
+        running = self._calls.running | self._sends.running
+        if running:
+            await asyncio.wait(running, timeout=self._config.drain_ms_max / 1000)
+        for connection in tuple(self._connections.open):
+            connection.close()
+        if self._sweep is not None:
+            self._sweep.cancel()
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for bound in self._sockets:
+            bound.close()
+        if self._connections is not None:
+            for connection in tuple(self._connections.open):
+                connection.abort()
+
+    def _bound(self, key: str, port: int) -> int:
+        """Take a port; the one that was taken.  Raises InvalidValue."""
+        address = self._config.bind_address
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        self._sockets.append(bound)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((address, port))
+        except OSError as error:
+            rule = f"a port that is free on bindAddress={address} ({error.strerror})"
+            if key == "listenPort" and port == self._config.listen_port - VIP_BELOW:
+                rule = f"a port whose VIP port, {port}, is free on bindAddress={address}, too"
+                raise InvalidValue(key, self._config.listen_port, rule) from error
+            raise InvalidValue(key, port, rule) from error
+        taken: int = bound.getsockname()[1]
+        return taken
+
+    async def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            assert self._connections is not None
+            for connection in tuple(self._connections.open):
+                if loop.time() - connection.last_seen_s > IDLE_S:
+                    log.info("an idle connection is closed client=%s", connection.address)
+                    connection.close()

@@ -1,0 +1,125 @@
+"""Sends.  Everything that arrives in one turn of the loop, on all connections, is one append.
+
+Its messages then wait for one sync, and the answers of a connection leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from rmqlite.broker.draft_sends import DraftCall, Outcome
+from rmqlite.config import BrokerConfig
+from rmqlite.message import host_text, pack_host
+from rmqlite.server.faces.remoting.calls import refused
+from rmqlite.server.faces.remoting.connection import Connection
+from rmqlite.server.front.front import Front
+from rmqlite.store.records.drafts import Draft
+from rmqlite.wire.remoting.batch import read_batch
+from rmqlite.wire.remoting.codes import sending as codes
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT, SendMessage
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode, encode_sent
+from rmqlite.wire.remoting.names import FieldError
+
+CALLS_MAX: Final = 500
+"""How many sends are stored together at most."""
+VERSION_WITH_LIMIT: Final = 121
+"""Clients from this version on say themselves how often a message is retried."""
+_PAIR_END: Final = b"\x02"
+
+SENDS: Final = {
+    row.code: row.fields
+    for row in (codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE)
+}
+
+
+class _Send(NamedTuple):
+    connection: Connection
+    command: Command
+    call: DraftCall
+
+
+class Sends:
+    """The sends that have arrived and are not yet stored."""
+
+    def __init__(self, config: BrokerConfig, front: Front) -> None:
+        self._config = config
+        self._front = front
+        self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[_Send] = []
+        self.running: set[asyncio.Task[None]] = set()
+
+    def add(self, connection: Connection, command: Command) -> None:
+        """Store a message, or a batch, at the end of this turn of the loop."""
+        try:
+            send = SENDS[command.code].read(command.ext)
+            call = call_of(send, command, connection.born_host, self._config.send_messages_max)
+        except FieldError as error:
+            connection.answer(command, encode(refused(command, error, REFUSED_SEND_EXT)))
+            return
+        if not self._waiting:
+            self._loop.call_soon(self._begin)
+        self._waiting.append(_Send(connection, command, call))
+
+    def _begin(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), CALLS_MAX):
+            task = self._loop.create_task(self._store(waiting[first : first + CALLS_MAX]))
+            self.running.add(task)
+            task.add_done_callback(self.running.discard)
+
+    async def _store(self, sends: list[_Send]) -> None:
+        try:
+            sent = await self._front.messages.send_drafts([send.call for send in sends])
+        except Exception as error:
+            for connection, command, _ in sends:
+                connection.answer(command, encode(refused(command, error, REFUSED_SEND_EXT)))
+            return
+        code = ResponseCode.SUCCESS if sent.is_durable else ResponseCode.FLUSH_DISK_TIMEOUT
+        for (connection, command, _), outcome in zip(sends, sent.outcomes, strict=True):
+            connection.answer(command, self._frame(command, code, outcome))
+
+    def _frame(self, command: Command, code: int, outcome: Outcome) -> bytes:
+        if isinstance(outcome, Exception):
+            return encode(refused(command, outcome, REFUSED_SEND_EXT))
+        host = self._host
+        queue_id, first = outcome[0]
+        ids = f"{host}{first.physical_offset:016X}"
+        if len(outcome) > 1:
+            ids = ",".join([f"{host}{at.physical_offset:016X}" for _, at in outcome])
+        return encode_sent(command, code, ids, queue_id, first.queue_offset)
+
+
+def call_of(send: SendMessage, command: Command, born_host: bytes, messages_max: int) -> DraftCall:
+    """The drafts of one request.  Raises FieldError for a batch that is damaged or too long."""
+    properties = send.properties.encode("utf-8", "replace")
+    draft = Draft(
+        send.topic,
+        send.queue_id,
+        properties,
+        command.body,
+        send.born_timestamp,
+        born_host,
+        send.flag,
+        send.sys_flag,
+        send.reconsume_times,
+    )
+    limit = send.max_reconsume_times if command.version >= VERSION_WITH_LIMIT else None
+    if not send.is_batch:
+        return DraftCall((draft,), limit)
+    return DraftCall(tuple(_items(draft, messages_max)), limit)
+
+
+def _items(batch: Draft, messages_max: int) -> Iterator[Draft]:
+    """The messages of a batch; what the batch says of all of them ends their properties."""
+    common = batch.properties
+    for item in read_batch(batch.body, messages_max=messages_max):
+        own = item.properties
+        if common:
+            between = b"" if not own or own.endswith(_PAIR_END) else _PAIR_END
+            own = own + between + common
+        yield batch._replace(properties=own, body=item.body, flag=item.flag)
