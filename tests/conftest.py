@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, settings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 
+SPARK_TESTS = Path(__file__).parent / "spark"
+
 # No example is wrong because the machine had much else to do.
 ANY_MACHINE = "any machine"
 settings.register_profile(ANY_MACHINE, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,6 +32,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="try this many crash points, a million if no number is given",
     )
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests that share the Spark session run in one process, one after the other."""
+    for item in items:
+        if SPARK_TESTS in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture

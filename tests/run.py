@@ -20,8 +20,8 @@ import environment  # noqa: E402 - found only after the line above
 from tests import chromium, java  # noqa: E402 - the same
 
 WORKERS = 2
-"""Processes that test, the first half of the tests and the second.  Many tests start brokers
-and clients of their own: with more processes on a small machine they would time each other out."""
+"""Processes that test.  Many tests start brokers and clients of their own: with more processes
+on a small machine they would time each other out."""
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def main() -> int:
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "pytest": ["pytest", f"--numprocesses={WORKERS}", "--dist=worksteal", *sys.argv[1:]],
+        "pytest": ["pytest", f"--numprocesses={WORKERS}", "--dist=loadgroup", *sys.argv[1:]],
     }
     for name, arguments in steps.items():
         print(f"\n{name}", flush=True)

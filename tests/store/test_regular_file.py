@@ -142,7 +142,7 @@ def test_a_table_that_could_not_be_read_is_not_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The broker would not start with it again."""
-    monkeypatch.setattr("rmqlite.store.files.SMALL_FILE_BYTES_MAX", 3)
+    monkeypatch.setattr("rmqlite.store.disk.files.SMALL_FILE_BYTES_MAX", 3)
     files, path = SystemFiles(), tmp_path / "topics.json"
     files.replace(path, b"old")
     with pytest.raises(StoreUnavailable, match=r"topics\.json: 4 bytes are more than 3"):
