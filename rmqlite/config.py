@@ -148,6 +148,13 @@ class BrokerConfig(BaseModel):
     groups_max: Annotated[int, whole("groups")] = _key("maxGroups", 5_000)
     consumer_offsets_max: Annotated[int, whole("offsets")] = _key("maxConsumerOffsets", 100_000)
 
+    # Transactions and replies.
+    transaction_timeout_ms: Milliseconds = _key("transactionTimeOut", 6_000)
+    transaction_check_max: Annotated[int, whole("checks")] = _key("transactionCheckMax", 15)
+    transaction_check_interval_ms: Milliseconds = _key("transactionCheckInterval", 60_000)
+    rejects_transactions: Switch = _key("rejectTransactionMessage", False)
+    stores_replies: Switch = _key("storeReplyMessageEnable", True)
+
     # Limits of calls, of waiting polls, and of members and connections.
     max_message_bytes: Bytes = _key("maxMessageSize", 4_194_304)
     send_messages_max: Messages = _key("maxSendMessages", 500)

@@ -28,6 +28,12 @@ CLUSTER: Final = "CLUSTER"
 REAL_TOPIC: Final = "REAL_TOPIC"
 REAL_QID: Final = "REAL_QID"
 RETRY_TOPIC: Final = "RETRY_TOPIC"
+TRAN_MSG: Final = "TRAN_MSG"
+PGROUP: Final = "PGROUP"
+TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+CHECK_IMMUNITY_TIME_IN_SECONDS: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 RECONSUME_TIME: Final = "RECONSUME_TIME"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
@@ -169,7 +175,8 @@ class StoredMessage:
     queue_offset: ordinal in its queue.  physical_offset and store_size: where its record
     lies in the commit log, in bytes.  properties: all of them, the reserved ones included.
     born_host, store_host: "ip:port".  prepared_transaction_offset: on a record delivered
-    from the schedule, the physical offset at which the scheduled record ends (else 0).
+    from the schedule, the physical offset at which the scheduled record ends; on a message that a
+    transaction commits, where its half message begins (else 0).
     """
 
     topic: str

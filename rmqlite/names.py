@@ -19,6 +19,16 @@ BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
 """Ours: a record here holds the result of one call of a bulk job."""
 REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
 """Ours: a record here holds the result of one step of a redrive job."""
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+"""A message here is half of a transaction: nobody gets it before its producer commits it."""
+HALF_ENDS_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""A record here names a half message that is committed, rolled back, copied or given up."""
+UNDECIDED_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+"""Half messages that are given up, because no producer has said how they end."""
+TRANSACTION_GROUP: Final = "CID_RMQ_SYS_TRANS"
+"""The group whose offsets say up to where all half messages have ended."""
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+"""Clients with message traces send here what they have sent and consumed."""
 SCHEDULE_GROUP: Final = "SCHEDULE_CONSUMER"
 """The group of the dead letters that are scheduled messages which could not be delivered; in
 RocketMQ the name of the group that delivers scheduled messages."""
@@ -35,10 +45,10 @@ SYSTEM_TOPICS: Final = frozenset(
         SCHEDULE_TOPIC,
         AUTO_CREATE_TOPIC,
         "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        HALF_ENDS_TOPIC,
+        UNDECIDED_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }
@@ -47,9 +57,9 @@ _NOT_SENDABLE: Final = frozenset(
     {
         SCHEDULE_TOPIC,
         AUTO_CREATE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        HALF_TOPIC,
+        HALF_ENDS_TOPIC,
+        UNDECIDED_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
         CANCELLED_TOPIC,
@@ -67,6 +77,11 @@ def retry_topic(group: str) -> str:
 
 def dlq_topic(group: str) -> str:
     return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    """The topic that keeps the replies of a cluster's consumers to clients that wait for them."""
+    return f"{cluster}_REPLY_TOPIC"
 
 
 def is_retry(topic: str) -> bool:

@@ -39,6 +39,7 @@ from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.purge_markers import PurgeMarkers
 from rmqlite.broker.tables.queue_locks import QueueLocks
 from rmqlite.broker.tables.topics import READ, TopicTable, check_queue
+from rmqlite.broker.transactions.transactions import Transactions
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
@@ -87,28 +88,24 @@ class Broker:
         self.changes = Changes(store, self.schedule, self.topics, self.pending)
         self._room = self.schedule.room
         self.bulk = Bulk(config, store, self.topics, self._room)
-        self.retention = Retention(config, store, self.wait_queues)
         self.groups = GroupTable(store, config, self.topics)
         self.offsets = ConsumerOffsets(store, config)
+        self.transactions = Transactions(
+            config, store, clock, self.topics, self.offsets, self._room, self._log
+        )
+        halves = self.transactions.halves
+        self.retention = Retention(config, store, self.wait_queues, halves.oldest_open)
         self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change.append(self.membership.topic_changed)
         self._config = config
         self.levels = LevelChanges(store, self.wait_queues)
-        self.raw = RawReading(
-            config, store, self.topics, self.levels, clock, lambda: self.readable_end
-        )
+        self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
         self.markers = PurgeMarkers(store)
         jobs = RedriveJobs(config, store)
         self.redriven = jobs.redriven
         self.letters = Letters(
-            store,
-            self.groups,
-            self.offsets,
-            self.pending,
-            self.markers,
-            self.redriven,
-            lambda: self.readable_end,
+            store, self.groups, self.offsets, self.pending, self.markers, self.redriven, self._end
         )
         self._clock = clock
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
@@ -122,7 +119,6 @@ class Broker:
             self._room,
             self._log,
             self.counts,
-            self._store_host,
             self._needed,
         )
         self._turn = 0
@@ -359,6 +355,7 @@ class Broker:
 
     def tables(self) -> dict[str, Snapshot]:
         """The tables to save with every persist of the store, by file name."""
+        self.transactions.halves.note_progress()
         jobs = {**self.bulk.jobs.tree(), **self.redrive.jobs.tree()}
         snapshots: dict[str, Snapshot] = {name: partial(dict, tree) for name, tree in jobs.items()}
         return {OFFSETS_TABLE: self.offsets.snapshot(), **snapshots}
@@ -378,6 +375,9 @@ class Broker:
             jobs,
             self._store_host,
         )
+
+    def _end(self) -> int:
+        return self.readable_end
 
     def _needed(self) -> OnDemand:
         """The topics and groups of one send; the next call takes the next queues in turn."""

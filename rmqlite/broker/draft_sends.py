@@ -19,8 +19,15 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.broker.transactions.halves import half_record, is_half
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed, InvalidValue, MessageTooLarge, RmqliteError
+from rmqlite.errors import (
+    FlushFailed,
+    InvalidValue,
+    MessageTooLarge,
+    PermissionMissing,
+    RmqliteError,
+)
 from rmqlite.limits import KEYS_MAX
 from rmqlite.message import (
     BODY_RULE,
@@ -31,8 +38,10 @@ from rmqlite.message import (
     KEYS,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
+    host_text,
+    pack_host,
 )
-from rmqlite.names import check_sendable, dlq_topic, group_of, is_retry
+from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft
@@ -91,7 +100,6 @@ class DraftSends:
         room: Room,
         appending: Appending,
         counts: Counts,
-        store_host: bytes,
         needed: Callable[[], OnDemand],
     ) -> None:
         self._config = config
@@ -102,7 +110,7 @@ class DraftSends:
         self._room = room
         self._log = appending
         self._counts = counts
-        self._store_host = store_host
+        self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
         self._needed = needed
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
@@ -144,13 +152,11 @@ class DraftSends:
             is_new = self._store.queue(draft.topic, queue_id) is None
             work += 1 + _keys_of(draft) + (_NEW_QUEUE_WORK if is_new else 0)
             queue_ids.append(queue_id)
+            placed = draft._replace(queue_id=queue_id, sys_flag=draft.sys_flag & ~TRANSACTION_TYPE)
+            # RocketMQ stores no item of a batch as half of a transaction.
+            is_alone = len(call.drafts) == 1
             records.append(
-                record_of(
-                    draft._replace(queue_id=queue_id, sys_flag=draft.sys_flag & ~TRANSACTION_TYPE),
-                    self._level_of(draft),
-                    cluster=self._config.cluster_name,
-                    store_host=self._store_host,
-                )
+                self._half_of(placed) if is_alone and is_half(placed) else self._record_of(placed)
             )
         if not records:
             raise InvalidValue("messages", 0, "at least one")
@@ -184,6 +190,23 @@ class DraftSends:
         queue_id = needed.queue_for(draft.topic, queue_id)
         needed.make()
         return queue_id
+
+    def _record_of(self, draft: Draft) -> NewRecord:
+        return record_of(
+            draft,
+            self._level_of(draft),
+            cluster=self._config.cluster_name,
+            store_host=self._store_host,
+        )
+
+    def _half_of(self, draft: Draft) -> NewRecord:
+        """The half message of a transaction.  Its delay begins when it is committed."""
+        if self._config.rejects_transactions:
+            operation = "sending a message of a transaction to"
+            raise PermissionMissing(draft.topic, operation, "rejectTransactionMessage=true")
+        record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
+        self._topics.ensure(HALF_TOPIC, 1)
+        return record
 
     def _level_of(self, draft: Draft) -> int:
         if _DELAY_PAIR not in draft.properties:

@@ -1,13 +1,15 @@
 """Removes expired log files, and refuses sends on a full disk (reference §11).
 
-The rules are RocketMQ's, with one exception: a file with an undelivered message stays, and so
-do all later files, however old they are and however full the disk is.  Sends are refused
+The rules are RocketMQ's, with one exception: a file with an undelivered message, or with an open
+half message of a transaction, stays, and so do all later files, however old they are and however
+full the disk is.  Sends are refused
 before the disk is full, so that there is room to deliver, to retry and to save the progress
 of consumers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -37,10 +39,18 @@ class Pin(NamedTuple):
 class Retention:
     """Measures the disk and removes files at the caller's time; it never waits."""
 
-    def __init__(self, config: BrokerConfig, store: MessageStore, wait_queues: WaitQueues) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        wait_queues: WaitQueues,
+        oldest_half: Callable[[], int | None],
+    ) -> None:
+        """oldest_half: the physical offset of the oldest open half message, if there is one."""
         self._config = config
         self._store = store
         self._wait_queues = wait_queues
+        self._oldest_half = oldest_half
         self._delivered_until = store.min_offset
         self._noted = (store.end, store.min_offset)
         self._measured_end = store.end
@@ -112,8 +122,11 @@ class Retention:
         noted_end, noted_offset = self._noted
         if noted_end > store.durable_end:
             return
-        pending = self._wait_queues.oldest_pending()
-        self._noted = (store.end, pending[1].physical_offset if pending else store.end)
+        pending, half = self._wait_queues.oldest_pending(), self._oldest_half()
+        needed = [store.end] if half is None else [half]
+        if pending:
+            needed.append(pending[1].physical_offset)
+        self._noted = (store.end, min(needed))
         self._delivered_until = noted_offset
         if store.end <= store.durable_end:
             self._delivered_until = self._noted[1]

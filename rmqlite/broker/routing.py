@@ -1,8 +1,9 @@
 """Where a message is stored, which is not always where it is going.
 
-A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, and carries its
-destination in two properties.  route() hides it, record.destination() reads it; nothing else
-in the house writes these properties.
+A delayed message is stored under SCHEDULE_TOPIC_XXXX, one queue per level, a half message of a
+transaction under RMQ_SYS_TRANS_HALF_TOPIC.  Both carry their destination in two properties.
+route() and route_half() hide them, record.destination() reads it; nothing else in the house
+writes these properties.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from rmqlite.message import CLUSTER, DELAY, REAL_QID, REAL_TOPIC, WAIT, encode_properties
+from rmqlite.names import HALF_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.wait_queues import queue_of
 
@@ -41,6 +43,17 @@ def route(topic: str, queue_id: int, level: int, cluster: str = "") -> Routing:
         # RocketMQ's delayed records have it; a consumer of the raw log may look for it.
         properties[WAIT] = "true"
         topic, queue_id = queue_of(level)
+    return _routing(topic, queue_id, properties)
+
+
+@lru_cache(maxsize=4096)
+def route_half(topic: str, queue_id: int, cluster: str) -> Routing:
+    """The routing of half messages that go to a queue once they are committed."""
+    properties = {CLUSTER: cluster, REAL_TOPIC: topic, REAL_QID: str(queue_id)}
+    return _routing(HALF_TOPIC, 0, properties)
+
+
+def _routing(topic: str, queue_id: int, properties: dict[str, str]) -> Routing:
     markers = tuple([f"{name}\x01".encode() for name in properties])
     return Routing(topic, queue_id, properties, encode_properties(properties), markers)
 

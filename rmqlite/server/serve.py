@@ -20,6 +20,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Unavailable
+from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
 from rmqlite.server.exposure import warn_of_open_ports
@@ -145,6 +146,9 @@ class _Server:
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                 "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),
+                "transactions": CheckingBack(
+                    config, broker, self._commit, front.transactions
+                ).run(),
             }
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)

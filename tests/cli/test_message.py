@@ -226,6 +226,14 @@ def test_what_failed_says_how_often(run: Run, answering: FakeBroker) -> None:
     assert "completes   the record that ends at 99" in lines
 
 
+def test_a_committed_message_names_its_half_message(run: Run, answering: FakeBroker) -> None:
+    """In RocketMQ the field means the half message's place; a delivery has it for its own."""
+    message = stored("orders", sys_flag=8, prepared_transaction_offset=99)
+    answering.answers["GetMessage"] = lambda _: FoundMessage(message, MessageState.STORED)
+    lines = run("message", "get", OFFSET_ID).stdout.splitlines()
+    assert "commits     the half message at 99" in lines
+
+
 @pytest.mark.parametrize(
     ("body", "shown"),
     [

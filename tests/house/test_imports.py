@@ -34,7 +34,7 @@ MAY_IMPORT = {
 ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
-        "rmqlite.store.wait_queues",
+        *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),

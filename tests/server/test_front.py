@@ -47,6 +47,7 @@ from rmqlite.requests.schedule import (
     TimelineRequest,
 )
 from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
+from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.front.front import Front
 from rmqlite.server.front.part import Part
 from rmqlite.store.records.drafts import Draft
@@ -55,10 +56,14 @@ from tests.support.bulk import request as bulk_request
 from tests.support.calls import turns_until
 from tests.support.fronts import Served, breaking, served
 from tests.support.redrives import GROUP, bury_many, start
+from tests.support.transactions import GROUP as PRODUCERS
+from tests.support.transactions import send_half
 
 WAITING = "waiting-1"
 JOB = "nightly"
 NEW = "not-there-yet"
+HALF_AT = 192
+"""Where the half message of a transaction begins."""
 FILTER = PendingFilter(topic="orders")
 SEND = SendRequest((Message("orders", b"x"),))
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -88,6 +93,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("letters.purge", (PurgeRequest(GROUP),)),
     ("redrives.start", (RedriveRequest(RedriveSpec(GROUP), "another"),)),
     ("redrives.change", (JobChange(JOB, JobAction.PAUSE),)),
+    ("transactions.end", (TransactionEnd(PRODUCERS, 0, HALF_AT, is_commit=True),)),
 )
 """Every method that can change what is on disk, with a request that does."""
 READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
@@ -151,6 +157,7 @@ def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     """A pending message, dead letters, and a redrive job that has not begun."""
     under_test = BrokerUnderTest(tmp_path)
     under_test.send(Message("orders", b"the record at physical offset 0"))
+    assert send_half(under_test, "half").physical_offset == HALF_AT
     under_test.send(Message("orders", b"x", delay_level=5, message_id=WAITING))
     bury_many(under_test, 3)
     start(under_test, JOB)

@@ -22,10 +22,12 @@ from rmqlite.errors import (
 from rmqlite.names import (
     AUTO_CREATE_TOPIC,
     SCHEDULE_TOPIC,
+    TRACE_TOPIC,
     check_topic,
     is_dlq,
     is_retry,
     is_system,
+    reply_topic,
 )
 from rmqlite.requests.topics import TopicInfo
 from rmqlite.store.message_store import MessageStore
@@ -191,7 +193,12 @@ class TopicTable:
 
     def _built_in(self) -> list[TopicInfo]:
         queues = self._config.default_topic_queues
-        topics = [TopicInfo(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES)]
+        topics = [
+            TopicInfo(SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+            # Clients with message traces, and those that reply, send here without a question.
+            TopicInfo(TRACE_TOPIC, 1, 1),
+            TopicInfo(reply_topic(self._config.cluster_name), 1, 1),
+        ]
         if self._config.auto_create_topic:
             topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
         return topics

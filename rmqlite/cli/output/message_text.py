@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Final
 
 from rmqlite.cli.output.terminal import body_text, printable, time_text
 from rmqlite.errors import Refused
-from rmqlite.message import REAL_TOPIC, StoredMessage
+from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
+from rmqlite.property_string import PropertyString
+from rmqlite.store.records.completion import is_completing
 
 if TYPE_CHECKING:
     from rmqlite.store.reader import Waiting
@@ -58,12 +60,19 @@ def page_of(message: StoredMessage, waiting: Waiting | None, state: str = "") ->
         ("flags", f"flag {message.flag}, sys flag {message.sys_flag:#x}"),
     ]
     if message.prepared_transaction_offset:
-        fields.append(
-            ("completes", f"the record that ends at {message.prepared_transaction_offset}")
-        )
+        fields.append(_pointer(message))
     properties = [(f"  {name}", value) for name, value in sorted(message.properties.items())]
     lines = [*aligned(fields), "", "properties", *aligned(properties), "", *_body_lines(message)]
     return "\n".join(lines) + "\n"
+
+
+def _pointer(message: StoredMessage) -> tuple[str, str]:
+    """What the prepared transaction offset of a record means."""
+    properties = PropertyString(encode_properties(message.properties))
+    at = message.prepared_transaction_offset
+    if is_completing(message.topic, message.sys_flag, properties):
+        return "completes", f"the record that ends at {at}"
+    return "commits", f"the half message at {at}"
 
 
 def where_text(message: StoredMessage) -> str:

@@ -20,6 +20,7 @@ from rmqlite.server.front.part import Behind, Part
 from rmqlite.server.front.redrives import RedriveCalls
 from rmqlite.server.front.schedule import ScheduleCalls
 from rmqlite.server.front.topics import TopicCalls
+from rmqlite.server.front.transactions import TransactionCalls
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 
@@ -46,6 +47,7 @@ class Front(Part):
         self.letters = LetterCalls(behind)
         self.redrives = RedriveCalls(behind)
         self.log = LogCalls(behind)
+        self.transactions = TransactionCalls(behind)
 
     async def status(self) -> BrokerStatus:
         """Counts since the start, the pending messages of every level, and the last disk use."""

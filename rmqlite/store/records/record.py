@@ -16,7 +16,8 @@ The layout (reference §1.1), all integers big-endian; v4 addresses, 12 bytes mo
     64  store host     8
     72  reconsume times i32
     76  prepared transaction offset i64: on a record that completes a scheduled one (see
-                             completion.py), where that one ends
+                             completion.py), where that one ends; on a message that a transaction
+                             commits, where its half message begins
     84  body length    i32   then the body
         topic length   i8    then the topic
         properties length i16  then the property string
@@ -58,6 +59,7 @@ BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 TRANSACTION_TYPE: Final = 0x0C
 PREPARED: Final = 0x04
+COMMITTED: Final = 0x08
 ROLLBACK: Final = 0x0C
 
 BLANK: Final = struct.Struct(">ii")
@@ -81,7 +83,8 @@ class NewRecord(NamedTuple):
     """A record that has no place yet; drafts.py makes it.
 
     born_host, store_host: 8 or 20 packed bytes.  completes: the end (physical offset) of the
-    scheduled record that this one delivers, cancels or replaces; 0 for every other record.
+    scheduled record that this one delivers, cancels or replaces, or the beginning of the half
+    message that it commits; 0 for every other record.
     """
 
     topic: str

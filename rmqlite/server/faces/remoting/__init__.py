@@ -5,6 +5,8 @@ connection   one client's connection: frames in, frames out, limits
 calls        a request finds its handler, and an error its code
 sending      everything that arrives together is stored by one append
 consuming    pulls, offsets, failed messages, locks
+transactions the ends of transactions, and questions to producers
+replies      replies to clients that wait for them
 clients      who is connected: heartbeats, members, producers
 finding      messages by key, id and offset
 name_server  routes, clusters, the key-value table

@@ -199,6 +199,11 @@ class Connection(asyncio.Protocol):
         finally:
             self._asked.pop(opaque, None)
 
+    @property
+    def is_read(self) -> bool:
+        """Has the client read most of its answers?"""
+        return self._may_write.is_set()
+
     async def readable(self) -> None:
         """Return when the client has read most of its answers."""
         while not self._may_write.is_set():

@@ -19,7 +19,9 @@ from rmqlite.server.faces.remoting.connection import Connections
 from rmqlite.server.faces.remoting.consuming import Consuming
 from rmqlite.server.faces.remoting.finding import Finding
 from rmqlite.server.faces.remoting.name_server import NameServer
+from rmqlite.server.faces.remoting.replies import Replies
 from rmqlite.server.faces.remoting.sending import SENDS, Sends
+from rmqlite.server.faces.remoting.transactions import Transactions
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""
@@ -57,7 +59,13 @@ class RemotingFace:
         config, front = self._config.model_copy(update={"listen_port": self.port}), running.front
         clients = Clients(front)
         self._sends = Sends(config, front)
-        parts = (clients, Consuming(config, front, clients), Finding(front))
+        parts = (
+            clients,
+            Consuming(config, front, clients),
+            Finding(front),
+            Transactions(front, clients),
+            Replies(config, front, clients, self._sends),
+        )
         names = NameServer(config, front)
         handlers = {
             code: handler for part in (*parts, names) for code, handler in part.handlers().items()

@@ -83,6 +83,10 @@ class Sends:
         for (connection, command, _), outcome in zip(sends, sent.outcomes, strict=True):
             connection.answer(command, self._frame(command, code, outcome))
 
+    def message_id(self, physical_offset: int) -> str:
+        """The offset message id of a record of this broker."""
+        return f"{self._host}{physical_offset:016X}"
+
     def _frame(self, command: Command, code: int, outcome: Outcome) -> bytes:
         if isinstance(outcome, Exception):
             return encode(refused(command, outcome, REFUSED_SEND_EXT))

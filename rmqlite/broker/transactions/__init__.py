@@ -1,0 +1,6 @@
+"""Transactions of producers: messages that nobody gets before they are committed.
+
+halves        the records of a transaction, as RocketMQ writes them
+open_halves   which half messages are open
+transactions  ends them: a producer's word, and rounds of checks
+"""

@@ -1,0 +1,48 @@
+"""Transactions: how they end, and the producers that can be asked."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.server.front.part import Behind, Part
+
+
+class Producers(Protocol):
+    """The producers on one face."""
+
+    def has(self, group: str) -> bool:
+        """Is a producer of this group there, who can be asked?"""
+        ...
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer, without waiting for the answer, which is a TransactionEnd; False if
+        none is there any more."""
+        ...
+
+
+class TransactionCalls(Part):
+    """Calls of producers, and questions to them."""
+
+    def __init__(self, behind: Behind) -> None:
+        super().__init__(behind)
+        self._faces: list[Producers] = []
+
+    def listen(self, producers: Producers) -> None:
+        """From now on the producers of a face are asked, too."""
+        self._faces.append(producers)
+
+    def has_producer(self, group: str) -> bool:
+        return any(face.has(group) for face in self._faces)
+
+    def ask(self, question: TransactionQuestion) -> bool:
+        """Ask one producer; False if none is there any more."""
+        return any(face.ask(question) for face in self._faces)
+
+    async def end(self, request: TransactionEnd) -> bool:
+        """Commit a half message, or roll it back; False if it has ended before."""
+        self._check_open()
+        is_new = self._broker.transactions.end(request)
+        # Also for one that has ended before: its end may not be on disk yet.
+        await self._durable()
+        return is_new
