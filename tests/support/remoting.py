@@ -300,15 +300,22 @@ def served_face(
             under_test.clock, under_test.clock.machine, under_test.store.clock_origin
         )
         await test.face.bind()
+        failed: Exception | None = None
         async with asyncio.TaskGroup() as tasks:
             await test.face.open(
                 Running(server.front, tasks, under_test.broker, server.commit, watch, GRPC_PORT)
             )
             try:
                 await scenario(test)
+            except Exception as error:
+                failed = error
             finally:
                 server.front.close()
                 await test.face.drain()
                 await test.face.close()
+                under_test.heard.appended = heard  # type: ignore[method-assign]
+        if failed is not None:
+            # Not inside a group, which says less.
+            raise failed
 
     served(under_test, inside)

@@ -6,7 +6,8 @@ address, which every stored message keeps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -27,6 +28,8 @@ from rmqlite.requests.messages import (
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.records.record import Record
+
+Looking = Callable[[], AbstractAsyncContextManager[None]]
 
 
 class DraftsSent(NamedTuple):
@@ -70,13 +73,17 @@ class MessageCalls(Part):
         await self._durable()
         return result
 
-    async def pull(self, request: PullRequest) -> Pulled:
-        """Records of a queue; if there are none, wait for the next one and look again."""
+    async def pull(self, request: PullRequest, looking: Looking = nullcontext) -> Pulled:
+        """Records of a queue; if there are none, wait for the next one and look again.
+
+        looking: makes a context for each look, which may wait until the caller has room.
+        """
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
         first = request.queue_offset
         while True:
-            result = await done_in_turns(self._broker.pull(request))
+            async with looking():
+                result = await done_in_turns(self._broker.pull(request))
             left_s = until_s - elapsed_s()
             is_over = left_s <= 0 or self._pulls.is_closed
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:

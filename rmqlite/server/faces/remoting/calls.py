@@ -12,6 +12,7 @@ from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 from rmqlite.wire.remoting.names import FieldError
 
 
@@ -76,16 +77,27 @@ class Calls:
         self._gone(connection)
 
     async def _run(self, handler: Handler, connection: Connection, command: Command) -> None:
-        answer: Command | None = None
+        frame: bytes | None = None
         try:
             answer = await handler(Call(connection, command))
+            if answer is not None:
+                frame = encode(answer)
+                if len(frame) > _LONGEST:
+                    # A client would close the connection.
+                    size = len(answer.body)
+                    remark = f"the answer has {size} bytes, more than a frame of this protocol"
+                    raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
         except Exception as error:
-            answer = refused(command, error)
+            frame = encode(refused(command, error))
         finally:
-            connection.answer(command, None if answer is None else encode(answer))
+            connection.answer(command, frame)
 
 
+_LONGEST: Final = FRAME_BYTES_MAX + 4
 _OF_A_SEND: Final = frozenset({ResponseCode.MESSAGE_ILLEGAL})
+_STORED: Final = frozenset({ResponseCode.FLUSH_DISK_TIMEOUT})
+"""A client that reads it in the answer to a send takes the message id out of the answer, too;
+without one Java's client throws a NullPointerException, and C++'s crashes."""
 
 
 def refused(command: Command, error: Exception, ext: dict[str, str] | None = None) -> Command:
@@ -97,6 +109,8 @@ def refused(command: Command, error: Exception, ext: dict[str, str] | None = Non
         if ext is None and code in _OF_A_SEND:
             # Only an answer to a send may say so.
             code = ResponseCode.SYSTEM_ERROR
+        elif ext is not None and code in _STORED:
+            code = ResponseCode.SERVICE_NOT_AVAILABLE
         return command.answer(code, ext, remark=str(error))
     if not isinstance(error, FieldError):
         log.error("a request failed code=%d", command.code, exc_info=error)

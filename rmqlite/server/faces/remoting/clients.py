@@ -60,8 +60,9 @@ class Clients:
         self._front = front
         self._consumers: dict[str, dict[str, Consumer]] = {}
         self._producers: dict[str, dict[str, Producer]] = {}
-        self._groups_of: dict[Connection, set[tuple[str, str]]] = {}
-        """The (group, client id) pairs that a connection has registered, of both kinds."""
+        self._consumers_of: dict[Connection, set[tuple[str, str]]] = {}
+        self._producers_of: dict[Connection, set[tuple[str, str]]] = {}
+        """The pairs of group and client id that a connection has registered."""
         self._producer_count = 0
         front.groups.listen(self._changed)
 
@@ -108,36 +109,36 @@ class Clients:
         """Register every group of a client; one that is refused does not keep out the others."""
         beat = read_body(Heartbeat, call.command.body)
         refused: RmqliteError | None = None
+        connection, client_id = call.connection, beat.client_id
+        if not connection.is_open:
+            # It ended before its heartbeat was read: nobody would remove what it registers.
+            return call.command.answer(ResponseCode.SUCCESS)
         for producer in beat.producer_data_set:
-            self._add_producer(call.connection, call.command, beat.client_id, producer.group_name)
+            self._add_producer(connection, call.command, client_id, producer.group_name)
         for data in beat.consumer_data_set:
             group = data.group_name
+            request = HeartbeatRequest(group, client_id, tuple(_subscriptions(data)))
+            before = self.consumers(group).get(client_id)
+            # First, so that it is told of its own arrival, as RocketMQ does it.
+            language, version = call.command.language, call.command.version
+            self._add_consumer(Consumer(connection, client_id, data, language, version))
             try:
-                await self._front.groups.heartbeat(
-                    HeartbeatRequest(group, beat.client_id, tuple(_subscriptions(data)))
-                )
+                await self._front.groups.heartbeat(request)
             except RmqliteError as error:
                 refused = error
-                continue
-            if not call.connection.is_open:
-                await self._leave(group, beat.client_id)
-                continue
-            self._groups_of.setdefault(call.connection, set()).add((group, beat.client_id))
-            self._consumers.setdefault(group, {})[beat.client_id] = Consumer(
-                call.connection, beat.client_id, data, call.command.language, call.command.version
-            )
+                self._forget(connection, group, client_id)
+                if before is not None and before.connection.is_open:
+                    self._add_consumer(before)
+            if not connection.is_open:
+                self._drop_consumer(connection, group, client_id)
         if refused is not None:
             raise refused
         return call.command.answer(ResponseCode.SUCCESS)
 
     async def unregister(self, call: Call) -> Command:
         asked = codes.UNREGISTER_CLIENT.fields.read(call.command.ext)
-        pairs = self._groups_of.get(call.connection, set())
-        for group in (asked.producer_group, asked.consumer_group):
-            pairs.discard((group, asked.client_id))
         self._drop_producer(call.connection, asked.producer_group, asked.client_id)
-        if asked.consumer_group:
-            await self._drop_consumer(call.connection, asked.consumer_group, asked.client_id)
+        self._drop_consumer(call.connection, asked.consumer_group, asked.client_id)
         return call.command.answer(ResponseCode.SUCCESS)
 
     async def members(self, call: Call) -> Command:
@@ -159,12 +160,10 @@ class Clients:
 
     def gone(self, connection: Connection) -> None:
         """A connection has ended: its members leave at once, and the others get their queues."""
-        for group, client_id in self._groups_of.pop(connection, set()):
+        for group, client_id in tuple(self._producers_of.get(connection, ())):
             self._drop_producer(connection, group, client_id)
-            consumer = self._consumers.get(group, {}).get(client_id)
-            if consumer is not None and consumer.connection is connection:
-                self._forget(group, client_id)
-                self._front.groups.left(LeaveRequest(group, client_id))
+        for group, client_id in tuple(self._consumers_of.get(connection, ())):
+            self._drop_consumer(connection, group, client_id)
 
     # ---- inside
 
@@ -179,18 +178,18 @@ class Clients:
     def _add_producer(
         self, connection: Connection, command: Command, client_id: str, group: str
     ) -> None:
-        known = self._producers.setdefault(group, {})
-        if client_id not in known:
+        if client_id not in self.producers(group):
             if self._producer_count >= PRODUCERS_MAX:
                 log.warning("a producer is not remembered, there are too many group=%s", group)
                 return
             self._producer_count += 1
-        known[client_id] = Producer(
+        self._producers.setdefault(group, {})[client_id] = Producer(
             connection, client_id, command.language, command.version, self._front.clock.now_ms()
         )
-        self._groups_of.setdefault(connection, set()).add((group, client_id))
+        self._producers_of.setdefault(connection, set()).add((group, client_id))
 
     def _drop_producer(self, connection: Connection, group: str, client_id: str) -> None:
+        _discard(self._producers_of, connection, (group, client_id))
         known = self._producers.get(group, {})
         producer = known.get(client_id)
         if producer is not None and producer.connection is connection:
@@ -199,20 +198,35 @@ class Clients:
             if not known:
                 del self._producers[group]
 
-    async def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> None:
-        consumer = self._consumers.get(group, {}).get(client_id)
-        if consumer is None or consumer.connection is connection:
-            self._forget(group, client_id)
-            await self._leave(group, client_id)
+    def _add_consumer(self, consumer: Consumer) -> None:
+        group, client_id = consumer.data.group_name, consumer.client_id
+        self._consumers_of.setdefault(consumer.connection, set()).add((group, client_id))
+        self._consumers.setdefault(group, {})[client_id] = consumer
 
-    def _forget(self, group: str, client_id: str) -> None:
+    def _drop_consumer(self, connection: Connection, group: str, client_id: str) -> None:
+        """The member leaves, unless it has come back on another connection."""
+        _discard(self._consumers_of, connection, (group, client_id))
+        consumer = self.consumers(group).get(client_id)
+        if consumer is not None and consumer.connection is connection:
+            self._forget(connection, group, client_id)
+            self._front.groups.left(LeaveRequest(group, client_id))
+
+    def _forget(self, connection: Connection, group: str, client_id: str) -> None:
+        _discard(self._consumers_of, connection, (group, client_id))
         members = self._consumers.get(group, {})
         members.pop(client_id, None)
         if not members:
             self._consumers.pop(group, None)
 
-    async def _leave(self, group: str, client_id: str) -> None:
-        await self._front.groups.leave(LeaveRequest(group, client_id))
+
+def _discard(
+    pairs_of: dict[Connection, set[tuple[str, str]]], connection: Connection, pair: tuple[str, str]
+) -> None:
+    pairs = pairs_of.get(connection)
+    if pairs is not None:
+        pairs.discard(pair)
+        if not pairs:
+            del pairs_of[connection]
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
@@ -20,7 +22,8 @@ from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 
 FRAMES_IN_FLIGHT_MAX: Final = 1_024
-"""A connection with so many requests without an answer is not read from."""
+"""A connection with so many requests without an answer is not read from.  Parked pulls do not
+count: one consumer has as many of them as it has queues; maxParkedPolls limits them."""
 UNREAD_BYTES_MAX: Final = 1 << 20
 """A client that has so many bytes of answers to read gets no more records until it has read."""
 ASKED_MAX: Final = 1_024
@@ -60,10 +63,54 @@ class Connections:
     open: set[Connection] = field(default_factory=set)
     bytes: int = 0
     """Bytes of requests that are not answered, and of frames that are not complete."""
+    without_room: set[Connection] = field(default_factory=set)
+    """Connections that are not read from until there is room again."""
+    is_draining: bool = False
+    _is_full: bool = False
 
     def made(self) -> Connection:
         """The protocol of a new connection."""
         return Connection(self)
+
+    def admit(self, connection: Connection) -> bool:
+        """False if there are maxConnections already."""
+        if len(self.open) < self.connections_max:
+            self.open.add(connection)
+            return True
+        if not self._is_full:
+            # Once, until one of the connections has ended.
+            log.warning("connections are refused, maxConnections=%d", self.connections_max)
+        self._is_full = True
+        return False
+
+    def ended(self, connection: Connection) -> None:
+        self.open.discard(connection)
+        self.without_room.discard(connection)
+        self._is_full = False
+
+    def drain(self) -> None:
+        """Read nothing more from any client; answers still go out."""
+        self.is_draining = True
+        for connection in self.open:
+            connection.regulate()
+
+    def give_back(self, size: int) -> None:
+        """A request is answered: its bytes are free."""
+        self.bytes -= size
+        if self.without_room and self.bytes <= self.bytes_max:
+            waiting, self.without_room = self.without_room, set()
+            for connection in waiting:
+                connection.regulate()
+
+    def close_longest(self) -> None:
+        """No room is left: close the connection that holds the most of a frame that is not whole.
+
+        If all room were held by such frames, none of them could be completed.
+        """
+        longest = max(self.open, key=lambda each: each.held)
+        reason = "maxBytesInFlight is full"
+        log.warning("a connection is closed client=%s reason=%s", longest.address, reason)
+        longest.abort()
 
 
 class Connection(asyncio.Protocol):
@@ -75,15 +122,21 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._out: list[bytes] = []
-        self._held = 0
+        self._out_bytes = 0
+        self._bytes = 0
         self._asked: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
         self._may_write = asyncio.Event()
         self._may_write.set()
+        self._reading = asyncio.Lock()
+        self._parked: set[asyncio.Task[object]] = set()
+        self._is_unread = False
         self._is_paused = False
         self._is_first = True
         self._refusal: GrpcRefusal | None = None
         self.in_flight = 0
+        self.held = 0
+        """Bytes of a frame that is not complete."""
         self.last_seen_s = self._loop.time()
         self.address = ""
         self.born_host = b""
@@ -93,16 +146,18 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._all.open) >= self._all.connections_max:
+        # None: the client is gone already.
+        peer = self._transport.get_extra_info("peername")
+        if peer is None or not self._all.admit(self):
             self._transport.abort()
             return
-        host, port, *_ = self._transport.get_extra_info("peername")
+        host, port, *_ = peer
         host = host.partition("%")[0]
         self.address = host_text(host, port)
         self.born_host = pack_host(self.address)
         self._transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         self.is_open = True
-        self._all.open.add(self)
+        self.regulate()
 
     def data_received(self, data: bytes) -> None:
         if not self.is_open:
@@ -123,35 +178,40 @@ class Connection(asyncio.Protocol):
                     asked.set_result(command)
                 continue
             self.in_flight += 1
-            self._all.bytes += len(command.body)
+            size = _size_bytes(command)
+            self._bytes += size
+            self._all.bytes += size
             self._all.handling.begin(self, command)
         if self._decoder.error is not None:
             log.info(
                 "a connection is closed client=%s reason=%s", self.address, self._decoder.error
             )
             self.close()
-        elif self._all.bytes > self._all.bytes_max and self._held:
-            log.warning("a connection is closed, maxBytesInFlight is full client=%s", self.address)
-            self.abort()
-        else:
-            self._regulate()
+            return
+        if self._all.bytes > self._all.bytes_max and self.held:
+            self._all.close_longest()
+        self.regulate()
 
     def pause_writing(self) -> None:
+        self._is_unread = True
         self._may_write.clear()
-        self._regulate()
+        self.regulate()
 
     def resume_writing(self) -> None:
+        self._is_unread = False
         self._may_write.set()
-        self._regulate()
+        self.regulate()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         if not self.is_open:
             return
         self.is_open = False
-        self._all.open.discard(self)
-        self._all.bytes -= self._held
-        self._held = 0
+        self._all.ended(self)
+        self._all.give_back(self._bytes + self.held)
+        self._bytes = self.held = 0
         self._may_write.set()
+        for task in self._parked:
+            task.cancel()
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(NotAnswered(f"the client {self.address} is gone"))
@@ -162,22 +222,32 @@ class Connection(asyncio.Protocol):
 
     def answer(self, request: Command, frame: bytes | None) -> None:
         """End a request.  frame: None if it gets no answer."""
+        if not self.is_open:
+            return
         self.in_flight -= 1
-        self._all.bytes -= len(request.body)
+        size = _size_bytes(request)
+        self._bytes -= size
+        self._all.give_back(size)
         if frame is not None and not request.is_one_way:
             self.write(frame)
         if self._is_paused:
-            self._regulate()
+            self.regulate()
 
     def write(self, frame: bytes) -> None:
         """Send a frame at the end of this turn of the loop."""
         if not self._out:
             self._loop.call_soon(self._flush)
         self._out.append(frame)
+        self._out_bytes += len(frame)
+        if self._out_bytes > UNREAD_BYTES_MAX:
+            self._may_write.clear()
 
     def tell(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
-        """Send a request to which the client gives no answer."""
-        if self.is_open:
+        """Send a request to which the client gives no answer.
+
+        A client that does not read gets none, or they would pile up.
+        """
+        if self.is_open and not self._is_unread:
             self._opaque += 1
             self.write(encode(server_request(code, self._opaque, ext, body, is_one_way=True)))
 
@@ -204,10 +274,48 @@ class Connection(asyncio.Protocol):
         """Has the client read most of its answers?"""
         return self._may_write.is_set()
 
-    async def readable(self) -> None:
-        """Return when the client has read most of its answers."""
-        while not self._may_write.is_set():
-            await self._may_write.wait()
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """Inside it the client has read most of its answers, and no other request of it reads
+        records: so a client that does not read costs the memory of one answer."""
+        async with self._reading:
+            while not self._may_write.is_set():
+                await self._may_write.wait()
+            yield
+
+    @contextmanager
+    def parked(self) -> Iterator[None]:
+        """Inside it a request does not count as in flight, and ends when the connection does."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._parked.add(task)
+        self.in_flight -= 1
+        if self._is_paused:
+            self.regulate()
+        try:
+            yield
+        finally:
+            self.in_flight += 1
+            self._parked.discard(task)
+
+    def regulate(self) -> None:
+        """Read from the client only while it reads its answers and waits for few of them."""
+        has_room = not self._bytes or self._all.bytes <= self._all.bytes_max
+        if not has_room:
+            self._all.without_room.add(self)
+        is_paused = (
+            not has_room
+            or self._all.is_draining
+            or self.in_flight >= FRAMES_IN_FLIGHT_MAX
+            or not self._may_write.is_set()
+        )
+        if is_paused == self._is_paused or not self.is_open or self._transport.is_closing():
+            return
+        self._is_paused = is_paused
+        if is_paused:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def close(self) -> None:
         """Close it after the answers that are on their way."""
@@ -220,10 +328,14 @@ class Connection(asyncio.Protocol):
     # ---- inside
 
     def _flush(self) -> None:
-        out, self._out = self._out, []
+        out, self._out, self._out_bytes = self._out, [], 0
         if out and self.is_open:
-            self.last_seen_s = self._loop.time()
+            if not self._is_unread:
+                self.last_seen_s = self._loop.time()
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+        if not self._is_unread and not self._may_write.is_set():
+            self._may_write.set()
+            self.regulate()
 
     def _refuse(self, refusal: GrpcRefusal, data: bytes) -> None:
         out, is_over = refusal.feed(data)
@@ -233,17 +345,10 @@ class Connection(asyncio.Protocol):
 
     def _count_held(self) -> None:
         held = self._decoder.held_bytes
-        self._all.bytes += held - self._held
-        self._held = held
+        self._all.bytes += held - self.held
+        self.held = held
 
-    def _regulate(self) -> None:
-        """Read from the client only while it reads its answers and waits for few of them."""
-        too_many = self.in_flight >= FRAMES_IN_FLIGHT_MAX or not self._may_write.is_set()
-        too_many |= self.in_flight > 0 and self._all.bytes > self._all.bytes_max
-        if too_many == self._is_paused or self._transport.is_closing():
-            return
-        self._is_paused = too_many
-        if too_many:
-            self._transport.pause_reading()
-        else:
-            self._transport.resume_reading()
+
+def _size_bytes(request: Command) -> int:
+    """What a request holds until it is answered."""
+    return len(request.body) + sum(map(len, request.ext.values()))

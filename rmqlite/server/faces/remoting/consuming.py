@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import nullcontext
 from typing import Final
 
 from rmqlite.broker.pulling import Pulled
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import RmqliteError
+from rmqlite.errors import Refused, RmqliteError
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery, Subscription
 from rmqlite.requests.messages import PullRequest, PullStatus, SendBackRequest
 from rmqlite.requests.topics import Queue, TimeQuery
@@ -26,6 +28,7 @@ from rmqlite.wire.remoting.codes.consuming import (
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.shapes import read_body, write_body
 
 COMMITS: Final = 1
@@ -38,6 +41,8 @@ _REMARKS: Final = {
     PullStatus.NO_MATCHED_MESSAGE: "NO_MATCHED_MESSAGE",
     PullStatus.OFFSET_MOVED: "OFFSET_TOO_SMALL",
 }
+
+log = logging.getLogger(__name__)
 
 
 class Consuming:
@@ -81,8 +86,10 @@ class Consuming:
             wait_ms=min(max(wait_ms, 0), self._config.pull_wait_ms_max),
             sql=wanted.sql,
         )
-        await call.connection.readable()
-        return _pulled(call.command, await self._front.messages.pull(request))
+        connection = call.connection
+        with connection.parked() if request.wait_ms else nullcontext():
+            pulled = await self._front.messages.pull(request, connection.reading)
+        return _pulled(call.command, pulled)
 
     async def send_back(self, call: Call) -> Command:
         asked = CONSUMER_SEND_MSG_BACK.fields.read(call.command.ext)
@@ -94,12 +101,24 @@ class Consuming:
 
     # ---- offsets
 
-    async def offset(self, call: Call) -> Command:
+    async def offset(self, call: Call) -> Command | None:
         """A group's offset in a queue.  A queue that still has its first message begins there.
 
-        Any other answer than an offset or 22 makes clients skip or repeat messages.
+        Clients take any error for 22, and then skip or repeat messages: 22 is the answer for a
+        group or a queue that cannot exist, and if the broker fails it gives no answer at all.
         """
-        asked = codes.QUERY_CONSUMER_OFFSET.fields.read(call.command.ext)
+        try:
+            return await self._offset_of(call.command)
+        except (FieldError, Refused) as error:
+            raise Refusal(ResponseCode.QUERY_NOT_FOUND, str(error)) from None
+        except Refusal:
+            raise
+        except Exception as error:
+            log.error("a group's offset is not answered", exc_info=error)
+            return None
+
+    async def _offset_of(self, command: Command) -> Command:
+        asked = codes.QUERY_CONSUMER_OFFSET.fields.read(command.ext)
         queue = Queue(asked.topic, asked.queue_id)
         known = await self._front.groups.offsets(OffsetsQuery(asked.consumer_group, (queue,)))
         offset = known.get(queue)
@@ -108,7 +127,7 @@ class Consuming:
                 remark = f"group {asked.consumer_group} has no offset here"
                 raise Refusal(ResponseCode.QUERY_NOT_FOUND, remark)
             offset = 0
-        return _offset(call.command, offset)
+        return _offset(command, offset)
 
     async def commit(self, call: Call) -> Command:
         asked = codes.UPDATE_CONSUMER_OFFSET.fields.read(call.command.ext)

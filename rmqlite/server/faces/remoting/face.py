@@ -92,9 +92,17 @@ class RemotingFace:
         assert self._connections is not None
         for server in self._servers:
             server.close()
-        running = self._calls.running | self._sends.running
-        if running:
-            await asyncio.wait(running, timeout=self._config.drain_ms_max / 1000)
+        # A pull that is answered now would be followed by the next one at once.
+        self._connections.drain()
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._config.drain_ms_max / 1000
+        # The sends that came in this turn of the loop begin now.
+        await asyncio.sleep(0)
+        while running := self._calls.running | self._sends.running:
+            left_s = until_s - loop.time()
+            if left_s <= 0:
+                break
+            await asyncio.wait(running, timeout=left_s)
         for connection in tuple(self._connections.open):
             connection.close()
         if self._sweep is not None:
@@ -135,4 +143,5 @@ class RemotingFace:
             for connection in tuple(self._connections.open):
                 if loop.time() - connection.last_seen_s > IDLE_S:
                     log.info("an idle connection is closed client=%s", connection.address)
-                    connection.close()
+                    # A client that does not read would keep it open until it does.
+                    connection.abort()

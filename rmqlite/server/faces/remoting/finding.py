@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rmqlite.broker.finding.finding import MESSAGES_DEFAULT, MESSAGES_MAX
 from rmqlite.errors import MessageNotFound
 from rmqlite.requests.finding import MessageQuery
@@ -11,6 +13,10 @@ from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import QueryAnswer
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
+
+RECORDS_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
+"""Records in one answer, which must fit into a frame; further ones are left out."""
 
 
 class Finding:
@@ -49,20 +55,24 @@ class Finding:
         if newest is None:
             remark = "can not find message, maybe time range not correct"
             return call.command.answer(ResponseCode.QUERY_NOT_FOUND, ext, remark=remark)
-        await call.connection.readable()
-        records = [
-            (await self._front.messages.record(each.message.physical_offset)).encoded
-            for each in found.messages
-        ]
-        return call.command.answer(ResponseCode.SUCCESS, ext, b"".join(records))
+        async with call.connection.reading():
+            records: list[bytes] = []
+            size = 0
+            for each in found.messages:
+                record = await self._front.messages.record(each.message.physical_offset)
+                size += len(record.encoded)
+                if records and size > RECORDS_BYTES_MAX:
+                    break
+                records.append(record.encoded)
+            return call.command.answer(ResponseCode.SUCCESS, ext, b"".join(records))
 
     async def view(self, call: Call) -> Command:
         """The record that begins at a physical offset."""
         offset = codes.VIEW_MESSAGE_BY_ID.fields.read(call.command.ext).offset
-        await call.connection.readable()
-        try:
-            record = await self._front.messages.record(offset)
-        except MessageNotFound:
-            remark = f"can not find message by the offset, {offset}"
-            raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
-        return call.command.answer(ResponseCode.SUCCESS, body=record.encoded)
+        async with call.connection.reading():
+            try:
+                record = await self._front.messages.record(offset)
+            except MessageNotFound:
+                remark = f"can not find message by the offset, {offset}"
+                raise Refusal(ResponseCode.SYSTEM_ERROR, remark) from None
+            return call.command.answer(ResponseCode.SUCCESS, body=record.encoded)

@@ -1,0 +1,71 @@
+"""What the tests of the face send again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rmqlite.wire.remoting.bodies.clients import (
+    ConsumerData,
+    Heartbeat,
+    ProducerData,
+    Subscription,
+)
+from rmqlite.wire.remoting.codes import consuming, sending
+from rmqlite.wire.remoting.codes.consuming import PullMessage
+from rmqlite.wire.remoting.codes.sending import SendMessage
+from rmqlite.wire.remoting.command import Command
+from tests.support.remoting import LoopClient, Talk
+
+TOPIC = "orders"
+GROUP = "readers"
+
+
+def send_of(
+    talk: Talk, body: bytes = b"x", *, topic: str = TOPIC, queue_id: int = 0, **fields: Any
+) -> Command:
+    asked = SendMessage(topic, "senders", queue_id=queue_id, **fields)
+    return talk.request(sending.SEND_MESSAGE_V2, asked, body)
+
+
+def pull_of(
+    talk: Talk,
+    *,
+    topic: str = TOPIC,
+    queue_id: int = 0,
+    offset: int = 0,
+    wait_ms: int = 0,
+    count: int = 32,
+    group: str = GROUP,
+) -> Command:
+    """Suspended if wait_ms says so; every tag."""
+    flag = 4 | (2 if wait_ms else 0)
+    asked = PullMessage(group, topic, queue_id, offset, count, flag, 0, wait_ms, 0, "*")
+    return talk.request(consuming.PULL_MESSAGE, asked)
+
+
+def heartbeat(
+    client_id: str = "client-1",
+    *,
+    groups: Iterable[str] = (GROUP,),
+    producers: Iterable[str] = (),
+    topic: str = TOPIC,
+    expression: str = "*",
+) -> Heartbeat:
+    return Heartbeat(
+        client_id,
+        tuple([ProducerData(name) for name in producers]),
+        tuple(
+            [
+                ConsumerData(
+                    group_name=name, subscription_data_set=(Subscription(topic, expression),)
+                )
+                for name in groups
+            ]
+        ),
+    )
+
+
+async def beat(client: LoopClient, *names: Any, **about: Any) -> Command:
+    """Send a heartbeat; its answer."""
+    return await client.ask(consuming.HEART_BEAT, None, heartbeat(*names, **about))
