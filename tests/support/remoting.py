@@ -19,10 +19,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rmqlite.message import StoredMessage
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.faces.face import Running
 from rmqlite.server.faces.remoting.connection import Connection, Connections
 from rmqlite.server.faces.remoting.face import RemotingFace
+from rmqlite.store.records.record import has_sound_body, read_head, to_message
 from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, SERVER_VERSION, Command
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
@@ -35,6 +37,19 @@ PATIENCE_S: Final = 60.0
 _READ_BYTES: Final = 1 << 20
 GRPC_PORT: Final = 50_051
 """What a face that runs without the gRPC face names as its port."""
+
+
+def records_of(body: bytes) -> list[StoredMessage]:
+    """The messages of an answer to a pull or a query, as a client reads them."""
+    found: list[StoredMessage] = []
+    at = 0
+    while at < len(body):
+        head = read_head(body, at)
+        assert head is not None, f"no record at byte {at}"
+        assert has_sound_body(head, body)
+        found.append(to_message(head, body))
+        at += head.size
+    return found
 
 
 class ConnectionClosed(AssertionError):

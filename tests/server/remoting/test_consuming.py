@@ -1,0 +1,314 @@
+"""Pulls, offsets, failed messages, and the locks of ordered consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmqlite.broker.tables.queue_locks import LOCK_MS
+from rmqlite.errors import StoreUnavailable
+from rmqlite.message import Message
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.topics import Queue, TopicInfo
+from rmqlite.wire.remoting.bodies.queues import LockedQueues, LockRequest, MessageQueue
+from rmqlite.wire.remoting.codes import consuming as codes
+from rmqlite.wire.remoting.codes.consuming import (
+    GroupQueue,
+    OffsetCommit,
+    PullMessage,
+    QueueAtTime,
+    QueueOfTopic,
+)
+from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.shapes import read_body
+from tests.server.remoting.asking import GROUP, TOPIC, beat, pull_of, send_of
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import turns_until
+from tests.support.remoting import FaceUnderTest, LoopClient, records_of, served_face
+
+PULL_ANSWER = {"nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId"}
+
+
+@pytest.fixture(autouse=True)
+def _topic(under_test: BrokerUnderTest) -> None:
+    under_test.broker.topics.create(TopicInfo(TOPIC, 4, 4))
+
+
+async def pulled(client: LoopClient, **about: Any) -> Command:
+    command = pull_of(client, **about)
+    client.send(command)
+    return await client.answer(command.opaque)
+
+
+def test_a_pull_gives_the_records_as_they_lie_in_the_log(under_test: BrokerUnderTest) -> None:
+    """The client takes them apart itself, and computes their checksums."""
+    under_test.send(*[Message(TOPIC, b"%d" % number) for number in range(5)])
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            answer = await pulled(client, offset=1, count=3)
+            assert answer.code == 0
+            assert answer.ext.keys() == PULL_ANSWER
+            assert answer.ext["nextBeginOffset"] == "4"
+            assert (answer.ext["minOffset"], answer.ext["maxOffset"]) == ("0", "5")
+            assert answer.ext["suggestWhichBrokerId"] == "0"
+            first = under_test.store.queue(TOPIC, 0).entry(1)  # type: ignore[union-attr]
+            assert first is not None
+            record = under_test.broker.record_at(first.physical_offset)
+            assert answer.body.startswith(record.encoded)
+            assert len(answer.body) == 3 * len(record.encoded)
+
+    served_face(under_test, scenario)
+
+
+def test_no_code_0_has_an_empty_body(under_test: BrokerUnderTest) -> None:
+    """Java's client throws a NullPointerException, C++'s an exception."""
+    under_test.send(Message(TOPIC, b"x", tags="A"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            asked = PullMessage(GROUP, TOPIC, 0, 0, 32, 4, 0, 0, 0, "B")
+            unmatched = await client.ask(codes.PULL_MESSAGE, asked)
+            assert (unmatched.code, unmatched.ext["nextBeginOffset"]) == (20, "1")
+            assert (await pulled(client, offset=1)).code == 19
+            beyond = await pulled(client, offset=99)
+            assert (beyond.code, beyond.ext["nextBeginOffset"]) == (21, "1")
+            zero = await pulled(client, count=0)
+            assert (zero.code, zero.ext["nextBeginOffset"]) == (0, "1")
+
+    served_face(under_test, scenario)
+
+
+def test_a_suspended_pull_is_answered_by_the_next_send(under_test: BrokerUnderTest) -> None:
+    """Within the loop: nobody polls."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as reader, face.client() as writer:
+            pull = pull_of(reader, queue_id=2, wait_ms=50_000)
+            other = pull_of(reader, queue_id=1, wait_ms=50_000)
+            reader.send(pull, other)
+            await turns_until(lambda: face.server.front.parked == 2)
+            assert (await reader.ask(30, {"topic": TOPIC, "queueId": "2"})).code == 0
+            await writer.ask(310, send_of(writer, queue_id=2).ext, b"now")
+            answer = await reader.answer(pull.opaque)
+            assert (answer.code, answer.ext["nextBeginOffset"]) == (0, "1")
+            assert other.opaque not in reader.answers
+            assert face.server.front.parked == 1
+
+    served_face(under_test, scenario)
+
+
+def test_a_suspended_pull_is_answered_19_when_its_time_is_up(under_test: BrokerUnderTest) -> None:
+    """Not before: the client asks again at once."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            pull = pull_of(client, wait_ms=30)
+            client.send(pull)
+            await turns_until(lambda: face.server.front.parked == 1)
+            answer = await client.answer(pull.opaque)
+            assert (answer.code, answer.ext.keys()) == (19, PULL_ANSWER)
+            assert face.server.front.parked == 0
+
+    served_face(under_test, scenario)
+
+
+def test_too_many_suspended_pulls_are_told_to_come_back(under_test: BrokerUnderTest) -> None:
+    """The limit has a name; ten in this test."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            pulls = [pull_of(client, queue_id=n % 4, wait_ms=50_000) for n in range(11)]
+            client.send(*pulls)
+            answer = await client.answer(pulls[-1].opaque)
+            assert answer.code == 2
+            assert "maxParkedPolls=10" in answer.remark
+
+    served_face(under_test, scenario)
+
+
+def test_a_pull_without_a_filter_takes_that_of_the_heartbeat(under_test: BrokerUnderTest) -> None:
+    """Java and Go send it once, with the heartbeat."""
+    under_test.send(Message(TOPIC, b"a", tags="A"), Message(TOPIC, b"b", tags="B"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            asked = PullMessage(GROUP, TOPIC, 0, 0, 32, 0, 0, 0, 7)
+            assert (await client.ask(codes.PULL_MESSAGE, asked)).code == 24
+            assert (await beat(client, expression="B")).code == 0
+            answer = await client.ask(codes.PULL_MESSAGE, asked)
+            assert answer.code == 0
+            assert [each.body for each in records_of(answer.body)] == [b"b"]
+            retries = asked._replace(topic=retry_topic(GROUP))
+            assert (await client.ask(codes.PULL_MESSAGE, retries)).code == 19
+
+    served_face(under_test, scenario)
+
+
+def test_a_pull_commits_the_offset_that_it_brings(under_test: BrokerUnderTest) -> None:
+    """A commit that is refused does not keep back the messages."""
+    under_test.send(*[Message(TOPIC, b"x")] * 3)
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            asked = PullMessage(GROUP, TOPIC, 0, 2, 32, 1 | 4, 2, 0, 0, "*")
+            assert (await client.ask(codes.PULL_MESSAGE, asked)).code == 0
+            assert (await client.ask(14, offset_ext())).ext == {"offset": "2"}
+            bad = asked._replace(commit_offset=-5)
+            assert (await client.ask(codes.PULL_MESSAGE, bad)).code == 0
+            assert (await client.ask(14, offset_ext())).ext == {"offset": "2"}
+
+    served_face(under_test, scenario)
+
+
+def offset_ext(**changes: str) -> dict[str, str]:
+    return {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"} | changes
+
+
+BAD_OFFSET_QUERIES = {
+    "no fields": {},
+    "no queue id": {"consumerGroup": GROUP, "topic": TOPIC},
+    "a queue id that is no number": offset_ext(queueId="zz"),
+    "a queue that does not exist": offset_ext(queueId="-1"),
+    "a topic that does not exist": offset_ext(topic="nowhere"),
+    "a topic that cannot exist": offset_ext(topic="?" * 300),
+    "a group that cannot exist": offset_ext(consumerGroup="?" * 300),
+}
+
+
+@pytest.mark.parametrize("what", BAD_OFFSET_QUERIES)
+def test_an_offset_query_is_answered_with_an_offset_or_22(
+    under_test: BrokerUnderTest, what: str
+) -> None:
+    """Consumers take any error for 22, and then skip what waits or read all of it again."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            assert (await client.ask(14, BAD_OFFSET_QUERIES[what])).code in (0, 22)
+
+    served_face(under_test, scenario)
+
+
+def test_an_offset_query_that_fails_gets_no_answer(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Java and Go try again later, which loses nothing."""
+
+    def fails(*_: object) -> None:
+        raise StoreUnavailable("read", "consumequeue", "input/output error")
+
+    monkeypatch.setattr(under_test.broker, "query_offsets", fails)
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            command = client.request(14, offset_ext())
+            client.send(command)
+            assert (await client.ask(9999)).code == 3
+            assert client.answers == {}
+            assert face.connection(client).in_flight == 0
+
+    served_face(under_test, scenario)
+    assert "input/output error" in caplog.text
+
+
+def test_offsets_are_kept_and_found(under_test: BrokerUnderTest) -> None:
+    """Every client of the group continues there, of whichever protocol."""
+    under_test.send(*[Message(TOPIC, b"x")] * 3)
+    under_test.clock.forward(1_000)
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            queue = GroupQueue(GROUP, TOPIC, 0)
+            assert (await client.ask(codes.QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "0"}
+            commit = OffsetCommit(GROUP, TOPIC, 0, 2)
+            assert (await client.ask(codes.UPDATE_CONSUMER_OFFSET, commit)).code == 0
+            assert (await client.ask(codes.QUERY_CONSUMER_OFFSET, queue)).ext == {"offset": "2"}
+            of_topic = QueueOfTopic(TOPIC, 0)
+            assert (await client.ask(codes.GET_MAX_OFFSET, of_topic)).ext == {"offset": "3"}
+            assert (await client.ask(codes.GET_MIN_OFFSET, of_topic)).ext == {"offset": "0"}
+            earliest = await client.ask(codes.GET_EARLIEST_MSG_STORETIME, of_topic)
+            assert int(earliest.ext["timestamp"]) <= under_test.clock.now_ms() - 1_000
+            empty = await client.ask(codes.GET_EARLIEST_MSG_STORETIME, QueueOfTopic(TOPIC, 3))
+            assert empty.ext == {"timestamp": "-1"}
+            at = QueueAtTime(TOPIC, 0, under_test.clock.now_ms())
+            found = await client.ask(codes.SEARCH_OFFSET_BY_TIMESTAMP, at)
+            assert found.ext == {"offset": "3"}
+
+    served_face(under_test, scenario)
+    assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 2}
+
+
+def test_a_group_without_an_offset_in_a_queue_that_has_lost_its_first_is_told_22(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client then decides by its own setting where to begin."""
+    under_test.send(Message(TOPIC, b"x"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async def first_offset(_: Queue) -> int:
+            return 5
+
+        monkeypatch.setattr(face.server.front.topics, "first_offset", first_offset)
+        async with face.client() as client:
+            assert (await client.ask(14, offset_ext())).code == 22
+            under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 1}))
+            assert (await client.ask(14, offset_ext())).ext == {"offset": "1"}
+
+    served_face(under_test, scenario)
+
+
+@pytest.mark.parametrize(("version", "is_dead"), [(409, True), (63, False)])
+def test_a_failed_message_is_retried_or_buried_as_its_client_may_say(
+    under_test: BrokerUnderTest, version: int, is_dead: bool
+) -> None:
+    """Clients before version 121 do not say how often: then the group does."""
+    (sent,) = under_test.send(Message(TOPIC, b"x"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client(version=version) as client:
+            assert (await beat(client)).code == 0
+            back = SendBack(sent.physical_offset, GROUP, 1, max_reconsume_times=0)
+            assert (await client.ask(CONSUMER_SEND_MSG_BACK, back)).code == 0
+            unknown = back._replace(offset=999_999)
+            assert (await client.ask(CONSUMER_SEND_MSG_BACK, unknown)).code == 1
+
+    served_face(under_test, scenario)
+    under_test.clock.forward(10_000)
+    under_test.deliver()
+    found = retry_topic(GROUP), dlq_topic(GROUP)
+    assert under_test.store.queue(found[is_dead], 0) is not None
+    assert under_test.store.queue(found[not is_dead], 0) is None
+
+
+async def locked(client: LoopClient, who: str, *queue_ids: int, code: int = 41) -> set[int]:
+    body = LockRequest(GROUP, who, tuple([MessageQueue(TOPIC, each, "b") for each in queue_ids]))
+    answer = await client.ask(code, None, body)
+    assert answer.code == 0
+    if code != 41:
+        return set()
+    return {each.queue_id for each in read_body(LockedQueues, answer.body).locked}
+
+
+def test_a_locked_queue_is_one_members_until_the_lock_expires(under_test: BrokerUnderTest) -> None:
+    """Two ordered consumers of one queue would break the order."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            assert await locked(client, "one", 0, 1) == {0, 1}
+            assert await locked(client, "two", 1, 2) == {2}
+            assert await locked(client, "two", 1, code=42) == set()
+            assert await locked(client, "two", 1) == set()
+            under_test.clock.forward(LOCK_MS - 1)
+            assert await locked(client, "two", 0) == set()
+            assert await locked(client, "one", 1) == {1}
+            under_test.clock.forward(1)
+            assert await locked(client, "two", 0, 1) == {0}
+            await locked(client, "one", 1, code=42)
+            assert await locked(client, "two", 1) == {1}
+            empty = await client.ask(41, None, LockRequest(GROUP, "three", ()))
+            assert empty.body == b'{"lockOKMQSet":[]}'
+
+    served_face(under_test, scenario)
