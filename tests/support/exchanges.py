@@ -15,10 +15,22 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import Any, Final
 
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import FrameDecoder
+
 ARCHIVE: Final = Path(__file__).resolve().parents[1] / "golden" / "remoting-4.9.8.tar.xz"
 PROBES: Final = "raw-probes"
 _CUT: Final = "…cut…"
 Row = dict[str, Any]
+
+
+def command_of(frame: bytes) -> Command:
+    """The one command of a frame."""
+    decoder = FrameDecoder()
+    (command,) = decoder.feed(frame)
+    assert decoder.error is None
+    assert decoder.held_bytes == 0
+    return command
 
 
 @cache

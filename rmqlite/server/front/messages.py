@@ -73,10 +73,18 @@ class MessageCalls(Part):
         await self._durable()
         return result
 
-    async def pull(self, request: PullRequest, looking: Looking = nullcontext) -> Pulled:
+    async def pull(
+        self,
+        request: PullRequest,
+        looking: Looking = nullcontext,
+        *,
+        tells_unmatched: bool = False,
+    ) -> Pulled:
         """Records of a queue; if there are none, wait for the next one and look again.
 
         looking: makes a context for each look, which may wait until the caller has room.
+        tells_unmatched: if the first look finds only messages that the filter leaves out, return
+        at once, so that the caller goes on behind them; later ones do not end the wait.
         """
         self._check_wait(request.wait_ms)
         until_s = elapsed_s() + request.wait_ms / 1000
@@ -88,10 +96,12 @@ class MessageCalls(Part):
             is_over = left_s <= 0 or self._pulls.is_closed
             if result.records or result.status is PullStatus.OFFSET_MOVED or is_over:
                 break
-            if result.next_offset - first >= self._config.filter_scan_max:
+            scanned = result.next_offset - first
+            if scanned >= self._config.filter_scan_max or (scanned and tells_unmatched):
                 # Tells the consumer how far its filter has looked, so that it can commit that.
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
+                tells_unmatched = False
                 await self._pulls.wait((request.topic, request.queue_id), left_s)
             else:
                 # None of them matches: look behind them from now on, and each only once.

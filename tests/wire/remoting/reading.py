@@ -8,19 +8,9 @@ from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.codes.request import Body, Request
 from rmqlite.wire.remoting.codes.sending import SendMessage
 from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import FrameDecoder
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.settings_text import read_settings
 from rmqlite.wire.remoting.shapes import read_body
-
-
-def command_of(frame: bytes) -> Command:
-    """The one command of a frame."""
-    decoder = FrameDecoder()
-    (command,) = decoder.feed(frame)
-    assert decoder.error is None
-    assert decoder.held_bytes == 0
-    return command
 
 
 def read_request(row: Request[Any, Any], command: Command) -> tuple[Any, Any]:

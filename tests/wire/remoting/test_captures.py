@@ -16,8 +16,8 @@ from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body, write_body
-from tests.support.exchanges import Row, body_of, frame_of, probes, scenarios
-from tests.wire.remoting.reading import command_of, read_any, read_request
+from tests.support.exchanges import Row, body_of, command_of, frame_of, probes, scenarios
+from tests.wire.remoting.reading import read_any, read_request
 
 SILENCE = "no answer, connection stays open"
 CLOSED = "connection closed by server"

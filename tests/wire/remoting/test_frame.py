@@ -12,8 +12,8 @@ from rmqlite.wire.remoting.command import Command, server_request
 from rmqlite.wire.remoting.frame import FrameDecoder, encode, encode_sent, encode_start
 from rmqlite.wire.remoting.header import LANGUAGES
 from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX, FRAME_BYTES_MAX, HEADER_BYTES_MAX
+from tests.support.exchanges import command_of
 from tests.wire.remoting.memory import peak_bytes
-from tests.wire.remoting.reading import command_of
 
 TEXT = some.text(some.characters(exclude_categories=["Cs"]), max_size=40)
 I32 = some.integers(-(2**31), 2**31 - 1)

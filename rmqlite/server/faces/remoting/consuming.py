@@ -88,7 +88,9 @@ class Consuming:
         )
         connection = call.connection
         with connection.parked() if request.wait_ms else nullcontext():
-            pulled = await self._front.messages.pull(request, connection.reading)
+            pulled = await self._front.messages.pull(
+                request, connection.reading, tells_unmatched=True
+            )
         return _pulled(call.command, pulled)
 
     async def send_back(self, call: Call) -> Command:

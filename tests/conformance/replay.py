@@ -1,0 +1,349 @@
+"""Replays a captured scenario, frame by frame, against a face in the test's own loop.
+
+Requests go out in the captured order, on connections split as they were; an answer is awaited
+where the capture has it.  Time is that of the capture: the broker's clock is moved along.  What
+cannot be the same is translated (physical offsets) or not compared (times, ids, hosts, counts).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rmqlite.broker.draft_sends import DraftCall
+from rmqlite.message import StoredMessage, encode_properties, pack_host
+from rmqlite.names import group_of
+from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
+from rmqlite.requests.topics import Queue, TopicInfo
+from rmqlite.store.records.drafts import Draft
+from rmqlite.wire.remoting.bodies.clients import ConsumerData, Heartbeat, Subscription
+from rmqlite.wire.remoting.codes import consuming
+from rmqlite.wire.remoting.codes.request import Body
+from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.odd_json import strict
+from rmqlite.wire.remoting.shapes import read_body
+from tests.conformance.captures import SENDS, WITH_RECORDS, Before, Place, Step
+from tests.support.brokers import BrokerUnderTest
+from tests.support.remoting import FaceUnderTest, LoopClient, records_of
+from tests.support.steps import done
+
+WAIT_S: Final = 30.0
+SHORT_WAIT_MS: Final = 20
+"""How long a pull is suspended that was answered with 19 after 15 s and more."""
+NOT_LATEST, NO_SUBSCRIPTION, NOT_SUPPORTED, NO_NEW_MESSAGE = 25, 24, 3, 19
+CHANGING: Final = frozenset({17, 25, 37, 100, 102, 200, 205, 207, 215, 216, 222, 318, 325, 327})
+"""If one of these is not answered yet, what follows it in a scenario cannot be compared."""
+MAPS: Final = frozenset(
+    {
+        *("offsetTable", "brokerAddrs", "brokerAddrTable", "clusterAddrTable", "table", "data"),
+        *("topicConfigTable", "subscriptionGroupTable", "subscriptionTable", "consumerTable"),
+        *("mqTable", "statusTable", "filterServerTable", "messageQueueTable", "properties"),
+        "consumeStatsList",
+    }
+)
+"""JSON objects whose keys are no field names."""
+
+
+@dataclass
+class Replay:
+    """One run of one scenario.  not_yet: codes that are still refused."""
+
+    face: FaceUnderTest
+    under_test: BrokerUnderTest
+    not_yet: frozenset[int]
+    compared: int = 0
+    wrong: list[str] = field(default_factory=list)
+    answered_after_all: set[int] = field(default_factory=set)
+    _offsets: dict[int, int] = field(default_factory=dict)
+    """Physical offsets: the captured one, and ours."""
+    _opaques: dict[tuple[str, int], int] = field(default_factory=dict)
+    """Of requests that the broker starts: the captured one, and ours."""
+    _clients: dict[str, LoopClient] = field(default_factory=dict)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+    _last_ms: int = 0
+    _is_over: bool = False
+
+    def prepare(self, before: Before) -> None:
+        """Make what was there."""
+        broker, clock = self.under_test.broker, self.under_test.clock
+        for topic, (reads, writes, perm) in before.topics.items():
+            broker.topics.create(TopicInfo(topic, reads, writes, perm))
+        for group in before.groups:
+            broker.heartbeat(HeartbeatRequest(group, "long gone", ()))
+            broker.membership.leave(group, "long gone")
+        waiting = [
+            (place, offset, message)
+            for place, queue in before.messages.items()
+            for offset, message in sorted(queue.items())
+        ]
+        waiting.sort(key=lambda each: each[2].store_timestamp_ms if each[2] else 0)
+        waiting.sort(key=lambda each: (each[0], each[1]))
+        for place, _, message in waiting:
+            if message is not None:
+                ahead_ms = message.store_timestamp_ms - clock.now_ms()
+                clock.forward(max(0, ahead_ms))
+            ((stored,),) = done(broker.drafts.send([DraftCall((_draft(place, message),))]))
+            if message is not None:
+                self._offsets[message.physical_offset] = stored.at.physical_offset
+        for (group, place), offset in before.offsets.items():
+            queue = Queue(*place)
+            known = self.under_test.store.queue(*place)
+            end = known.max_offset if known else 0
+            broker.commit_offsets(OffsetsCommit(group, {queue: min(offset, end)}))
+        self.under_test.sync()
+
+    async def run(self, steps: list[Step], before: Before) -> None:
+        suspended = _suspended(steps)
+        async with AsyncExitStack() as stack:
+            for conn in dict.fromkeys(step.conn for step in steps):
+                is_names = conn.startswith("namesrv")
+                port = self.face.face.name_server_port if is_names else 0
+                self._clients[conn] = await stack.enter_async_context(self.face.client(port=port))
+            for conn, live in before.live.items():
+                await self._go_live(conn, live)
+            for step in steps:
+                self._forward(int(step.row["t_ms"]))
+                client = self._clients[step.conn]
+                if step.is_of_client and step.command.is_answer:
+                    self._answer(client, step)
+                elif step.is_of_client:
+                    client.write(self._frame(step, id(step) in suspended))
+                elif not self._is_over:
+                    await self._compare(client, step)
+            await self._finish(steps)
+
+    # ---- inside
+
+    async def _go_live(self, conn: str, live: list[tuple[str, str]]) -> None:
+        client = self._clients[conn]
+        for group, client_id in live:
+            every = [each.topic for each in self.under_test.broker.topics.all()]
+            own = [name for name in every if group_of(name) in (None, group)]
+            wanted = tuple([Subscription(name) for name in own])
+            body = Heartbeat(client_id, (), (ConsumerData(group, subscription_data_set=wanted),))
+            assert (await client.ask(consuming.HEART_BEAT, None, body)).code == 0
+
+    def _forward(self, at_ms: int) -> None:
+        """Move the clock, and deliver what is due."""
+        self.under_test.clock.forward(max(0, at_ms - self._last_ms))
+        self._last_ms = max(at_ms, self._last_ms)
+        self.under_test.broker.deliver()
+
+    def _frame(self, step: Step, is_suspended: bool) -> bytes:
+        """The captured bytes, unless a value in them must be another one here."""
+        command = step.command
+        ext = dict(command.ext)
+        for name in ("offset", "commitLogOffset"):
+            if command.code in (33, 36, 37) and name in ext:
+                ext[name] = str(self._offsets.get(int(ext[name]), ext[name]))
+        if is_suspended:
+            ext["suspendTimeoutMillis"] = str(SHORT_WAIT_MS)
+        if ext == command.ext and "frame_hex" in step.row:
+            return bytes.fromhex(step.row["frame_hex"])
+        return encode(command._replace(ext=ext))
+
+    def _answer(self, client: LoopClient, step: Step) -> None:
+        opaque = self._opaques.get((step.conn, step.command.opaque))
+        if opaque is not None:
+            client.send(step.command._replace(opaque=opaque))
+
+    async def _compare(self, client: LoopClient, step: Step) -> None:
+        expected = step.command
+        if not expected.is_answer:
+            await self._compare_question(client, step)
+            return
+        asked = step.asked
+        if asked is None or asked.is_one_way:
+            return
+        if expected.code == NOT_LATEST or (expected.code == NO_SUBSCRIPTION and _may_wait(asked)):
+            # Races of RocketMQ at a consumer's start and end.
+            return
+        found = await self._wait(client.answer(asked.opaque), step)
+        if found is None:
+            return
+        if asked.code in self.not_yet:
+            if found.code != NOT_SUPPORTED:
+                self.answered_after_all.add(asked.code)
+            self._is_over = asked.code in CHANGING
+            return
+        if asked.code in REFUSED:
+            return
+        self._differs(step, found.code == expected.code, f"code {found.code}, {found.remark!r}")
+        if found.code != expected.code:
+            return
+        self._compare_contents(step, expected, found, asked.code)
+        self.compared += 1
+
+    async def _compare_question(self, client: LoopClient, step: Step) -> None:
+        expected = step.command
+        if expected.code in self.not_yet or expected.code == 40:
+            # How often 40 comes may differ; see _finish().
+            return
+        found = await self._wait(client.told(expected.code), step)
+        if found is None:
+            return
+        self._opaques[step.conn, expected.opaque] = found.opaque
+        self._differs(step, found.is_one_way == expected.is_one_way, "one way")
+        self._compare_contents(step, expected, found, expected.code)
+        self.compared += 1
+
+    async def _wait(self, coming: Any, step: Step) -> Command | None:
+        try:
+            async with asyncio.timeout(WAIT_S):
+                found: Command = await coming
+                return found
+        except TimeoutError:
+            self._differs(step, False, "nothing came")
+            self._is_over = True
+            return None
+
+    def _compare_contents(self, step: Step, expected: Command, found: Command, code: int) -> None:
+        missing = expected.ext.keys() - found.ext.keys()
+        self._differs(step, not missing, f"no ext field {sorted(missing)}")
+        self._differs(step, found.is_binary == expected.is_binary or code == 40, "spelling")
+        if code in SENDS and expected.code == 0:
+            self._note_ids(expected.ext["msgId"], found.ext["msgId"])
+            same = expected.ext["queueId"] == found.ext["queueId"]
+            self._differs(step, same, f"queue {found.ext['queueId']}")
+        if expected.is_answer and expected.code:
+            return
+        has_record = code in (39, 309) and not expected.is_answer and expected.body
+        if has_record or (code in WITH_RECORDS and expected.is_answer):
+            self._compare_records(step, expected.body, found.body)
+            return
+        kinds = ANSWERED[code].answer_body if expected.is_answer else ANSWERED[code].body
+        if isinstance(kinds, tuple):
+            self._compare_json(step, kinds, expected.body, found.body)
+        elif kinds is Body.SETTINGS:
+            self._differs(step, b"=" in found.body, "no settings")
+
+    def _compare_records(self, step: Step, expected: bytes, found: bytes) -> None:
+        theirs, ours = records_of(expected), records_of(found)
+        if any(group_of(each.topic) for each in theirs):
+            # In which order failed messages come back is not decided.
+            theirs.sort(key=lambda each: each.body)
+            ours.sort(key=lambda each: each.body)
+        same = [_values(each) for each in theirs] == [_values(each) for each in ours]
+        self._differs(step, same, f"{[_values(each) for each in ours]}")
+        for captured, stored in zip(theirs, ours, strict=False):
+            self._offsets[captured.physical_offset] = stored.physical_offset
+            missing = captured.properties.keys() - stored.properties.keys()
+            self._differs(step, not missing, f"no property {sorted(missing)}")
+
+    def _compare_json(self, step: Step, kinds: Any, expected: bytes, found: bytes) -> None:
+        if not expected:
+            return
+        self._differs(step, b" " not in found.replace(b"\\n", b""), f"a blank in {found!r}")
+        try:
+            read_body(kinds[0], found)
+            theirs, ours = (json.loads(strict(body.decode())) for body in (expected, found))
+        except ValueError as error:
+            self._differs(step, False, f"{error} in {found!r}")
+            return
+        difference = _shape_differs(theirs, ours, "body")
+        self._differs(step, not difference, difference)
+
+    def _note_ids(self, captured: str, ours: str) -> None:
+        for theirs, own in zip(captured.split(","), ours.split(","), strict=True):
+            self._offsets[int(theirs[16:], 16)] = int(own[16:], 16)
+
+    async def _finish(self, steps: list[Step]) -> None:
+        """No answer to a one-way request, and 40 to everybody who got it."""
+        told: set[tuple[str, str]] = set()
+        for conn, client in self._clients.items():
+            await client.ask(9_999)
+            told |= {(conn, each.ext["consumerGroup"]) for each in client.asked if each.code == 40}
+        for step in steps:
+            asked = step.command
+            if step.is_of_client and asked.is_one_way:
+                is_silent = asked.opaque not in self._clients[step.conn].answers
+                self._differs(step, is_silent, "an answer to a one-way request")
+            if asked.code == 40 and not asked.is_answer and not self._is_over:
+                key = step.conn, asked.ext["consumerGroup"]
+                self._differs(step, key in told, "40 never came")
+
+    def _differs(self, step: Step, is_same: bool, what: str) -> None:
+        if is_same:
+            return
+        code = step.asked.code if step.asked else step.command.code
+        at = f"{step.row['t_ms']} ms {step.conn} {code} opaque {step.command.opaque}"
+        self.wrong.append(f"{at}: expected {step.command.code} {step.command.ext}, got {what}")
+
+
+def _suspended(steps: list[Step]) -> set[int]:
+    """The pulls that were suspended until their time was up."""
+    ended = {
+        (step.conn, step.command.opaque)
+        for step in steps
+        if step.asked is not None and step.asked.code == 11 and step.command.code == NO_NEW_MESSAGE
+    }
+    return {
+        id(step)
+        for step in steps
+        if step.is_of_client and step.command.code == 11
+        if (step.conn, step.command.opaque) in ended and not step.command.is_answer
+    }
+
+
+def _may_wait(asked: Command) -> bool:
+    return asked.code == 11 and int(asked.ext.get("sysFlag", "0")) & 2 != 0
+
+
+def _draft(place: Place, message: StoredMessage | None) -> Draft:
+    host = pack_host("127.0.0.1:50000")
+    if message is None:
+        return Draft(place.topic, place.queue_id, b"TAGS\x01Unseen\x02", b"unseen", 0, host)
+    return Draft(
+        place.topic,
+        place.queue_id,
+        encode_properties(message.properties),
+        message.body,
+        message.born_timestamp_ms,
+        host,
+        message.flag,
+        message.sys_flag,
+    )
+
+
+def _values(message: StoredMessage) -> tuple[Any, ...]:
+    return (
+        message.topic,
+        message.queue_id,
+        0 if group_of(message.topic) else message.queue_offset,
+        message.body[:40],
+        len(message.body),
+        message.flag,
+        message.sys_flag,
+        message.reconsume_times,
+        message.properties.get("TAGS"),
+        message.properties.get("KEYS"),
+    )
+
+
+def _shape_differs(theirs: Any, ours: Any, path: str) -> str:
+    """What is missing in ours, or of another type; "" if nothing is."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        if path.rpartition(".")[2] in MAPS:
+            if not theirs or not ours:
+                return "" if bool(theirs) == bool(ours) or not theirs else f"{path} is empty"
+            return _shape_differs(
+                next(iter(theirs.values())), next(iter(ours.values())), path + "._"
+            )
+        for name, value in theirs.items():
+            if value is not None and name not in ours:
+                return f"no {path}.{name}"
+            if found := _shape_differs(value, ours.get(name), f"{path}.{name}"):
+                return found
+        return ""
+    if isinstance(theirs, list) and isinstance(ours, list):
+        if theirs and not ours:
+            return f"{path} is empty"
+        return _shape_differs(theirs[0], ours[0], f"{path}.0") if theirs else ""
+    if theirs is None or type(theirs) is type(ours):
+        return ""
+    return f"{path} is {ours!r} instead of {theirs!r}"
