@@ -1,0 +1,287 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONObject;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.PullResult;
+import org.apache.rocketmq.client.consumer.PullStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
+
+/** Does what the lines of JSON on its input say, with RocketMQ's own client; prints JSON lines. */
+public class Scenarios {
+  private static String names;
+  private static final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
+  private static final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
+
+  public static void main(String[] arguments) throws Exception {
+    names = arguments[0];
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      JSONObject asked = JSON.parseObject(line);
+      try {
+        run(asked);
+        say(new JSONObject().fluentPut("done", asked.getString("id")));
+      } catch (Throwable error) {
+        say(new JSONObject().fluentPut("error", error.toString()).fluentPut("id", asked.get("id")));
+      }
+    }
+    consumers.values().forEach(DefaultMQPushConsumer::shutdown);
+    producers.values().forEach(DefaultMQProducer::shutdown);
+    System.exit(0);
+  }
+
+  private static void run(JSONObject asked) throws Exception {
+    switch (asked.getString("do")) {
+      case "send": send(asked); break;
+      case "stream": new Thread(() -> stream(asked)).start(); break;
+      case "push": push(asked); break;
+      case "stop": consumers.remove(asked.getString("name")).shutdown(); break;
+      case "pull": pull(asked); break;
+      case "lite": lite(asked); break;
+      default: throw new IllegalArgumentException(asked.toString());
+    }
+  }
+
+  private static synchronized void say(JSONObject said) {
+    System.out.println(said.toJSONString());
+    System.out.flush();
+  }
+
+  private static DefaultMQProducer producer(String group, int retries) {
+    return producers.computeIfAbsent(group, name -> {
+      DefaultMQProducer made = new DefaultMQProducer(name);
+      made.setNamesrvAddr(names);
+      made.setInstanceName(name);
+      made.setSendMsgTimeout(20_000);
+      made.setRetryTimesWhenSendFailed(retries);
+      made.setMaxMessageSize(8 << 20);
+      try {
+        made.start();
+      } catch (Exception error) {
+        throw new IllegalStateException(error);
+      }
+      return made;
+    });
+  }
+
+  private static Message message(JSONObject asked, String key) {
+    byte[] name = key.getBytes(StandardCharsets.UTF_8);
+    byte[] body = Arrays.copyOf(name, Math.max(name.length, asked.getIntValue("size")));
+    if (asked.getBooleanValue("random")) {
+      // Does not shrink when it is compressed.
+      new java.util.Random(1).nextBytes(body);
+      System.arraycopy(name, 0, body, 0, name.length);
+    }
+    Message made = new Message(asked.getString("topic"), asked.getString("tags"), key, body);
+    if (asked.getIntValue("level") > 0) {
+      made.setDelayTimeLevel(asked.getIntValue("level"));
+    }
+    JSONObject properties = asked.getJSONObject("properties");
+    if (properties != null) {
+      properties.forEach((property, value) -> made.putUserProperty(property, (String) value));
+    }
+    return made;
+  }
+
+  private static void send(JSONObject asked) throws Exception {
+    DefaultMQProducer producer = producer(asked.getString("group"), 2);
+    List<String> keys = asked.getJSONArray("keys").toJavaList(String.class);
+    if ("batch".equals(asked.getString("how"))) {
+      List<Message> batch = new ArrayList<>();
+      keys.forEach(key -> batch.add(message(asked, key)));
+      sent(String.join(" ", keys), producer.send(batch));
+      return;
+    }
+    for (String key : keys) {
+      Message message = message(asked, key);
+      if ("oneway".equals(asked.getString("how"))) {
+        producer.sendOneway(message);
+        say(new JSONObject().fluentPut("sent", key).fluentPut("status", "ONE_WAY"));
+      } else if ("async".equals(asked.getString("how"))) {
+        async(producer, message, key);
+      } else if (asked.containsKey("queue")) {
+        sent(key, producer.send(message, (queues, m, id) -> queues.get((Integer) id), asked.get("queue")));
+      } else {
+        sent(key, producer.send(message));
+      }
+    }
+  }
+
+  private static void async(DefaultMQProducer producer, Message message, String key) throws Exception {
+    CountDownLatch answered = new CountDownLatch(1);
+    producer.send(message, new SendCallback() {
+      @Override
+      public void onSuccess(SendResult result) {
+        sent(key, result);
+        answered.countDown();
+      }
+
+      @Override
+      public void onException(Throwable error) {
+        say(new JSONObject().fluentPut("failed", key).fluentPut("error", error.toString()));
+        answered.countDown();
+      }
+    });
+    answered.await();
+  }
+
+  private static void sent(String key, SendResult result) {
+    say(new JSONObject()
+        .fluentPut("sent", key)
+        .fluentPut("status", result.getSendStatus().name())
+        .fluentPut("queue", result.getMessageQueue().getQueueId())
+        .fluentPut("offset", result.getQueueOffset())
+        .fluentPut("id", result.getMsgId())
+        .fluentPut("at", result.getOffsetMsgId()));
+  }
+
+  /** One message after the other, each key once: without an answer nothing is sent again. */
+  private static void stream(JSONObject asked) {
+    DefaultMQProducer producer = producer(asked.getString("group"), 0);
+    int count = asked.getIntValue("count");
+    for (int number = 0; number < count; number++) {
+      String key = asked.getString("prefix") + number;
+      try {
+        sent(key, producer.send(message(asked, key)));
+        Thread.sleep(asked.getIntValue("pause"));
+      } catch (Exception error) {
+        say(new JSONObject().fluentPut("failed", key).fluentPut("error", error.toString()));
+        pause(200);
+      }
+    }
+    say(new JSONObject().fluentPut("streamed", asked.getString("prefix")));
+  }
+
+  private static void pause(long milliseconds) {
+    try {
+      Thread.sleep(milliseconds);
+    } catch (InterruptedException error) {
+      throw new IllegalStateException(error);
+    }
+  }
+
+  private static void push(JSONObject asked) throws Exception {
+    String name = asked.getString("name");
+    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(asked.getString("group"));
+    consumer.setNamesrvAddr(names);
+    consumer.setInstanceName(name);
+    consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+    consumer.setPersistConsumerOffsetInterval(500);
+    consumer.setSuspendCurrentQueueTimeMillis(100);
+    if (asked.getBooleanValue("broadcast")) {
+      consumer.setMessageModel(MessageModel.BROADCASTING);
+    }
+    if (asked.containsKey("max")) {
+      consumer.setMaxReconsumeTimes(asked.getIntValue("max"));
+    }
+    for (String topic : asked.getJSONArray("topics").toJavaList(String.class)) {
+      consumer.subscribe(topic, asked.getString("expression"));
+    }
+    JSONObject fails = asked.getJSONObject("fails");
+    if (asked.getBooleanValue("orderly")) {
+      consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+        boolean isFine = true;
+        for (MessageExt message : messages) {
+          got(name, message);
+          isFine &= message.getReconsumeTimes() >= times(fails, message);
+        }
+        return isFine ? ConsumeOrderlyStatus.SUCCESS
+            : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+      });
+    } else {
+      consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+        boolean isFine = true;
+        for (MessageExt message : messages) {
+          got(name, message);
+          isFine &= message.getReconsumeTimes() >= times(fails, message);
+        }
+        context.setDelayLevelWhenNextConsume(asked.getIntValue("level"));
+        return isFine ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+            : ConsumeConcurrentlyStatus.RECONSUME_LATER;
+      });
+    }
+    consumers.put(name, consumer);
+    consumer.start();
+  }
+
+  private static int times(JSONObject fails, MessageExt message) {
+    return fails == null ? 0 : fails.getIntValue(message.getKeys());
+  }
+
+  private static void got(String name, MessageExt message) {
+    JSONObject said = new JSONObject()
+        .fluentPut("got", message.getKeys())
+        .fluentPut("by", name)
+        .fluentPut("topic", message.getTopic())
+        .fluentPut("queue", message.getQueueId())
+        .fluentPut("offset", message.getQueueOffset())
+        .fluentPut("times", message.getReconsumeTimes())
+        .fluentPut("tags", message.getTags())
+        .fluentPut("size", message.getBody().length)
+        .fluentPut("crc", message.getBodyCRC())
+        .fluentPut("properties", message.getProperties().values().stream().mapToInt(String::length).sum());
+    say(said);
+  }
+
+  @SuppressWarnings("deprecation")
+  private static void pull(JSONObject asked) throws Exception {
+    DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(asked.getString("group"));
+    consumer.setNamesrvAddr(names);
+    consumer.setInstanceName(asked.getString("name"));
+    consumer.start();
+    for (MessageQueue queue : consumer.fetchSubscribeMessageQueues(asked.getString("topic"))) {
+      long offset = consumer.minOffset(queue);
+      while (true) {
+        PullResult result = consumer.pull(queue, asked.getString("expression"), offset, 32);
+        if (result.getPullStatus() == PullStatus.FOUND) {
+          result.getMsgFoundList().forEach(message -> got(asked.getString("name"), message));
+        }
+        if (result.getNextBeginOffset() == offset) {
+          break;
+        }
+        offset = result.getNextBeginOffset();
+      }
+      consumer.updateConsumeOffset(queue, offset);
+      if (consumer.maxOffset(queue) != offset) {
+        throw new IllegalStateException("max offset " + consumer.maxOffset(queue));
+      }
+    }
+    consumer.shutdown();
+  }
+
+  private static void lite(JSONObject asked) throws Exception {
+    DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(asked.getString("group"));
+    consumer.setNamesrvAddr(names);
+    consumer.setInstanceName(asked.getString("name"));
+    consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+    consumer.subscribe(asked.getString("topic"), asked.getString("expression"));
+    consumer.start();
+    for (int left = asked.getIntValue("count"); left > 0; ) {
+      List<MessageExt> messages = consumer.poll(1_000);
+      messages.forEach(message -> got(asked.getString("name"), message));
+      left -= messages.size();
+    }
+    consumer.commitSync();
+    consumer.shutdown();
+  }
+}

@@ -1,0 +1,159 @@
+"""What only the Java client does here: pulls, large messages, many topics, a broker that dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from typer.testing import CliRunner, Result
+
+from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.cli.main import app
+from rmqlite.client import CONSUME_SUCCESS, AdminClient, ConsumeResult, PushConsumer, StoredMessage
+from tests.conformance import toolchains
+from tests.conformance.conftest import live_broker
+from tests.conformance.programs import Program
+from tests.support.eventually import eventually
+
+KeysIn = Callable[[str], Counter[str]]
+FOUR_MIB = 4 << 20
+COMPRESSION_BYTES = 4_096
+"""Random bytes do not shrink: they grow a little."""
+TOPICS = 1_000
+STREAMED = 1_500
+KILLS = 2
+
+
+def shell(broker: BrokerProcess, words: str) -> Result:
+    done = CliRunner().invoke(app, words.split(), env={"RMQLITE_ENDPOINT": broker.endpoint})
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def make(broker: BrokerProcess, topic: str, queues: int = 4) -> None:
+    with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+        admin.create_topic(topic, queues)
+
+
+def test_a_pull_consumer_and_a_lite_pull_consumer_read_everything(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """Both kinds of Java's pulls."""
+    make(broker, "java-pulled")
+    keys = [f"p{number}" for number in range(100)]
+    java.send("java-pulled", *keys)
+    java.do("pull", group="pullers", name="pull", topic="java-pulled", expression="*")
+    assert Counter(java.keys("pull")) == Counter(keys)
+    lite = {"group": "lites", "name": "lite", "expression": "*", "count": 100}
+    java.do("lite", topic="java-pulled", **lite)
+    assert Counter(java.keys("lite")) == Counter(keys)
+    with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+        assert sum(each.committed_offset or 0 for each in admin.group("lites").progress) == 100
+
+
+def test_the_go_client_pulls(programs: Callable[[str], Program], broker: BrokerProcess) -> None:
+    """It asks for 0 messages, and means one."""
+    make(broker, "go-pulled")
+    go = programs("go")
+    go.send("go-pulled", *[f"p{number}" for number in range(12)])
+    go.do("pull", group="go-pullers", name="go-pull", topic="go-pulled", expression="*")
+    assert Counter(go.keys("go-pull")) == Counter([f"p{number}" for number in range(12)])
+
+
+def test_bodies_of_4_mib_and_properties_of_32_kb_arrive(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """The largest that RocketMQ takes."""
+    make(broker, "java-large")
+    size = FOUR_MIB - COMPRESSION_BYTES
+    for number in range(3):
+        java.send("java-large", f"large{number}", size=size, random=True)
+    java.send("java-large", "properties", properties={"p": "v" * 32_000})
+    java.push("large-readers", "java-large")
+    java.until(lambda: len(java.got("large-readers")) >= 4, "all of them arrive")
+    sizes = {event["got"]: event["size"] for event in java.got("large-readers")}
+    assert [sizes[f"large{number}"] for number in range(3)] == [size] * 3
+    (event,) = java.got("large-readers", got="properties")
+    assert event["properties"] > 32_000
+    java.do("stop", name="large-readers")
+
+
+def test_what_java_sends_python_consumes_lists_and_cancels(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """With all that the command line shows of a message."""
+    make(broker, "java-to-python")
+    got: list[str] = []
+
+    def listen(message: StoredMessage) -> ConsumeResult:
+        got.append(" ".join(message.keys))
+        return CONSUME_SUCCESS
+
+    with PushConsumer(broker.endpoint, "pythons", listen) as consumer:
+        consumer.subscribe("java-to-python")
+        consumer.start()
+        java.send("java-to-python", "now", tags="T")
+        java.send("java-to-python", "much-later", level=6)
+        eventually(lambda: got == ["now"], "Python gets it")
+    listed = shell(broker, "schedule list --topic java-to-python")
+    assert "much-later" in listed.output or "2h" in listed.output
+    cancelled = shell(broker, "schedule cancel --key much-later --topic java-to-python --yes")
+    assert "done" in cancelled.output
+
+
+def test_a_killed_broker_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
+    """Sends, delayed sends and a consumer go on over SIGKILLs.
+
+    Each message is sent once: the broker may not store it twice, nor lose one that it has
+    acknowledged, nor forget the offsets that it has taken.
+    """
+    with live_broker(tmp_path) as broker:
+        make(broker, "streamed")
+        command = toolchains.java()
+        with Program(command, broker.name_server, tmp_path / "java.log") as java:
+            java.push("stream-readers", "streamed")
+            for prefix, level in (("s", 0), ("d", 1)):
+                asked = {"topic": "streamed", "group": f"senders-{prefix}", "level": level}
+                java.do("stream", prefix=prefix, count=STREAMED, pause=3, **asked)
+            for kill in range(1, KILLS + 1):
+                enough = STREAMED * 2 * kill // (KILLS + 2)
+                java.until(
+                    lambda enough=enough: len(sent(java)) >= enough,  # type: ignore[misc]
+                    "enough is sent",
+                )
+                broker.kill()
+                broker.start()
+            java.until(lambda: len(ended(java)) == 2, "both streams end")
+            acknowledged = sent(java)
+            java.until(lambda: acknowledged <= set(java.keys()), "all of it is consumed")
+            stored = {(event["queue"], event["offset"]): event["got"] for event in java.got()}
+        copies = Counter(stored.values())
+        assert not [key for key, count in copies.items() if count > 1]
+        assert len(acknowledged) > STREAMED
+
+
+def sent(java: Program) -> set[str]:
+    return {event["sent"] for event in tuple(java.events) if "sent" in event}
+
+
+def ended(java: Program) -> list[str]:
+    return [event["streamed"] for event in tuple(java.events) if "streamed" in event]
+
+
+def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """It keeps thousands of pulls suspended on one connection, and is still heard on it."""
+    topics = [f"many-{number}" for number in range(TOPICS)]
+    with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+        for topic in topics:
+            admin.create_topic(topic, 2)
+    java.push("many-readers", *topics)
+    for topic in topics:
+        java.send(topic, topic)
+    java.until(lambda: len(java.got("many-readers")) >= TOPICS, "all of them arrive")
+    assert Counter(java.keys("many-readers")) == Counter(topics)
+    with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+        assert admin.broker_status().parked_polls > 1_024
+    java.do("stop", name="many-readers")
