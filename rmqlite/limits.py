@@ -41,7 +41,7 @@ REASON_PART_CHARS_MAX: Final = 1_024
 CURSOR_BYTES_MAX: Final = 65_536
 """The length of a cursor: one of a redrive names each queue that the redrive reads."""
 CLIENT_ID_BYTES_MAX: Final = 255
-SUBSCRIPTIONS_MAX: Final = 256
+SUBSCRIPTIONS_MAX: Final = 2_048
 """How many subscriptions one member of a group may have."""
 QUEUES_MAX: Final = 2_048
 """How many queues one call may ask about, or commit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import PullConsumer
+from rmqlite.errors import TopicUnknown
 from tests.conformance import toolchains
 from tests.conformance.programs import Program
 from tests.support.broker_processes import OF_ANY_DISK, free_port
@@ -75,7 +76,11 @@ def keys_in(broker: BrokerProcess) -> Callable[[str], Counter[str]]:
 
     def counted(topic: str) -> Counter[str]:
         found: Counter[str] = Counter()
-        with PullConsumer(broker.endpoint, "auditors", timeout_ms=60_000) as consumer:
+        with (
+            PullConsumer(broker.endpoint, "auditors", timeout_ms=60_000) as consumer,
+            # It may not be there yet.
+            suppress(TopicUnknown),
+        ):
             for queue in consumer.queues(topic):
                 offset = 0
                 while True:

@@ -87,7 +87,9 @@ class Replay:
             if message is not None:
                 ahead_ms = message.store_timestamp_ms - clock.now_ms()
                 clock.forward(max(0, ahead_ms))
-            ((stored,),) = done(broker.drafts.send([DraftCall((_draft(place, message),))]))
+            (outcome,) = done(broker.drafts.send([DraftCall((_draft(place, message),))]))
+            assert isinstance(outcome, list), outcome
+            (stored,) = outcome
             if message is not None:
                 self._offsets[message.physical_offset] = stored.at.physical_offset
         for (group, place), offset in before.offsets.items():

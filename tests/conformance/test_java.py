@@ -54,10 +54,11 @@ def test_a_pull_consumer_and_a_lite_pull_consumer_read_everything(
 
 def test_the_go_client_pulls(programs: Callable[[str], Program], broker: BrokerProcess) -> None:
     """It asks for 0 messages, and means one."""
-    make(broker, "go-pulled")
+    make(broker, "go-pulled", queues=1)
     go = programs("go")
     go.send("go-pulled", *[f"p{number}" for number in range(12)])
-    go.do("pull", group="go-pullers", name="go-pull", topic="go-pulled", expression="*")
+    pull = {"group": "go-pullers", "name": "go-pull", "expression": "*", "count": 12}
+    go.do("pull", topic="go-pulled", **pull)
     assert Counter(go.keys("go-pull")) == Counter([f"p{number}" for number in range(12)])
 
 
@@ -149,9 +150,8 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
         for topic in topics:
             admin.create_topic(topic, 2)
+            java.send(topic, topic)
     java.push("many-readers", *topics)
-    for topic in topics:
-        java.send(topic, topic)
     java.until(lambda: len(java.got("many-readers")) >= TOPICS, "all of them arrive")
     assert Counter(java.keys("many-readers")) == Counter(topics)
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:

@@ -15,7 +15,7 @@ from rmqlite.wire.remoting.bodies.clients import ConsumerIds
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import OfGroup, UnregisterClient
 from rmqlite.wire.remoting.frame import encode
-from rmqlite.wire.remoting.shapes import read_body
+from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, heartbeat
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import turns_until
@@ -226,5 +226,34 @@ def test_a_heartbeat_of_nobody_is_welcome(under_test: BrokerUnderTest) -> None:
             assert (await client.ask(34)).code == 1
             assert (await client.ask(34, None, b"{oops")).code == 1
             assert await members(client) == []
+
+    served_face(under_test, scenario)
+
+
+def test_a_heartbeat_with_other_versions_only_is_not_read_again(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Java consumer of a thousand topics sends a thousand of them when it starts."""
+    read: list[bytes] = []
+
+    def counted(cls: type[Any], body: bytes) -> Any:
+        read.append(body)
+        return read_body(cls, body)
+
+    monkeypatch.setattr(limits, "read_body", counted)
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            body = write_body(heartbeat("one"))
+            for version in (b"1", b"22", b'"333"'):
+                changed = body.replace(b'"subVersion":0', b'"subVersion":' + version)
+                assert changed != body
+                assert (await client.ask(34, None, changed)).code == 0
+            assert len(read) == 1
+            assert (
+                await client.ask(34, None, write_body(heartbeat("one", topic="more")))
+            ).code == 0
+            assert len(read) == 2
+            assert registered(face).subscription(face.connection(client), GROUP, TOPIC) is None
 
     served_face(under_test, scenario)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
@@ -30,6 +32,8 @@ SQL92: Final = "SQL92"
 PRODUCERS_MAX: Final = 20_000
 """How many pairs of client and producer group are remembered."""
 
+_VERSION: Final = re.compile(rb'"subVersion"\s*:\s*"?[0-9]+"?')
+
 log = logging.getLogger(__name__)
 
 
@@ -53,6 +57,15 @@ class Producer:
     seen_ms: int
 
 
+class _Beat(NamedTuple):
+    """A heartbeat that was read.  digest: of its body without the versions of subscriptions."""
+
+    digest: bytes
+    client_id: str
+    producers: tuple[str, ...]
+    consumers: tuple[tuple[ConsumerData, HeartbeatRequest], ...]
+
+
 class Clients:
     """The producers and consumers that have sent a heartbeat on an open connection."""
 
@@ -64,6 +77,8 @@ class Clients:
         self._producers_of: dict[Connection, set[tuple[str, str]]] = {}
         """The pairs of group and client id that a connection has registered."""
         self._producer_count = 0
+        self._beats: dict[Connection, _Beat] = {}
+        """The last heartbeat of each connection."""
         front.groups.listen(self._changed)
 
     def handlers(self) -> dict[int, Handler]:
@@ -107,17 +122,16 @@ class Clients:
 
     async def heartbeat(self, call: Call) -> Command:
         """Register every group of a client; one that is refused does not keep out the others."""
-        beat = read_body(Heartbeat, call.command.body)
+        beat = self._read(call)
         refused: RmqliteError | None = None
         connection, client_id = call.connection, beat.client_id
         if not connection.is_open:
             # It ended before its heartbeat was read: nobody would remove what it registers.
             return call.command.answer(ResponseCode.SUCCESS)
-        for producer in beat.producer_data_set:
-            self._add_producer(connection, call.command, client_id, producer.group_name)
-        for data in beat.consumer_data_set:
+        for producer in beat.producers:
+            self._add_producer(connection, call.command, client_id, producer)
+        for data, request in beat.consumers:
             group = data.group_name
-            request = HeartbeatRequest(group, client_id, tuple(_subscriptions(data)))
             before = self.consumers(group).get(client_id)
             # First, so that it is told of its own arrival, as RocketMQ does it.
             language, version = call.command.language, call.command.version
@@ -160,12 +174,35 @@ class Clients:
 
     def gone(self, connection: Connection) -> None:
         """A connection has ended: its members leave at once, and the others get their queues."""
+        self._beats.pop(connection, None)
         for group, client_id in tuple(self._producers_of.get(connection, ())):
             self._drop_producer(connection, group, client_id)
         for group, client_id in tuple(self._consumers_of.get(connection, ())):
             self._drop_consumer(connection, group, client_id)
 
     # ---- inside
+
+    def _read(self, call: Call) -> _Beat:
+        """A heartbeat, as it was read before if only its versions differ.
+
+        Java sends one for each topic whose queues it has taken over, with all its topics in it:
+        to read a thousand times a thousand subscriptions would take half a minute.
+        """
+        body = call.command.body
+        digest = blake2b(_VERSION.sub(b"", body), digest_size=16).digest()
+        known = self._beats.get(call.connection)
+        if known is None or known.digest != digest:
+            beat = read_body(Heartbeat, body)
+            client_id = beat.client_id
+            known = _Beat(
+                digest,
+                client_id,
+                tuple([each.group_name for each in beat.producer_data_set]),
+                tuple([(each, _request(client_id, each)) for each in beat.consumer_data_set]),
+            )
+            if call.connection.is_open:
+                self._beats[call.connection] = known
+        return known
 
     def _changed(self, group: str) -> None:
         """The members of a group, or its queues, have changed: tell its members here."""
@@ -227,6 +264,10 @@ def _discard(
         pairs.discard(pair)
         if not pairs:
             del pairs_of[connection]
+
+
+def _request(client_id: str, data: ConsumerData) -> HeartbeatRequest:
+    return HeartbeatRequest(data.group_name, client_id, tuple(_subscriptions(data)))
 
 
 def _subscriptions(data: ConsumerData) -> Iterator[Subscription]:

@@ -21,7 +21,7 @@ import (
 type asked struct {
 	Id, Do, Name, Group, Topic, Expression, How, Tags string
 	Topics, Keys                                      []string
-	Size, Level, Max                                  int
+	Size, Level, Max, Count                                  int
 	Orderly, Broadcast                                bool
 	Fails                                             map[string]int32
 }
@@ -223,24 +223,20 @@ func pull(what asked) error {
 		return err
 	}
 	defer made.Shutdown()
-	for queueId := 0; queueId < 4; queueId++ {
-		queue := &primitive.MessageQueue{Topic: what.Topic, BrokerName: "broker-a", QueueId: queueId}
-		offset := int64(0)
-		for {
-			wait, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-			result, err := made.PullFrom(wait, queue, offset, 32)
-			cancel()
-			if err != nil {
-				return err
-			}
-			if result.Status != primitive.PullFound {
-				break
-			}
-			for _, each := range result.GetMessageExts() {
-				got(what.Name, each)
-			}
-			offset = result.NextBeginOffset
+	// Without the last pull, which the broker would suspend.
+	queue := &primitive.MessageQueue{Topic: what.Topic, BrokerName: "broker-a"}
+	for offset := int64(0); offset < int64(what.Count); {
+		result, err := made.PullFrom(context.Background(), queue, offset, 32)
+		if err != nil {
+			return err
 		}
+		if result.Status != primitive.PullFound {
+			return fmt.Errorf("status %d at %d", result.Status, offset)
+		}
+		for _, each := range result.GetMessageExts() {
+			got(what.Name, each)
+		}
+		offset = result.NextBeginOffset
 	}
 	return nil
 }
