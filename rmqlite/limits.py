@@ -43,6 +43,8 @@ CURSOR_BYTES_MAX: Final = 65_536
 CLIENT_ID_BYTES_MAX: Final = 255
 SUBSCRIPTIONS_MAX: Final = 2_048
 """How many subscriptions one member of a group may have."""
+CALL_SUBSCRIPTIONS_MAX: Final = 256
+"""How many of them one call of rmqlite.v1 may name: each may have many tags."""
 QUEUES_MAX: Final = 2_048
 """How many queues one call may ask about, or commit."""
 LEVELS_TEXT_BYTES_MAX: Final = 1_024

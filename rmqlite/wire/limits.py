@@ -77,7 +77,7 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "GetQueueRangesRequest.topic": _TOPIC,
     "HeartbeatRequest.group": _GROUP,
     "HeartbeatRequest.client_id": _CLIENT_ID,
-    "HeartbeatRequest.subscriptions": Limit(count=limits.SUBSCRIPTIONS_MAX),
+    "HeartbeatRequest.subscriptions": Limit(count=limits.CALL_SUBSCRIPTIONS_MAX),
     "Subscription.topic": _TOPIC,
     "Subscription.expression": _EXPRESSION,
     "Subscription.sql": Limit(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rmqlite.message import StoredMessage
 from rmqlite.names import AUTO_CREATE_TOPIC, group_of
+from rmqlite.property_string import PropertyString
 from rmqlite.wire.remoting.bodies.topics import Route
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import read_body
@@ -215,6 +216,11 @@ def _look_at_question(step: Step, found: Before) -> None:
         who = (group, ext.get("clientId", "live"))
         if who not in live:
             live.append(who)
+    elif step.command.code == 326:
+        # Somebody who asked for a reply: a producer.
+        properties = PropertyString(ext["properties"].encode())
+        asker = (properties.get("REPLY_TO_CLIENT") or b"").decode()
+        found.live.setdefault(step.conn, []).append(("", asker))
 
 
 def _is_plain(topic: str) -> bool:

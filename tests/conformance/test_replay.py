@@ -25,19 +25,11 @@ NOT_YET: Final = {
     **dict.fromkeys((17, 21, 25, 26, 28, 200, 201, 202, 203, 204, 205, 207, 208), ADMIN),
     **dict.fromkeys((215, 216, 220, 222, 300, 305, 306, 307, 309, 315, 317), ADMIN),
     **dict.fromkeys((318, 319, 321, 327, 328, 329, 100, 101, 102), ADMIN),
-    37: "transactions",
-    39: "transactions",
-    325: "replies to requests",
-    326: "replies to requests",
 }
 """Codes that are still refused with 3, and why."""
 
 
-SCENARIOS_NOT_YET: Final = {
-    "push-sql": "SQL92 in the face",
-    "trace": "the trace topic",
-    "mqadmin-queryMsgTraceById": "the trace topic",
-}
+SCENARIOS_NOT_YET: Final[dict[str, str]] = {}
 """Scenarios that still differ, and why."""
 
 

@@ -191,9 +191,9 @@ class Largest:
 
     def heartbeat(self) -> HeartbeatRequest:
         expression = "||".join(f"tag-{number}" for number in range(40))
-        topics = [f"topic-{number:05}" for number in range(limits.SUBSCRIPTIONS_MAX - 1)]
+        topics = [f"topic-{number:05}" for number in range(limits.CALL_SUBSCRIPTIONS_MAX - 1)]
         sql = " OR ".join([f"{self.name.replace('-', '_')}=1"] * 20)
-        size = limits.SUBSCRIPTIONS_SQL_BYTES_MAX // limits.SUBSCRIPTIONS_MAX
+        size = limits.SUBSCRIPTIONS_SQL_BYTES_MAX // limits.CALL_SUBSCRIPTIONS_MAX
         subscriptions = tuple(
             Subscription(
                 topic, expression, f"{sql[: size - 30].rpartition(' OR ')[0]} OR a={number}"

@@ -147,10 +147,10 @@ def refusal(rpc: Rpc[Any, Any], request: Any) -> InvalidValue:
         (rpcs.GET_TIMELINE, b"\x10\x01" * 300, "levels", "more than 64", "at most 64 in one call"),
         (
             rpcs.HEARTBEAT,
-            pb.HeartbeatRequest(subscriptions=[pb.Subscription(expression="x")] * 2_049),
+            pb.HeartbeatRequest(subscriptions=[pb.Subscription(expression="x")] * 257),
             "subscriptions",
-            "more than 2048",
-            "at most 2048 in one call",
+            "more than 256",
+            "at most 256 in one call",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from rmqlite.errors import RmqliteError
-from rmqlite.server.faces.remoting.connection import Connection
+from rmqlite.server.faces.remoting.connection import Connection, NotAnswered
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
@@ -104,6 +104,8 @@ def refused(command: Command, error: Exception, ext: dict[str, str] | None = Non
     """The answer to a request that failed."""
     if isinstance(error, Refusal):
         return command.answer(error.code, ext, remark=str(error))
+    if isinstance(error, NotAnswered):
+        return command.answer(ResponseCode.CONSUME_MSG_TIMEOUT, ext, remark=str(error))
     if isinstance(error, RmqliteError):
         code = error.response_code
         if ext is None and code in _OF_A_SEND:

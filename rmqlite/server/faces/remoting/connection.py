@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Final, Protocol, cast
 
-from rmqlite.errors import Unavailable
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.grpc_refusal import PREFACE, GrpcRefusal
 from rmqlite.wire.remoting.command import Command, server_request
@@ -33,11 +32,8 @@ _GRPC_BEGINS: Final = PREFACE[:4]
 log = logging.getLogger(__name__)
 
 
-class NotAnswered(Unavailable):
+class NotAnswered(Exception):
     """A client did not answer a request of the broker, or is gone."""
-
-    code = "not-answered"
-    response_code = 207
 
 
 class Handling(Protocol):
