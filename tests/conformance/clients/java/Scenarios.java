@@ -186,7 +186,6 @@ public class Scenarios {
     consumer.setNamesrvAddr(names);
     consumer.setInstanceName(name);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-    consumer.setPersistConsumerOffsetInterval(500);
     consumer.setSuspendCurrentQueueTimeMillis(100);
     if (asked.getBooleanValue("broadcast")) {
       consumer.setMessageModel(MessageModel.BROADCASTING);
