@@ -7,7 +7,7 @@ meaning here are ignored; rows of topics and groups keep them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
@@ -42,7 +42,6 @@ COMPLETED_SPAN_MAX: Final = 1 << 32
 RUN_LETTERS_MAX: Final = 1 << 16
 """How many letters one run of a redrive job's step may cover."""
 _INT_MAX: Final = 2**31 - 1
-_CHUNK_DIGITS: Final = CHUNK_OFFSETS // 4
 _T = TypeVar("_T")
 
 
@@ -63,18 +62,19 @@ def _topic_at_group(text: str) -> str:
 def _levels(text: object) -> LevelTable:
     if not isinstance(text, str):
         raise ValueError("levels such as 1s 5s 10s")
-    try:
-        return parse_levels(text)
-    except InvalidValue as error:
-        raise ValueError(str(error)) from error
+    return _parsed(parse_levels, text)
 
 
 def _policy(text: str) -> str:
+    _parsed(RetryPolicy.parse, text)
+    return text
+
+
+def _parsed(parse: Callable[[str], _T], text: str) -> _T:
     try:
-        RetryPolicy.parse(text)
+        return parse(text)
     except InvalidValue as error:
         raise ValueError(str(error)) from error
-    return text
 
 
 Int32 = Annotated[int, Field(strict=True, ge=-_INT_MAX - 1, le=_INT_MAX)]
@@ -104,6 +104,7 @@ class _Row(_Table):
 
 class DataVersion(_Table):
     counter: Int64 = 0
+    timestamp: Int64 = 0
 
 
 class TopicRow(_Row):
@@ -145,6 +146,18 @@ class PurgeMarkersTable(_Table):
     """deadLetterMarkers.json"""
 
     offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
+
+
+class KeyValuesTable(_Table):
+    """kvConfig.json"""
+
+    config_table: dict[str, dict[str, str]] = {}
+
+
+class DeletedTopicsTable(_Table):
+    """deletedTopics.json: the log's end at the deletion, and the next offset by queue id."""
+
+    deleted_topics: dict[StoredName, tuple[Offset, dict[QueueId, Offset]]] = {}
 
 
 class DelayOffsetsTable(_Table):
@@ -195,7 +208,7 @@ class CompletedBitmap(_Table):
     """All offsets below `below`, and by chunk CHUNK_OFFSETS bits as hexadecimal digits."""
 
     below: Offset
-    above: dict[Chunk, Annotated[str, Field(pattern=f"^[0-9a-f]{{1,{_CHUNK_DIGITS}}}$")]]
+    above: dict[Chunk, Annotated[str, Field(pattern=f"^[0-9a-f]{{1,{CHUNK_OFFSETS // 4}}}$")]]
 
 
 def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -239,10 +252,8 @@ class ProgressTable(_Table):
         }
 
 
-# ---- jobs: texts of JSON in a table, and the bodies of records
-
-
 def _json_text(text: object) -> Any:
+    """A job stands in its table as a text of JSON."""
     return read_json(text) if isinstance(text, str) else text
 
 
@@ -252,7 +263,7 @@ def _redrive_job(tree: object) -> Any:
         return tree
     names = ("queue_id", "queue_offset", "why")
     samples = [
-        dict(zip(names, each, strict=False), outcome=RedriveOutcome.REFUSED)
+        {**dict(zip(names, each, strict=False)), "outcome": RedriveOutcome.REFUSED}
         for each in tree["samples"]
         if isinstance(each, list)
     ]

@@ -40,6 +40,7 @@ class Appending:
         written = self._store.append(records)
         durations = self._counts.appends if timed_in is None else timed_in
         durations.add(elapsed_s() - began_s)
+        self._counts.stored += len(records)
         self._announce(records, written)
         return written
 

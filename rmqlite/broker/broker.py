@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from rmqlite import __version__
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk.bulk import Bulk
 from rmqlite.broker.bulk.rows import Sender
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.draft_sends import DraftSends
+from rmqlite.broker.figures.status import status_of
+from rmqlite.broker.figures.traffic import Traffic
 from rmqlite.broker.finding.finding import find_messages, message_at
 from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.listener import Listener
@@ -31,6 +32,7 @@ from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.sending import check_batch, is_large, new_records, send_results
 from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.membership import Membership
 from rmqlite.broker.tables.offsets import TABLE as OFFSETS_TABLE
@@ -63,7 +65,6 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.requests.schedule import ScheduleAction
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
@@ -95,9 +96,11 @@ class Broker:
         )
         halves = self.transactions.halves
         self.retention = Retention(config, store, self.wait_queues, halves.oldest_open)
+        self.deleting = Deleting(store, self.topics, self.groups, self.offsets)
         self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change.append(self.membership.topic_changed)
+        self.traffic = Traffic(store, self.counts, clock)
         self._config = config
         self.levels = LevelChanges(store, self.wait_queues)
         self.raw = RawReading(config, store, self.topics, self.levels, clock, self._end)
@@ -226,8 +229,7 @@ class Broker:
             raise PermissionMissing(topic.topic, "reading", f"its perm is {topic.perm}")
         check_queue(topic, request.queue_id, topic.read_queues)
         result = yield from pull(self.store, self._config, self.readable_end, request)
-        if result.records:
-            self.counts.pulled[group.group] += len(result.records)
+        self.counts.pull(topic.topic, group.group, len(result.records))
         return result
 
     @property
@@ -328,27 +330,17 @@ class Broker:
 
     def status(self, parked_polls: int) -> BrokerStatus:
         """Counts since the start, the waiting messages of every level, and the last disk use."""
-        retention = self.retention
-        return BrokerStatus(
-            __version__,
-            self._config.broker_name,
-            self._clock.now_ms(),
-            self._started_at_ms,
-            self.store.min_offset,
-            self.store.end,
-            self.counts.sent,
-            self.schedule.delivered,
-            self.counts.retried.total(),
-            self.counts.dead.total(),
-            parked_polls,
-            tuple(self.wait_queues.status()),
-            retention.used_ratio,
-            retention.is_disk_full,
-            *retention.pin,
-            cancelled=self.changes.counts[ScheduleAction.CANCEL],
-            fired=self.changes.counts[ScheduleAction.FIRE],
-            rescheduled=self.changes.counts[ScheduleAction.RESCHEDULE],
-            undeliverable=self.schedule.undeliverable,
+        return status_of(
+            self.store,
+            self.counts,
+            self.schedule,
+            self.changes,
+            self.wait_queues,
+            self.retention,
+            broker_name=self._config.broker_name,
+            now_ms=self._clock.now_ms(),
+            started_at_ms=self._started_at_ms,
+            parked_polls=parked_polls,
         )
 
     # ---- upkeep

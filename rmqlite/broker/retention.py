@@ -60,6 +60,8 @@ class Retention:
         """Sends are refused while this is True."""
         self.sends_refused = 0
         """Refused calls since the start."""
+        self.is_asked = False
+        """An administrator has asked for the next round to remove old files in any hour."""
         self.pin = Pin()
         """The pin of the last round; all 0 if no expired file stays."""
 
@@ -100,7 +102,8 @@ class Retention:
         old_before_ms = wall_clock_ms - config.file_reserved_hours * _HOUR_MS
         self._find_pin(old_before_ms)
         removed = 0
-        is_due = local_hour(wall_clock_ms) in config.delete_hours
+        is_due = local_hour(wall_clock_ms) in config.delete_hours or self.is_asked
+        self.is_asked = False
         if is_due or self._is_above(config.disk_max_used_ratio):
             removed = self._remove(self._limit(old_before_ms), FILES_A_ROUND_MAX)
             self.measure()

@@ -93,6 +93,17 @@ class GroupInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupExtras:
+    """Settings of a group that only RocketMQ's own tools read."""
+
+    broker_id: int = 0
+    may_broadcast: bool = True
+    begins_at_min: bool = True
+    notifies_members: bool = True
+    broker_id_when_slow: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class QueueProgress:
     """A group's progress in one queue; committed_offset is None before the first commit."""
 

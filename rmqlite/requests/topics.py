@@ -16,6 +16,14 @@ class TopicInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicExtras:
+    """Settings of a topic that only RocketMQ's own tools read."""
+
+    is_ordered: bool = False
+    sys_flag: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RouteRequest:
     """Asks for a topic's route.  create: make the topic on demand, as a send would."""
 
@@ -49,6 +57,15 @@ class QueueRange:
     min_offset: int
     max_offset: int
     newest_timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueEntries:
+    """entries: physical offset, length, and hash of the tags or deliver time."""
+
+    min_offset: int
+    max_offset: int
+    entries: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)

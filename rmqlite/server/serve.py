@@ -143,6 +143,7 @@ class _Server:
                 "group commit": self._commit.run(),
                 "persist": upkeep.persist(),
                 "upkeep": upkeep.look(),
+                "traffic": upkeep.sample(),
                 "reload": Reload(self._config, self._load, broker.levels).run(reload_asked),
                 "redrive": Redriving(broker, self._commit, self._clock).run(),
                 "rebalance": rebalancing.run(),

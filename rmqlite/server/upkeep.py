@@ -13,11 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.figures.traffic import SAMPLE_S
 from rmqlite.clock import local_text, wall_ms
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.outage import Outage
+from rmqlite.server.turns import done_in_turns
 
 PERSIST_BYTES_MAX: Final = 64 << 20
 PERSIST_RECORDS_MAX: Final = 100_000
@@ -32,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Two loops, run by the server until they are cancelled."""
+    """Three loops, run by the server until they are cancelled."""
 
     def __init__(
         self,
@@ -93,6 +95,12 @@ class Upkeep:
             finally:
                 self._is_persisting = False
 
+    async def sample(self) -> None:
+        """Take samples of the traffic at their interval."""
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            await done_in_turns(self._broker.traffic.sample())
+
     async def look(self) -> None:
         """Check the clocks; expire silent members; measure the disk; remove expired files."""
         clean_s = self._config.clean_interval_ms / 1000
@@ -127,6 +135,7 @@ class Upkeep:
     def _clean(self) -> None:
         try:
             removed = self._broker.retention.clean(wall_ms())
+            self._broker.deleting.forget_old()
         except StoreUnavailable as error:
             self._clean_outage.failed(error)
             return
@@ -137,6 +146,7 @@ class Upkeep:
     def _trim(self) -> None:
         try:
             self._broker.store.trim_queues()
+            self._broker.store.deletions.remove_files()
         except StoreUnavailable as error:
             self._clean_outage.failed(error)
 

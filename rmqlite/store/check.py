@@ -27,6 +27,7 @@ from rmqlite.store.checking.queues import QueueChecks
 from rmqlite.store.checking.sums import SumsCheck
 from rmqlite.store.checking.tables import check_tables, load_sound
 from rmqlite.store.commit_log import CommitLog
+from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files, ReadOnlyFiles
 from rmqlite.store.dispatch import QueueKey, queue_keys
 from rmqlite.store.log.checksums import Point
@@ -34,8 +35,9 @@ from rmqlite.store.opening.file_sizes import Sizes, sizes_of
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.tables import tables
+from rmqlite.store.tables.deleted_table import DELETED_TABLE, deleted_topics
 from rmqlite.store.wait_queues import queue_of
-from rmqlite.table_shapes import LevelsTable, validated
+from rmqlite.table_shapes import DeletedTopicsTable, LevelsTable, validated
 
 __all__ = ["Finding", "StoreCheck", "Verdict", "check", "is_store"]
 
@@ -173,6 +175,7 @@ class StoreCheck:
             self.levels,
             log_begin=begin,
             persisted_ends=_persisted_ends(persisted),
+            deleted=self._deleted(),
             is_live=self.is_live,
         )
         index = IndexCheck(
@@ -207,6 +210,10 @@ class StoreCheck:
         yield from index.finish(walk.end, changed)
         yield from self._check_saved(persisted, walk, queues)
         yield from self._check_delay_offsets(delay_offsets, queues)
+
+    def _deleted(self) -> DeletedTopics:
+        tree = load_sound(self.files, self._root / "config" / DELETED_TABLE)
+        return deleted_topics(validated(DeletedTopicsTable, tree) if tree is not None else None)
 
     def _sums_check(
         self, log: CommitLog, persisted: tables.Tree | None, persisted_end: int, trusted_end: int
@@ -252,7 +259,7 @@ class StoreCheck:
             for queue_id, (low, high) in by_id.items():
                 key = (topic, int(queue_id))
                 ranges[key] = (int(low), int(high))
-                if high > low:
+                if high > max(low, queues.deleted.end_of(key)):
                     # Not for an empty queue: it may have no file that shows its end.
                     yield from self._check_reach(path, queues, key, int(high), "reaches")
         told = ScheduleProgress.from_json(tree["completed"], tree.get("pending"))

@@ -59,6 +59,7 @@ class ConsumeQueue:
         """names_later: see Segments."""
         self._segments = Segments(files, folder, file_bytes, names_later=names_later)
         self._is_cut_due = False
+        self._has_dead_entries = self._must_blank = False
         self.min_offset = self.max_offset = self._segments.first_position // ENTRY_BYTES
 
     @property
@@ -151,8 +152,10 @@ class ConsumeQueue:
         if not segments.first_position <= position <= segments.end_position:
             # These are files of a deleted queue: with a gap to the new ones they would not open.
             segments.drop_all()
-        if segments.is_empty and queue_offset:
+        if (segments.is_empty or self._must_blank) and queue_offset:
+            # RocketMQ would read the former entries of a deleted topic's queue.
             self._fill_up_to(queue_offset)
+        self._must_blank = False
         segments.write(position, entries)
 
     def advance(self, max_offset: int) -> None:
@@ -161,6 +164,27 @@ class ConsumeQueue:
     def begin_at(self, queue_offset: int) -> None:
         """Make the queue empty, with this next entry; the files do not change."""
         self.min_offset = self.max_offset = queue_offset
+
+    def empty(self, queue_offset: int) -> None:
+        """Forget all entries, because the topic was deleted; the next one will be this.
+
+        remove_dead_files() removes their files; until then nobody reads them.
+        """
+        self.begin_at(queue_offset)
+        self._has_dead_entries = self._must_blank = self.has_files
+
+    @property
+    def is_dead(self) -> bool:
+        """Was it emptied, and may it still have files with its former entries?"""
+        return self._has_dead_entries
+
+    def remove_dead_files(self) -> None:
+        """Remove files and folders of an emptied queue, or what its new entries do not need."""
+        if self._must_blank:
+            self._segments.remove_folder()
+        else:
+            self._segments.drop_before(self.min_offset * ENTRY_BYTES)
+        self._has_dead_entries = self._must_blank = False
 
     def cut(self) -> None:
         """Remove the entries in the files from max_offset on.

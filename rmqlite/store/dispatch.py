@@ -19,6 +19,7 @@ from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
+from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
 from rmqlite.store.index.key_index import KeyIndex
@@ -56,6 +57,7 @@ class Dispatch:
         self.index = index
         self.progress = ScheduleProgress()
         self.queues: dict[QueueKey, ConsumeQueue] = {}
+        self.deleted = DeletedTopics()
         self.changed: set[QueueKey] = set()
         """Queues that were written, or found on disk, since the last begin_flush()."""
         self._flush = QueueFlush()
@@ -75,13 +77,21 @@ class Dispatch:
                 self.changed.add((topic, queue_id))
         return queue
 
+    def forget(self, key: QueueKey) -> None:
+        """Forget a queue that has neither entries nor files; its next entry will be number 0."""
+        queue = self.queues.get(key)
+        if queue is not None and queue.min_offset == queue.max_offset and not queue.has_files:
+            del self.queues[key]
+            self.changed.discard(key)
+
     def begin_flush(self) -> QueueFlush:
         """The files and folders to sync so that all queues are durable; then call flushed()."""
         last = self._flush
-        for key in last.keys:
+        for key in last.keys & self.queues.keys():
             self.queues[key].not_synced(last.files)
-        keys, self.changed = self.changed | last.keys, set()
-        files, folders = set[Path](), set(last.folders)
+        keys, self.changed = (self.changed | last.keys) & self.queues.keys(), set()
+        # Folders of a deleted topic are gone when a persist is tried again.
+        files, folders = set[Path](), set(filter(self._files.is_folder, last.folders))
         for key in keys:
             queue = self.queues[key]
             files.update(queue.take_unsynced())
@@ -195,6 +205,8 @@ class Redo:
     def _enter(self, walked: Record) -> None:
         head = walked.head
         key = (head.topic, head.queue_id)
+        if self._dispatch.deleted.is_dead(*key, head.queue_offset, head.physical_offset):
+            return
         queue = self._dispatch.queue(*key)
         self._dispatch.changed.add(key)
         buffer = self._buffers.setdefault(key, [])

@@ -21,6 +21,8 @@ from rmqlite.levels import LevelHistory, LevelTable
 from rmqlite.message import StoredMessage
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
+from rmqlite.store.deleted_topics import DeletedTopics
+from rmqlite.store.deletions import Deletions
 from rmqlite.store.disk.files import SIGNATURE, Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
@@ -42,6 +44,7 @@ from rmqlite.store.records.record import NewRecord, Record, has_sound_body, read
 from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
+from rmqlite.store.tables.deleted_table import DELETED_TABLE, load_deleted
 from rmqlite.store.tables.levels_table import change_levels, load_levels
 
 logger = logging.getLogger(__name__)
@@ -81,10 +84,14 @@ class MessageStore:
                 load_levels(files, self._root, config.levels),
                 KeyIndex(files, self._root / "index", slots=shape.slots, entries=shape.entries),
             )
+            self._dispatch.deleted = load_deleted(files, self._root)
+            self.deletions = Deletions(self._dispatch, self._save_deletions)
             self.recovered = recover(
                 files, self._root, self._log, self._dispatch, is_foreign=signature != SIGNATURE
             )
             """The number of records that the recovery walk dispatched."""
+            with suppress(StoreUnavailable):
+                self.deletions.clamp(self._log.end)
             newest_ms = self._log.newest_timestamp_ms
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
             if not files.kind(self._root / "abort"):
@@ -307,6 +314,10 @@ class MessageStore:
         """Used share of the disk, 0 to 1."""
         return self._files.used_ratio(self._root)
 
+    def disk_bytes(self) -> tuple[int, int]:
+        """Bytes of the store's disk, and how many of them are free."""
+        return self._files.disk_bytes(self._root)
+
     def expired_segments(self, older_than_ms: int, pinned_from: int) -> int:
         """The physical offset up to which whole files are older than a wall-clock time.
 
@@ -331,6 +342,9 @@ class MessageStore:
             # Set it last: after an error the next call drops the rest.
             self._dropped_before = self.min_offset
         return gone + self.trim_queues()
+
+    def _save_deletions(self, deleted: DeletedTopics) -> None:
+        self.save_table(DELETED_TABLE, deleted.tree())
 
     def trim_queues(self) -> list[Path]:
         """Forget entries of records that drop_before() has removed, for some queues at a time.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from rmqlite.broker.draft_sends import DraftCall
+from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.errors import BrokerClosing, FlushFailed, Refused, RmqliteError, StoreUnavailable
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
@@ -46,7 +47,7 @@ from rmqlite.requests.schedule import (
     ScheduleAction,
     TimelineRequest,
 )
-from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicInfo
+from rmqlite.requests.topics import Queue, RouteRequest, TimeQuery, TopicExtras, TopicInfo
 from rmqlite.requests.transactions import TransactionEnd
 from rmqlite.server.front.front import Front
 from rmqlite.server.front.part import Part
@@ -74,9 +75,17 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),
     ("topics.route", (RouteRequest(NEW, create=True),)),
     ("topics.create", (TopicInfo(NEW, 1, 1),)),
+    ("topics.change", (TopicInfo(NEW, 1, 1), TopicExtras())),
+    ("topics.delete", ("orders",)),
+    ("topics.delete_unused", ()),
     ("groups.commit", (OffsetsCommit(NEW, {}),)),
     ("groups.heartbeat", (HeartbeatRequest(NEW, "client", (Subscription("orders"),)),)),
     ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
+    ("groups.delete", (GROUP,)),
+    ("settings.change", ({"messageDelayLevel": "7s 1h"},)),
+    ("key_values.put", ("space", "key", "value")),
+    ("key_values.delete", ("space", "known")),
+    ("key_values.set_order", (True,)),
     ("schedule.change_levels", (LevelsChange("7s 1h"),)),
     ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.CANCEL, (WAITING,)),)),
     ("schedule.change_by_ids", (ChangeByIds(ScheduleAction.FIRE, (WAITING,)),)),
@@ -104,6 +113,25 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.bulk_job", (JOB,)),
     ("messages.bulk_jobs", ()),
     ("topics.all", ()),
+    ("topics.probed", ("broker-a",)),
+    ("topics.settings", ()),
+    ("topics.extras", ("orders",)),
+    ("topics.version", ()),
+    ("topics.entries", (Queue("orders", 0), 0, 1)),
+    ("topics.written_ranges", ("orders",)),
+    ("topics.clean", ()),
+    ("figures.traffic", ()),
+    ("figures.of_topic", ("orders",)),
+    ("figures.of_group", ("orders", GROUP)),
+    ("figures.appends", ()),
+    ("figures.refused_sends", ()),
+    ("figures.unsynced_bytes", ()),
+    ("figures.disk", ()),
+    ("figures.first_stored_ms", ()),
+    ("settings.all", ()),
+    ("key_values.of", ("space",)),
+    ("key_values.has_order", ()),
+    ("key_values.order_of", ("orders",)),
     ("topics.info", ("orders",)),
     ("topics.first_offset", (Queue("orders", 0),)),
     ("topics.end_offset", (Queue("orders", 0),)),
@@ -111,6 +139,14 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("topics.search_offset", (TimeQuery(Queue("orders", 0), 0),)),
     ("topics.queue_ranges", ("orders",)),
     ("groups.all", ()),
+    ("groups.settings", ()),
+    ("groups.version", ()),
+    ("groups.readers", ("orders",)),
+    ("groups.taken", (GROUP,)),
+    ("groups.times", (GROUP, "orders")),
+    ("groups.offsets_at", (GROUP, "orders", None)),
+    ("groups.committed", (GROUP,)),
+    ("groups.committing", ()),
     ("groups.status", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
     ("groups.check", (HeartbeatRequest(GROUP, "client", (Subscription("orders"),)),)),
@@ -120,6 +156,8 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.members", (GROUP,)),
     ("schedule.pending", (PendingQuery(),)),
     ("schedule.counts", ()),
+    ("schedule.delivered", ()),
+    ("schedule.positions", ()),
     ("schedule.timeline", (TimelineRequest((1_000,)),)),
     ("schedule.levels", ()),
     ("letters.dead_groups", ()),
@@ -154,13 +192,16 @@ async def ask(front: Front, method: str, arguments: tuple[Any, ...]) -> Any:
 
 @pytest.fixture
 def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
-    """A pending message, dead letters, and a redrive job that has not begun."""
+    """A pending message, dead letters, a redrive job that has not begun, and so on."""
     under_test = BrokerUnderTest(tmp_path)
     under_test.send(Message("orders", b"the record at physical offset 0"))
     assert send_half(under_test, "half").physical_offset == HALF_AT
     under_test.send(Message("orders", b"x", delay_level=5, message_id=WAITING))
     bury_many(under_test, 3)
     start(under_test, JOB)
+    under_test.send(Message("unused", b"x"))
+    under_test.broker.topics.delete("unused")
+    KeyValues(under_test.store).put("space", "known", "value")
     yield under_test
     under_test.store.release()
 

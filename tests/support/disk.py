@@ -97,6 +97,7 @@ class _Usage(NamedTuple):
     f_blocks: int
     f_bfree: int
     f_bavail: int
+    f_frsize: int = 4096
 
 
 class _Open(NamedTuple):

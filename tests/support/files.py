@@ -93,7 +93,10 @@ class QuickFiles(SystemFiles):
         fd = self._open.pop(path, None)
         if fd is not None:
             os.close(fd)
-        path.unlink(missing_ok=True)
+        if path.is_dir():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
 
 
 class FaultyFiles(QuickFiles):

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any, Final
 
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import GroupUnknown, InvalidValue, Overloaded
 from rmqlite.names import check_group, retry_topic
-from rmqlite.requests.groups import GroupChange, GroupInfo
+from rmqlite.requests.figures import TableVersion
+from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import tables
@@ -35,7 +36,7 @@ _NOT_OURS: Final[Row] = {
     "notifyConsumerIdsChangedEnable": True,
     "whichBrokerWhenConsumeSlowly": 1,
 }
-"""RocketMQ's other columns of a row, with its defaults."""
+"""RocketMQ's other columns of a row, with its defaults; GroupExtras has them in this order."""
 
 
 class GroupTable:
@@ -51,9 +52,9 @@ class GroupTable:
         """Each row as text for the file."""
         self._infos: dict[str, GroupInfo] = {}
         self._policies: dict[str, RetryPolicy] = {}
-        self._version = 0
         table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
-        self._version = table.data_version.counter
+        version = table.data_version
+        self.version = TableVersion(version.counter, version.timestamp)
         for row in table.subscription_group_table.values():
             info = _info(row)
             self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
@@ -105,7 +106,7 @@ class GroupTable:
         """The delay level of the next retry, by the group's policy and the levels in force."""
         return self._policies[group].level(failed_before, self._store.levels.current)
 
-    def change(self, change: GroupChange) -> GroupInfo:
+    def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
         """Change settings, or make the group; in force for the next failure.
 
         Waiting retries keep their times.  More retry queues widen the retry topic, fewer leave
@@ -128,8 +129,9 @@ class GroupTable:
         self._check_room([info])
         # Widen first: nobody would read retries in queues that the topic lacks.
         self._topics.widen(retry_topic(info.group), info.retry_queues)
-        if info != self._infos.get(info.group):
-            self._save({info: policy})
+        has_new_extras = extras not in (None, self.extras(info.group))
+        if info != self._infos.get(info.group) or has_new_extras:
+            self._save({info: policy}, extras)
             log.info(
                 "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
                 " can_consume=%s",
@@ -141,24 +143,51 @@ class GroupTable:
             )
         return info
 
-    def _save(self, policies: Mapping[GroupInfo, RetryPolicy]) -> None:
+    def delete(self, group: str) -> None:
+        """Forget a group; an unknown one is no error.
+
+        Raises StoreUnavailable: then it still exists.
+        """
+        if group not in self._infos:
+            return
+        self._write({name: text for name, text in self._texts.items() if name != group})
+        for table in (self._texts, self._rows, self._infos, self._policies):
+            del table[group]
+        log.info("group deleted group=%s", group)
+
+    def extras(self, group: str) -> GroupExtras:
+        row = self._rows.get(group, {})
+        # Whoever edited the table may have written anything there.
+        known = {
+            key: row[key] if type(row.get(key)) is type(usual) else usual
+            for key, usual in _NOT_OURS.items()
+        }
+        return GroupExtras(*known.values())
+
+    def _save(
+        self, policies: Mapping[GroupInfo, RetryPolicy], extras: GroupExtras | None = None
+    ) -> None:
         """Put these groups into the table; on an error nothing has changed."""
         self._check_room(policies)
         rows = {info.group: self._row(info) for info in policies}
+        if extras is not None:
+            for row in rows.values():
+                row |= dict(zip(_NOT_OURS, astuple(extras), strict=True))
         texts = {group: tables.encode_row(group, row, _ROW_DEPTH) for group, row in rows.items()}
-        tree = {
-            "dataVersion": {
-                "counter": self._version + 1,
-                "timestamp": self._store.newest_timestamp_ms,
-            },
-            "subscriptionGroupTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
-        }
-        self._store.save_table(_TABLE, tree)
-        self._version += 1
+        self._write(self._texts | texts)
         self._rows |= rows
         self._texts |= texts
         self._infos |= {info.group: info for info in policies}
         self._policies |= {info.group: policy for info, policy in policies.items()}
+
+    def _write(self, texts: Mapping[str, str]) -> None:
+        version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
+        tree = {
+            "dataVersion": {"counter": version.counter, "timestamp": version.changed_at_ms},
+            "subscriptionGroupTable": tables.joined(texts.values(), _ROW_DEPTH),
+        }
+        self._store.save_table(_TABLE, tree)
+        self.version = version
 
     def _check_room(self, infos: Iterable[GroupInfo]) -> None:
         added = sum(info.group not in self._infos for info in infos)

@@ -185,6 +185,10 @@ class Membership:
             for client_id, member in sorted(known.members.items())
         )
 
+    def groups_of(self, topic: str) -> frozenset[str]:
+        """The groups with a member that subscribes to a topic."""
+        return frozenset(self._groups_of.get(topic, ()))
+
     def readers(self, group: str) -> dict[Queue, str]:
         """The member that reads each queue now."""
         known = self._groups.get(group) or _Group()

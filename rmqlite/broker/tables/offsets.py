@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from rmqlite.broker.pulling import STEP_QUEUES, queue_range
@@ -25,6 +25,8 @@ class ConsumerOffsets:
         self._store = store
         self._config = config
         self._offsets: dict[str, dict[Queue, int]] = {}
+        self._groups_of: dict[str, set[str]] = {}
+        """The groups with an offset in a topic."""
         table = store.load_table(TABLE, ConsumerOffsetsTable) or ConsumerOffsetsTable()
         for name, offsets in table.offset_table.items():
             topic, _, group = name.partition("@")
@@ -33,11 +35,36 @@ class ConsumerOffsets:
                 # A crash may have taken unsynced messages that were already consumed.
                 known = max(0, min(offset, self._max_offset(queue)))
                 self._offsets.setdefault(group, {})[queue] = known
+                self._groups_of.setdefault(topic, set()).add(group)
         self._count = sum(map(len, self._offsets.values()))
 
-    def of(self, group: str) -> Mapping[Queue, int]:
-        """All committed offsets of a group."""
+    def groups(self) -> Collection[str]:
+        return self._offsets.keys()
+
+    def of(self, group: str) -> dict[Queue, int]:
+        """All committed offsets of a group; the caller must not change them."""
         return self._offsets.get(group, {})
+
+    def groups_of(self, topic: str) -> frozenset[str]:
+        """The groups that have committed an offset in a topic."""
+        return frozenset(self._groups_of.get(topic, ()))
+
+    def forget_group(self, group: str) -> None:
+        """Forget all offsets of a group; that is on disk after the next persist."""
+        gone = self._offsets.pop(group, {})
+        self._count -= len(gone)
+        for topic in {queue.topic for queue in gone}:
+            self._groups_of[topic].discard(group)
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget every group's offsets in a topic; that is on disk after the next persist."""
+        for group in self._groups_of.pop(topic, set()):
+            known = self._offsets[group]
+            for queue in [queue for queue in known if queue.topic == topic]:
+                del known[queue]
+                self._count -= 1
+            if not known:
+                del self._offsets[group]
 
     def committed(self, queue: Queue) -> dict[str, int]:
         """The committed offset of every group in a queue."""
@@ -62,9 +89,13 @@ class ConsumerOffsets:
         messages again.
         """
         known = self._offsets.setdefault(group, {})
-        self._count -= len(known)
+        before = len(known)
         known.update(offsets)
-        self._count += len(known)
+        added = len(known) - before
+        self._count += added
+        if added:
+            for queue in offsets:
+                self._groups_of.setdefault(queue.topic, set()).add(group)
 
     def progress(
         self, group: str, readers: Mapping[Queue, str]

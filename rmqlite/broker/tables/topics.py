@@ -6,12 +6,13 @@ answered; a call that needs several new topics makes them in one write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
+    InvalidName,
     InvalidValue,
     Overloaded,
     PermissionMissing,
@@ -29,7 +30,8 @@ from rmqlite.names import (
     is_system,
     reply_topic,
 )
-from rmqlite.requests.topics import TopicInfo
+from rmqlite.requests.figures import TableVersion
+from rmqlite.requests.topics import TopicExtras, TopicInfo
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import tables
 from rmqlite.table_shapes import TopicsTable
@@ -39,7 +41,9 @@ WRITE: Final = 2
 INHERIT: Final = 1
 _TABLE: Final = "topics.json"
 _SCHEDULE_QUEUES: Final = 18
+_CLUSTER_QUEUES: Final = 16
 _ROW_DEPTH: Final = 2
+_USERS_RULE: Final = "a topic that is not the broker's own"
 Row = dict[str, Any]
 _NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0}
 """RocketMQ's other columns of a row, with its defaults."""
@@ -55,13 +59,13 @@ class TopicTable:
         self._texts: dict[str, str] = {}
         """Each row as text for the file."""
         self._infos: dict[str, TopicInfo] = {}
-        self._version = 0
         self.on_change: list[Callable[[str], None]] = []
-        """Each is called with every topic that was made or changed."""
+        """Each is called with every topic that was made, changed or deleted."""
         for info in self._built_in():
             self._put(info, self._row(info))
         table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
-        self._version = table.data_version.counter
+        version = table.data_version
+        self.version = TableVersion(version.counter, version.timestamp)
         for row in table.topic_config_table.values():
             info = TopicInfo(row.topic_name, row.read_queue_nums, row.write_queue_nums, row.perm)
             self._put(info, row.row())
@@ -80,6 +84,17 @@ class TopicTable:
             raise TopicUnknown(topic)
         return info
 
+    def probed(self, topic: str) -> TopicInfo | None:
+        """A topic that RocketMQ's tools send to in order to measure a broker or a cluster.
+
+        It has the name of either; it is made on demand even if other topics are not.
+        """
+        if topic == self._config.broker_name:
+            return TopicInfo(topic, 1, 1)
+        if topic == self._config.cluster_name:
+            return TopicInfo(topic, _CLUSTER_QUEUES, _CLUSTER_QUEUES)
+        return None
+
     def wanted(self, topic: str) -> TopicInfo:
         """The topic for a send, or the one that make() would make (reference §8.3).
 
@@ -87,6 +102,9 @@ class TopicTable:
         """
         info = self._infos.get(topic)
         if info is None:
+            probed = self.probed(topic)
+            if probed is not None:
+                return probed
             if not self._config.auto_create_topic or is_retry(topic) or is_dlq(topic):
                 raise TopicUnknown(topic)
             queues = self._config.default_topic_queues
@@ -102,9 +120,7 @@ class TopicTable:
         limits them.
         """
         missing = [info for info in infos if info.topic not in self._infos]
-        added = sum(not is_retry(info.topic) for info in missing)
-        if added and len(self._infos) + added > self._config.topics_max:
-            raise Overloaded("maxTopics", self._config.topics_max)
+        self._check_room(missing)
         if missing:
             self._save(missing)
 
@@ -116,19 +132,48 @@ class TopicTable:
         check_topic(info.topic)
         if is_system(info.topic):
             raise PermissionMissing(info.topic, "creating", "the name is a system topic's")
-        for field, queues in (
-            ("read_queues", info.read_queues),
-            ("write_queues", info.write_queues),
-        ):
-            if not 1 <= queues <= self._config.topic_queues_max:
-                raise InvalidValue(field, queues, f"1 to {self._config.topic_queues_max}")
-        if not 0 < info.perm <= READ + WRITE + INHERIT:
-            raise InvalidValue("perm", info.perm, "1 to 7: 4 read, 2 write, 1 inherit, added up")
+        self._check_settings(info)
         existing = self._infos.get(info.topic)
         if existing is not None and existing != info:
             raise TopicExists(info.topic)
         self.make([info])
         return info
+
+    def change(self, info: TopicInfo, extras: TopicExtras) -> None:
+        """Give a topic other settings, or create it.
+
+        If it loses queues, their messages stay in the log, but nobody can read them until it
+        has as many queues again.  Raises InvalidName, InvalidValue, Overloaded,
+        StoreUnavailable; then nothing has changed.
+        """
+        check_topic(info.topic)
+        _check_users(info.topic)
+        self._check_settings(info)
+        if info.topic not in self._infos:
+            self._check_room([info])
+        elif info == self._infos[info.topic] and extras == self.extras(info.topic):
+            return
+        self._save([info], {info.topic: extras})
+
+    def delete(self, topic: str) -> None:
+        """Forget a topic that exists.  Raises StoreUnavailable: then it still exists."""
+        self._write({name: text for name, text in self._texts.items() if name != topic})
+        for table in (self._texts, self._rows, self._infos):
+            del table[topic]
+        self._tell([topic])
+
+    def check_deletable(self, topic: str) -> None:
+        """Raises InvalidName for a topic that the broker needs."""
+        _check_users(topic)
+        if topic in [info.topic for info in self._built_in()]:
+            raise InvalidName("topic", topic, _USERS_RULE)
+
+    def extras(self, topic: str) -> TopicExtras:
+        row = self._rows.get(topic) or _NOT_OURS
+        sys_flag = row.get("topicSysFlag")
+        # Whoever edited the table may have written anything there.
+        sys_flag = sys_flag if isinstance(sys_flag, int) else 0
+        return TopicExtras(row.get("order") is True, sys_flag)
 
     def ensure(self, topic: str, queues: int) -> TopicInfo:
         """A topic of the broker's own; it is created if missing, without regard to maxTopics."""
@@ -155,27 +200,49 @@ class TopicTable:
         if wider != info:
             self._save([wider])
 
-    def _save(self, infos: Sequence[TopicInfo]) -> None:
+    def _check_settings(self, info: TopicInfo) -> None:
+        for field, queues in (
+            ("read_queues", info.read_queues),
+            ("write_queues", info.write_queues),
+        ):
+            if not 1 <= queues <= self._config.topic_queues_max:
+                raise InvalidValue(field, queues, f"1 to {self._config.topic_queues_max}")
+        if not 0 < info.perm <= READ + WRITE + INHERIT:
+            raise InvalidValue("perm", info.perm, "1 to 7: 4 read, 2 write, 1 inherit, added up")
+
+    def _check_room(self, missing: Iterable[TopicInfo]) -> None:
+        added = sum(not is_retry(info.topic) for info in missing)
+        if added and len(self._infos) + added > self._config.topics_max:
+            raise Overloaded("maxTopics", self._config.topics_max)
+
+    def _save(
+        self, infos: Iterable[TopicInfo], extras: Mapping[str, TopicExtras] | None = None
+    ) -> None:
         """Put these topics into the table; on StoreUnavailable nothing has changed."""
-        rows = {info.topic: self._row(info) for info in infos}
+        extras = extras or {}
+        rows = {info.topic: self._row(info, extras.get(info.topic)) for info in infos}
         texts = {topic: tables.encode_row(topic, row, _ROW_DEPTH) for topic, row in rows.items()}
-        tree = {
-            "dataVersion": {
-                "counter": self._version + 1,
-                "timestamp": self._store.newest_timestamp_ms,
-            },
-            "topicConfigTable": tables.joined((self._texts | texts).values(), _ROW_DEPTH),
-        }
-        self._store.save_table(_TABLE, tree)
-        self._version += 1
+        self._write(self._texts | texts)
         self._rows |= rows
         self._texts |= texts
         self._infos |= {info.topic: info for info in infos}
-        for info in infos:
-            for told in self.on_change:
-                told(info.topic)
+        self._tell(rows)
 
-    def _row(self, info: TopicInfo) -> Row:
+    def _write(self, texts: Mapping[str, str]) -> None:
+        version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
+        tree = {
+            "dataVersion": {"counter": version.counter, "timestamp": version.changed_at_ms},
+            "topicConfigTable": tables.joined(texts.values(), _ROW_DEPTH),
+        }
+        self._store.save_table(_TABLE, tree)
+        self.version = version
+
+    def _tell(self, topics: Iterable[str]) -> None:
+        for topic in topics:
+            for told in self.on_change:
+                told(topic)
+
+    def _row(self, info: TopicInfo, extras: TopicExtras | None = None) -> Row:
         row = {
             **(self._rows.get(info.topic) or _NOT_OURS),
             "perm": info.perm,
@@ -183,6 +250,8 @@ class TopicTable:
             "topicName": info.topic,
             "writeQueueNums": info.write_queues,
         }
+        if extras is not None:
+            row |= {"order": extras.is_ordered, "topicSysFlag": extras.sys_flag}
         # RocketMQ writes the fields in this order.
         return dict(sorted(row.items()))
 
@@ -202,6 +271,12 @@ class TopicTable:
         if self._config.auto_create_topic:
             topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
         return topics
+
+
+def _check_users(topic: str) -> None:
+    """Raises InvalidName for a topic of the broker or of RocketMQ."""
+    if is_system(topic):
+        raise InvalidName("topic", topic, _USERS_RULE)
 
 
 def check_queue(topic: TopicInfo, queue_id: int, queues: int) -> None:

@@ -12,13 +12,16 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.status import BrokerStatus
+from rmqlite.server.front.figures import FigureCalls
 from rmqlite.server.front.groups import GroupCalls
+from rmqlite.server.front.key_values import KeyValueCalls
 from rmqlite.server.front.letters import LetterCalls
 from rmqlite.server.front.log import LogCalls
 from rmqlite.server.front.messages import MessageCalls
 from rmqlite.server.front.part import Behind, Part
 from rmqlite.server.front.redrives import RedriveCalls
 from rmqlite.server.front.schedule import ScheduleCalls
+from rmqlite.server.front.settings import SettingCalls
 from rmqlite.server.front.topics import TopicCalls
 from rmqlite.server.front.transactions import TransactionCalls
 from rmqlite.server.group_commit import GroupCommit
@@ -48,6 +51,9 @@ class Front(Part):
         self.redrives = RedriveCalls(behind)
         self.log = LogCalls(behind)
         self.transactions = TransactionCalls(behind)
+        self.figures = FigureCalls(behind)
+        self.settings = SettingCalls(behind)
+        self.key_values = KeyValueCalls(behind)
 
     async def status(self) -> BrokerStatus:
         """Counts since the start, the pending messages of every level, and the last disk use."""

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 
+from rmqlite.broker.figures.progress import Progress
+from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
     Assignment,
     GroupChange,
+    GroupExtras,
     GroupInfo,
     GroupStatus,
     HeartbeatRequest,
@@ -17,12 +20,19 @@ from rmqlite.requests.groups import (
     OffsetsQuery,
 )
 from rmqlite.requests.topics import Queue
-from rmqlite.server.front.part import Part
+from rmqlite.server.front.part import Behind, Part
 from rmqlite.server.turns import done_in_turns
 
 
 class GroupCalls(Part):
     """Calls of consumers about their own group, and of administrators about any group."""
+
+    def __init__(self, behind: Behind) -> None:
+        super().__init__(behind)
+        broker = behind.broker
+        self._progress = Progress(
+            broker.store, broker.topics, broker.offsets, broker.membership, broker.traffic
+        )
 
     async def all(self) -> tuple[GroupInfo, ...]:
         return self._broker.groups.all()
@@ -31,9 +41,49 @@ class GroupCalls(Part):
         """Settings, members, and progress in every queue that the group reads or has read."""
         return await done_in_turns(self._broker.group_status(group))
 
-    async def change(self, change: GroupChange) -> GroupInfo:
+    async def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
         """Change a group's settings, or create the group."""
-        return self._broker.groups.change(change)
+        return self._broker.groups.change(change, extras)
+
+    async def delete(self, group: str, *, with_offsets: bool = False) -> None:
+        """Delete a group's settings."""
+        self._broker.deleting.delete_group(group, with_offsets=with_offsets)
+
+    async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
+        """All settings of all groups; take some at a time."""
+        groups = self._broker.groups
+        return ((info, groups.extras(info.group)) for info in groups.all())
+
+    async def version(self) -> TableVersion:
+        """The version of the table of groups."""
+        return self._broker.groups.version
+
+    async def readers(self, topic: str) -> tuple[str, ...]:
+        """The groups that read a topic, or have read it."""
+        return self._progress.readers_of(topic)
+
+    async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
+        """A group's progress in one topic, or in all topics of which it has an offset."""
+        return await done_in_turns(self._progress.of_group(group, topic))
+
+    async def times(self, group: str, topic: str) -> tuple[QueueTimes, ...]:
+        """When the messages were stored that a group has taken of a topic, and will take next."""
+        return await done_in_turns(self._progress.times(group, topic))
+
+    async def offsets_at(
+        self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool = True
+    ) -> dict[Queue, int]:
+        """The offsets at which a group would go on with the messages of a time."""
+        steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
+        return await done_in_turns(steps)
+
+    async def committed(self, group: str) -> Mapping[Queue, int]:
+        """All offsets that a group has committed."""
+        return self._broker.offsets.of(group).copy()
+
+    async def committing(self) -> tuple[str, ...]:
+        """The groups that have committed an offset."""
+        return tuple(self._broker.offsets.groups())
 
     async def offsets(self, query: OffsetsQuery) -> dict[Queue, int]:
         """The offsets that a group has committed; queues without one are left out."""

@@ -23,6 +23,7 @@ from rmqlite.requests.schedule import (
 )
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
+from rmqlite.store.wait_queues import queue_of
 
 T = TypeVar("T")
 
@@ -37,6 +38,20 @@ class ScheduleCalls(Part):
     async def counts(self) -> tuple[PendingCount, ...]:
         """How many messages are pending, by topic and level."""
         return await done_in_turns(self._broker.pending.counts())
+
+    async def delivered(self) -> dict[int, int]:
+        """The queue offset up to which each level is delivered."""
+        return self._broker.store.progress.delay_offsets()
+
+    async def positions(self) -> dict[int, tuple[int, int]]:
+        """The same, and the end of each level's queue; without empty levels."""
+        store = self._broker.store
+        delivered = store.progress.delay_offsets()
+        return {
+            status.level: (delivered.get(status.level, 0), queue.max_offset)
+            for status in self._broker.wait_queues.status()
+            if (queue := store.queue(*queue_of(status.level))) is not None
+        }
 
     async def timeline(self, request: TimelineRequest) -> tuple[LevelTimeline, ...]:
         """How many messages of each level fall due between each two instants."""

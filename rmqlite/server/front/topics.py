@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from rmqlite.broker.pulling import earliest_ms, queue_range
-from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
+from collections.abc import Iterator
+
+from rmqlite.broker.pulling import earliest_ms, queue_range, queue_ranges
+from rmqlite.broker.tables.topics import check_queue
+from rmqlite.requests.figures import TableVersion
+from rmqlite.requests.topics import (
+    Queue,
+    QueueEntries,
+    QueueRange,
+    Route,
+    RouteRequest,
+    TimeQuery,
+    TopicExtras,
+    TopicInfo,
+)
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 
@@ -18,9 +31,55 @@ class TopicCalls(Part):
         """A topic's settings; None if there is no such topic."""
         return self._broker.topics.get(topic)
 
+    async def probed(self, topic: str) -> TopicInfo | None:
+        """The topic that a send of RocketMQ's tools would make to measure this broker."""
+        return self._broker.topics.probed(topic)
+
     async def create(self, topic: TopicInfo) -> TopicInfo:
         """Create a topic, or change it."""
         return self._broker.topics.create(topic)
+
+    async def change(self, topic: TopicInfo, extras: TopicExtras) -> None:
+        """Give a topic other settings, or create it."""
+        self._broker.topics.change(topic, extras)
+
+    async def extras(self, topic: str) -> TopicExtras:
+        """The settings of a topic that only RocketMQ's own tools read."""
+        return self._broker.topics.extras(topic)
+
+    async def delete(self, topic: str) -> None:
+        """Delete a topic; calls that wait for its messages end."""
+        self._broker.deleting.delete_topic(topic)
+        self._pulls.wake([(topic, number) for number in range(self._config.topic_queues_max)])
+
+    async def delete_unused(self) -> int:
+        """Delete the queues of topics that do not exist; how many topics."""
+        return await done_in_turns(self._broker.deleting.delete_unused())
+
+    async def clean(self) -> None:
+        """Let the next look at the disk remove old files, in whatever hour."""
+        self._broker.retention.is_asked = True
+
+    async def entries(self, queue: Queue, queue_offset: int, count: int) -> QueueEntries:
+        """Entries of a queue.  Raises TopicUnknown, QueueUnknown."""
+        topic = self._broker.topics.existing(queue.topic)
+        check_queue(topic, queue.queue_id, max(topic.read_queues, topic.write_queues))
+        stored = self._broker.store.queue(queue.topic, queue.queue_id)
+        if stored is None:
+            return QueueEntries(0, 0, ())
+        begin = max(queue_offset, stored.min_offset)
+        return QueueEntries(
+            stored.min_offset, stored.max_offset, tuple(stored.read(begin, max(0, count)))
+        )
+
+    async def settings(self) -> Iterator[tuple[TopicInfo, TopicExtras]]:
+        """All settings of all topics; take some at a time."""
+        topics = self._broker.topics
+        return ((info, topics.extras(info.topic)) for info in topics.all())
+
+    async def version(self) -> TableVersion:
+        """The version of the table of topics."""
+        return self._broker.topics.version
 
     async def route(self, request: RouteRequest) -> Route:
         """The settings that a client needs before it sends to a topic or reads it."""
@@ -29,6 +88,11 @@ class TopicCalls(Part):
     async def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:
         """The first and the end offset of each queue of a topic."""
         return await done_in_turns(self._broker.queue_ranges(topic))
+
+    async def written_ranges(self, topic: str) -> tuple[QueueRange, ...]:
+        """The same of the queues that producers send to.  Raises TopicUnknown."""
+        queues = self._broker.topics.existing(topic).write_queues
+        return await done_in_turns(queue_ranges(self._broker.store, topic, queues))
 
     async def search_offset(self, query: TimeQuery) -> int:
         """The first queue offset stored at or after a time; the queue's end if there is none."""

@@ -265,7 +265,9 @@ class LogCheck:
         if transaction in (record.PREPARED, record.ROLLBACK) and not is_repaired(head):
             self.starts.append(head)
             return
-        queue = self._queue(head)
+        key = (head.topic, head.queue_id)
+        is_dead = self._queues.deleted.is_dead(*key, head.queue_offset, head.physical_offset)
+        queue = None if is_dead else self._queue(head)
         if head.completes:
             self._found += self._deliveries.check_head(head)
         if queue is not None:

@@ -27,6 +27,7 @@ from rmqlite.store.checking.finding import Finding, from_error
 from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
 from rmqlite.store.checking.key_hashes import topic_prefix
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
+from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.segments import is_zeros
 from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.wait_queues import wait_queue_of
@@ -46,7 +47,7 @@ class QueueCheck:
     """One queue; `next` is the queue offset that the log's next record of it should have."""
 
     __slots__ = (
-        *("_compared", "_corrected", "_is_live", "_log_begin", "_blocks"),
+        *("_compared", "_corrected", "_dead_end", "_is_live", "_log_begin", "_blocks"),
         *("_wrong", "files", "first", "is_settled", "key", "last_offset", "name"),
         *("next", "persisted_end", "prefix", "wait_queue", "wanted"),
     )
@@ -58,10 +59,12 @@ class QueueCheck:
         *,
         log_begin: Callable[[], int],
         persisted_end: int | None,
+        dead_end: int,
         is_live: bool,
     ) -> None:
         """log_begin: the log's minimum now.  persisted_end: opening rebuilds entries from there
         on; None: rmqlite has not written the queues, and opening rebuilds all of them.
+        dead_end: the topic was deleted, and entries below may be there or not.
         """
         self.key = key
         self.name = queue_name(key)
@@ -80,6 +83,7 @@ class QueueCheck:
         self.is_settled = True
         """False: too many entries are wrong for a look-up."""
         self._log_begin = log_begin
+        self._dead_end = dead_end
         self._is_live = is_live
         self._wrong: list[EntryRun] = []
         self._corrected: dict[int, Entry] = {}
@@ -179,9 +183,9 @@ class QueueCheck:
         if self.first is None:
             end = self.files.recovered_end(log_end)
         begin = end if self.first is None else self.first
-        self._compare_rest(self.files.files_begin, begin, is_kept=True)
+        self._compare_rest(self._dead_end, begin, is_kept=True)
         if not self._is_live:
-            self._compare_rest(end, self.files.files_end)
+            self._compare_rest(max(end, self._dead_end), self.files.files_end)
 
     def look_again(self, files: ConsumeQueue) -> None:
         """Drop missing entries that the writer has added meanwhile; files: opened anew."""
@@ -310,10 +314,12 @@ class QueueChecks:
         *,
         log_begin: Callable[[], int],
         persisted_ends: dict[QueueKey, int] | None,
+        deleted: DeletedTopics,
         is_live: bool,
     ) -> None:
         """persisted_ends: as of the last persist; None: opening rebuilds all queues."""
         self.levels = levels
+        self.deleted = deleted
         self.waiting = 0
         """About the number of entries that wait to be compared."""
         self._files = files
@@ -341,6 +347,7 @@ class QueueChecks:
             files,
             log_begin=self._log_begin,
             persisted_end=None if ends is None else ends.get(key, 0),
+            dead_end=self.deleted.end_of(key),
             is_live=self._is_live,
         )
         self._queues[key] = queue

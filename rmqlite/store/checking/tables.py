@@ -16,12 +16,15 @@ from rmqlite.store.disk.files import Files
 from rmqlite.store.opening.recovery import DELAY_OFFSET_TABLE, LEVELS_TABLE, PROGRESS_TABLE
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.store.tables.deleted_table import DELETED_TABLE
 from rmqlite.table_shapes import (
     BulkJobsTable,
     ClockTable,
     ConsumerOffsetsTable,
     DelayOffsetsTable,
+    DeletedTopicsTable,
     GroupsTable,
+    KeyValuesTable,
     LevelsTable,
     ProgressTable,
     PurgeMarkersTable,
@@ -39,6 +42,8 @@ _SHAPES: Final[dict[str, tuple[str, type[Any]]]] = {
     "deadLetterMarkers.json": ("purge markers", PurgeMarkersTable),
     "bulkJobs.json": ("bulk jobs", BulkJobsTable),
     "redriveJobs.json": ("redrive jobs", RedriveJobsTable),
+    "kvConfig.json": ("the name server's values", KeyValuesTable),
+    DELETED_TABLE: ("deleted topics", DeletedTopicsTable),
     CLOCK_TABLE: ("the clock", ClockTable),
     DELAY_OFFSET_TABLE: ("delay offsets", DelayOffsetsTable),
     LEVELS_TABLE: ("delay levels", LevelsTable),

@@ -93,7 +93,6 @@ class Files(Protocol):
         """
 
     def size(self, path: Path) -> int: ...
-
     def names(self, folder: Path) -> list[str]:
         """Sorted names in a folder; empty when there is none."""
 
@@ -117,6 +116,9 @@ class Files(Protocol):
 
     def used_ratio(self, folder: Path) -> float:
         """Used share of the file system that holds a folder, 0 to 1."""
+
+    def disk_bytes(self, folder: Path) -> tuple[int, int]:
+        """Bytes of the file system that holds a folder, and how many of them are free."""
 
     def lock(self, path: Path) -> Lock:
         """Lock a file for this process.  Raises StoreLocked when another one holds it."""
@@ -165,8 +167,8 @@ class SystemFiles:
         try:
             written = self._system.pwrite(self._fd(path), data, position)
             while written < len(data):
-                rest = data[written:]
-                written += self._system.pwrite(self._fd(path), rest, position + written)
+                at, rest = position + written, data[written:]
+                written += self._system.pwrite(self._fd(path), rest, at)
         except OSError as error:
             raise unavailable("write to", path, error) from error
 
@@ -174,8 +176,7 @@ class SystemFiles:
         try:
             data = self._system.pread(self._fd(path), size, position)
             while 0 < len(data) < size:
-                rest = size - len(data)
-                more = self._system.pread(self._fd(path), rest, position + len(data))
+                more = self._system.pread(self._fd(path), size - len(data), position + len(data))
                 if not more:
                     break
                 data += more
@@ -286,6 +287,11 @@ class SystemFiles:
         # As df counts: blocks reserved for root or by a quota are neither used nor free.
         used = usage.f_blocks - usage.f_bfree
         return used / max(1, used + usage.f_bavail)
+
+    def disk_bytes(self, folder: Path) -> tuple[int, int]:
+        with translated("measure", folder):
+            usage = self._system.statvfs(folder)
+        return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def lock(self, path: Path) -> Lock:
         return FileLock(self._system, path)

@@ -168,6 +168,14 @@ class Segments:
         for start in list(self._starts):
             self._remove(start)
 
+    def remove_folder(self) -> None:
+        """Remove all files, their folder, and the folder above it if it is empty then."""
+        self.drop_all()
+        self._has_unsynced_name = False
+        for folder in (self.folder, self.folder.parent):
+            if self._files.kind(folder) and not self._files.names(folder):
+                self._files.remove(folder)
+
     def data_ranges(self, position: int, step: int) -> Iterator[tuple[int, bytes]]:
         """(position, bytes) of all bytes from a position on that are not in a hole."""
         while (position := self.next_data(position)) < self.end_position:

@@ -122,6 +122,7 @@ def recover(
         queue.drop_before(log.min_offset)
         if not is_cut:
             queue.cut()
+    _empty_deleted(dispatch)
     _adopt_delay_offsets(files, root, dispatch)
     count_pending(log, dispatch)
     # The process before may have written these bytes without a successful sync.
@@ -136,6 +137,14 @@ def recover(
     log.sum_up()
     log.mark_synced(log.point)
     return count
+
+
+def _empty_deleted(dispatch: Dispatch) -> None:
+    """Give the queues of deleted topics, if no record followed, the offset to go on at."""
+    for key in dispatch.deleted.queues():
+        queue, end = dispatch.queue(*key), dispatch.deleted.end_of(key)
+        if queue.min_offset == queue.max_offset <= end:
+            queue.empty(end)
 
 
 def _tell_end(log: CommitLog) -> None:
@@ -168,7 +177,9 @@ def _begin(
         )
     if persisted is not None and is_there:
         log.begin_at(persisted.physical_offset, persisted.newest_timestamp)
-        for key, (low, high) in persisted.ranges().items():
+        emptied = dict(dispatch.deleted.emptied_after(persisted.physical_offset))
+        ranges = persisted.ranges() | {key: (end, end) for key, end in emptied.items()}
+        for key, (low, high) in ranges.items():
             queue = dispatch.queue(*key)
             queue.min_offset, queue.max_offset = low, high
             if not is_foreign and high > low:
@@ -177,7 +188,7 @@ def _begin(
         progress = ScheduleProgress.from_json(persisted.completed, persisted.pending)
         if all(
             _entries_fit(key, log, dispatch) and not _has_made_up_time(key, dispatch, progress)
-            for key in persisted.ranges()
+            for key in ranges
         ):
             dispatch.progress = progress
             log.marked_end = persisted.marked_offset
@@ -187,6 +198,8 @@ def _begin(
         dispatch.queues.clear()
     log.begin_at(log.min_offset, 0)
     dispatch.index.clear()
+    for key, end in dispatch.deleted.emptied_after(log.min_offset):
+        dispatch.queue(*key).begin_at(end)
     return False
 
 

@@ -32,6 +32,7 @@ from rmqlite.store.records import record
 from rmqlite.store.records.completion import completed_level
 from rmqlite.store.records.record import Head
 from rmqlite.store.tables import tables
+from rmqlite.store.tables.deleted_table import load_deleted
 from rmqlite.store.tables.levels_table import load_levels
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
 from rmqlite.table_shapes import DelayOffsetsTable, ProgressTable
@@ -70,6 +71,8 @@ class Snapshot:
         delivered = self._load_delay_offsets()
         persisted = self._load_progress()
         self._persisted = persisted
+        # After the progress: a topic that was deleted in between must not look damaged.
+        self._deleted = load_deleted(files, root)
         self.progress_offset = persisted.physical_offset if persisted else None
         """The physical offset of the last persist; None without one."""
         self._lengthen(persisted)
@@ -150,7 +153,8 @@ class Snapshot:
         if behind > FOREIGN_BYTES and not self._skips_damaged:
             return self._take_files(is_crashed=is_crashed)
         self.newest_timestamp_ms = persisted.newest_timestamp
-        for key, (low, high) in persisted.ranges().items():
+        emptied = {key: (end, end) for key, end in self._deleted.emptied_after(position)}
+        for key, (low, high) in (persisted.ranges() | emptied).items():
             self._add_queue(key, low, high)
         return position
 
@@ -276,6 +280,9 @@ class Snapshot:
             self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
             return None
         key = (head.topic, head.queue_id)
+        if self._deleted.is_dead(*key, head.queue_offset, head.physical_offset):
+            self._complete(head)
+            return None
         queue = self.queues.get(key)
         if queue is None:
             queue = self._add_queue(key, head.queue_offset, head.queue_offset)
@@ -292,9 +299,12 @@ class Snapshot:
                 view.completed.add(head.queue_offset, head.queue_offset + 1)
         else:
             queue.enter(head)
+        self._complete(head)
+        return damage
+
+    def _complete(self, head: Head) -> None:
         if number := completed_level(head, PropertyString(head.properties)):
             self._wait_view(number).complete(head.completes)
-        return damage
 
     def _pass_over_lost(self, queue: QueueView, head: Head) -> bool:
         """Skip missing records if a repaired place explains them; False if none does."""

@@ -1,0 +1,131 @@
+"""How many messages come and go: samples of counts, and the differences between two of them.
+
+A sample is taken each ten seconds.  Seven of those make a minute, seven of each ten minutes an
+hour, and twenty-five of each hour a day, as in RocketMQ.  A topic's count is the sum of its
+queues' ends, so counting costs a send nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from rmqlite.broker.counts import Counts
+from rmqlite.broker.steps import Steps
+from rmqlite.clock import Clock, local_text
+from rmqlite.requests.figures import Rate, Rates, Totals
+from rmqlite.requests.figures import Traffic as TrafficNow
+from rmqlite.store.message_store import MessageStore
+
+SAMPLE_S: Final = 10
+_STEP_QUEUES: Final = 5_000
+"""The queues that one step of a sample adds up: 2 ms."""
+_EACH: Final = (1, 60, 360)
+"""Every how many samples one is kept for the minute, the hour and the day."""
+_KEPT: Final = (7, 7, 25)
+_WINDOWS: Final = (1, 6, 60)
+"""Ten seconds, a minute and ten minutes, in samples."""
+_DAY_CHARS: Final = len("2026-11-22")
+
+
+class _Sample(NamedTuple):
+    at_ms: int
+    stored: dict[str, int]
+    taken: dict[tuple[str, str], tuple[int, int]]
+
+
+class Traffic:
+    """Samples of one broker's counts."""
+
+    def __init__(self, store: MessageStore, counts: Counts, clock: Clock) -> None:
+        self._store = store
+        self._counts = counts
+        self._clock = clock
+        self._number = 0
+        self._windows = [deque[_Sample](maxlen=kept) for kept in _KEPT]
+        self._totals = deque[tuple[int, Totals]](maxlen=_WINDOWS[-1] + 1)
+        self._midnights = Totals(), Totals()
+        self._day = local_text(clock.now_ms())[:_DAY_CHARS]
+        self._begin = store.end
+        for _ in self.sample():
+            pass
+
+    def sample(self) -> Steps[None]:
+        """Take a sample; call it each SAMPLE_S seconds."""
+        stored: dict[str, int] = {}
+        for number, (topic, queue_id) in enumerate(self._store.queue_keys(), 1):
+            if number % _STEP_QUEUES == 0:
+                yield
+            queue = self._store.queue(topic, queue_id)
+            if queue is not None and queue.max_offset:
+                stored[topic] = stored.get(topic, 0) + queue.max_offset
+        now_ms = self._clock.now_ms()
+        sample = _Sample(now_ms, stored, self._counts.taken.copy())
+        for window, each in zip(self._windows, _EACH, strict=True):
+            if self._number % each == 0:
+                window.append(sample)
+        self._number += 1
+        totals = self._now()
+        self._totals.append((now_ms, totals))
+        day = local_text(now_ms)[:_DAY_CHARS]
+        if day != self._day:
+            self._day = day
+            self._midnights = self._midnights[1], totals
+
+    def of_topic(self, topic: str) -> Rates:
+        """Records stored under a topic."""
+        return Rates(*[_stored(window, topic) for window in self._windows])
+
+    def of_group(self, topic: str, group: str) -> Rates:
+        """Messages of a topic that pulls of a group returned."""
+        return Rates(*[_taken(window, (topic, group)) for window in self._windows])
+
+    def now(self) -> TrafficNow:
+        """What the whole broker does."""
+        return TrafficNow(
+            self._now(),
+            stored_per_second=self._per_second("stored"),
+            found_per_second=self._per_second("found"),
+            missed_per_second=self._per_second("missed"),
+            taken_per_second=self._per_second("taken"),
+            at_midnight=self._midnights,
+            stored_bytes=self._store.end - self._begin,
+        )
+
+    def _now(self) -> Totals:
+        counts = self._counts
+        return Totals(counts.stored, counts.found, counts.missed, counts.pulled.total())
+
+    def _per_second(self, field: str) -> tuple[float, float, float]:
+        last_ms, last = self._totals[-1]
+        found = []
+        for samples in _WINDOWS:
+            first_ms, first = self._totals[max(0, len(self._totals) - 1 - samples)]
+            passed_ms = last_ms - first_ms
+            count = getattr(last, field) - getattr(first, field)
+            found.append(count * 1000 / passed_ms if passed_ms else 0.0)
+        return found[0], found[1], found[2]
+
+
+def _stored(window: deque[_Sample], topic: str) -> Rate:
+    if len(window) < 2:
+        return Rate()
+    first, last = window[0], window[-1]
+    messages = last.stored.get(topic, 0) - first.stored.get(topic, 0)
+    return _rate(messages, messages, last.at_ms - first.at_ms)
+
+
+def _taken(window: deque[_Sample], pair: tuple[str, str]) -> Rate:
+    if len(window) < 2:
+        return Rate()
+    first, last = window[0], window[-1]
+    messages, calls = last.taken.get(pair, (0, 0))
+    messages_before, calls_before = first.taken.get(pair, (0, 0))
+    return _rate(messages - messages_before, calls - calls_before, last.at_ms - first.at_ms)
+
+
+def _rate(messages: int, calls: int, passed_ms: int) -> Rate:
+    # A topic that was deleted meanwhile may have fewer messages than before.
+    if messages <= 0 or passed_ms <= 0:
+        return Rate()
+    return Rate(messages, messages * 1000 / passed_ms, messages / max(1, calls))

@@ -1,0 +1,87 @@
+"""Deletes topics and groups.
+
+The queues of a deleted topic are empty from then on, for all readers and after every crash; its
+records stay in the log until retention takes them, so a message can still be looked at by its
+offset id.  Messages that wait for the topic become dead letters when they are due, with the
+reason.  Offsets in the topic are forgotten: they must not skip messages of a new one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from rmqlite.broker.steps import Steps
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.offsets import ConsumerOffsets
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.names import is_dlq, is_system
+from rmqlite.store.message_store import MessageStore
+
+log = logging.getLogger(__name__)
+
+
+class Deleting:
+    """Deletes what its tables have."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, groups: GroupTable, offsets: ConsumerOffsets
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic; one that does not exist is no error.
+
+        Raises InvalidName for a topic of the broker; Overloaded: nothing has changed;
+        StoreUnavailable: nothing has changed, or the topic is empty and still exists.
+        """
+        self._topics.check_deletable(topic)
+        # First, because a topic of this name can be made again right after the other step.
+        self._store.deletions.empty(topic, self._store.end)
+        if self._topics.get(topic) is not None:
+            self._topics.delete(topic)
+            log.info("topic deleted topic=%s", topic)
+        self._offsets.forget_topic(topic)
+
+    def delete_group(self, group: str, *, with_offsets: bool) -> None:
+        """Delete a group's settings; one that does not exist is no error.
+
+        Its members make it again, with RocketMQ's defaults, if groups are made on demand.
+        Raises StoreUnavailable: nothing has changed.
+        """
+        self._groups.delete(group)
+        if with_offsets:
+            self._offsets.forget_group(group)
+
+    def delete_unused(self) -> Steps[int]:
+        """Delete the queues of topics that do not exist, one in each step; how many topics."""
+        unused = {
+            topic
+            for topic, queue_id in self._store.queue_keys()
+            if self._is_unused(topic)
+            and (queue := self._store.queue(topic, queue_id)) is not None
+            and queue.min_offset < queue.max_offset
+        }
+        for topic in sorted(unused):
+            yield
+            # It may have been made again meanwhile.
+            if self._is_unused(topic):
+                self.delete_topic(topic)
+        return len(unused)
+
+    def _is_unused(self, topic: str) -> bool:
+        return self._topics.get(topic) is None and not is_system(topic)
+
+    def forget_old(self) -> None:
+        """Forget a deletion whose records retention has taken.  Raises StoreUnavailable.
+
+        Places in a topic that exists, or in one of dead letters, must never mean another
+        message: groups have offsets there, and redrive jobs remember letters by their places.
+        """
+        for topic, deleted in self._store.deletions.topics.topics.items():
+            is_gone = deleted.physical_end <= self._store.min_offset
+            if is_gone and not is_dlq(topic) and self._topics.get(topic) is None:
+                self._store.deletions.forget(topic)
+                return

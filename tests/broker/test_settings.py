@@ -1,0 +1,214 @@
+"""Settings that an administrator reads and changes, and the name server's values."""
+
+from __future__ import annotations
+
+import pytest
+
+from rmqlite.broker.settings import Settings
+from rmqlite.broker.tables import key_values
+from rmqlite.broker.tables.key_values import KeyValues
+from rmqlite.config import KEYS
+from rmqlite.errors import (
+    ConfigInvalid,
+    InvalidName,
+    InvalidValue,
+    Overloaded,
+    PermissionMissing,
+    StoreUnavailable,
+)
+from rmqlite.requests.groups import GroupChange, GroupExtras
+from rmqlite.requests.topics import TopicExtras, TopicInfo
+from tests.broker.conftest import Make
+from tests.support.brokers import BrokerUnderTest
+from tests.support.files import FaultyFiles
+from tests.support.messages import GROUP, TOPIC, bodies, create_topic, delayed, plain
+
+
+def settings_of(broker: BrokerUnderTest) -> Settings:
+    return Settings(broker.config, broker.broker.levels)
+
+
+def test_all_keys_are_listed_with_their_values_in_force(under_test: BrokerUnderTest) -> None:
+    """Switches as true and false, as RocketMQ writes them."""
+    known = settings_of(under_test).all()
+    assert set(known) == set(KEYS.values())
+    assert known["autoCreateTopicEnable"] == "true"
+    assert known["fileReservedTime"] == "72"
+
+
+def test_the_delay_levels_change_at_once_and_for_new_messages_only(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Messages that wait keep their times, and a restart keeps the change."""
+    under_test.send(delayed("before", 1))
+    settings_of(under_test).change({"messageDelayLevel": "7s 1h"})
+    under_test.send(delayed("after", 1))
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    assert bodies(under_test) == ["before"]
+    under_test.clock.forward(6_000)
+    under_test.deliver()
+    assert bodies(under_test) == ["before", "after"]
+    under_test.restart()
+    assert settings_of(under_test).all()["messageDelayLevel"] == "7s 1h"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "error", "named"),
+    [
+        ({"flushDiskType": "ASYNC_FLUSH"}, PermissionMissing, "flushDiskType"),
+        ({"nonsense": "1"}, ConfigInvalid, "nonsense"),
+        ({"mesageDelayLevel": "1s"}, ConfigInvalid, "did you mean messageDelayLevel"),
+        ({"namesrvAddr": "x"}, ConfigInvalid, "no meaning here"),
+        ({"messageDelayLevel": "soon"}, InvalidValue, "soon"),
+        ({"messageDelayLevel": "9s", "maxTopics": "1"}, PermissionMissing, "maxTopics"),
+    ],
+)
+def test_what_cannot_be_changed_at_once_is_refused_by_name(
+    under_test: BrokerUnderTest, wanted: dict[str, str], error: type[Exception], named: str
+) -> None:
+    """RocketMQ answers that it is done, and ignores it; and one refusal refuses all."""
+    with pytest.raises(error, match=named):
+        settings_of(under_test).change(wanted)
+    assert settings_of(under_test).all()["messageDelayLevel"].startswith("1s 5s")
+
+
+def test_the_same_value_again_is_no_change(under_test: BrokerUnderTest) -> None:
+    """Scripts set what they want without a look at what is."""
+    settings_of(under_test).change({"flushDiskType": under_test.config.flush_disk_type})
+
+
+def test_a_topic_gets_other_queues_and_permissions(under_test: BrokerUnderTest) -> None:
+    """At once and durably, with the columns that only RocketMQ's tools read."""
+    topics = under_test.broker.topics
+    topics.change(TopicInfo(TOPIC, 2, 2), TopicExtras(is_ordered=True, sys_flag=1))
+    under_test.send(plain("a"))
+    topics.change(TopicInfo(TOPIC, 4, 3, 6), TopicExtras(is_ordered=True, sys_flag=1))
+    under_test.crash()
+    under_test.open()
+    assert under_test.broker.topics.existing(TOPIC) == TopicInfo(TOPIC, 4, 3, 6)
+    assert under_test.broker.topics.extras(TOPIC) == TopicExtras(is_ordered=True, sys_flag=1)
+    under_test.broker.topics.change(TopicInfo(TOPIC, 4, 3, 4), TopicExtras())
+    with pytest.raises(PermissionMissing):
+        under_test.send(plain("b"))
+    assert bodies(under_test) == ["a"]
+
+
+def test_a_change_that_is_none_writes_nothing(under_test: BrokerUnderTest) -> None:
+    """Each change of the table makes RocketMQ's clients look again."""
+    create_topic(under_test, TOPIC, 2)
+    version = under_test.broker.topics.version
+    under_test.broker.topics.change(TopicInfo(TOPIC, 2, 2), TopicExtras())
+    assert under_test.broker.topics.version == version
+
+
+@pytest.mark.parametrize(
+    ("info", "error"),
+    [
+        (TopicInfo("TBW102", 1, 1), InvalidName),
+        (TopicInfo("no blanks", 1, 1), InvalidName),
+        (TopicInfo(TOPIC, 0, 1), InvalidValue),
+        (TopicInfo(TOPIC, 1, 99_999), InvalidValue),
+        (TopicInfo(TOPIC, 1, 1, 8), InvalidValue),
+        (TopicInfo(TOPIC, 1, 1, 0), InvalidValue),
+    ],
+)
+def test_a_change_of_a_topic_that_makes_no_sense_is_refused(
+    under_test: BrokerUnderTest, info: TopicInfo, error: type[Exception]
+) -> None:
+    """The error names the field."""
+    with pytest.raises(error):
+        under_test.broker.topics.change(info, TopicExtras())
+    assert under_test.broker.topics.get(TOPIC) is None
+
+
+def test_a_change_of_a_topic_that_cannot_be_written_changes_nothing(make: Make) -> None:
+    """Not in memory either; and new topics count towards maxTopics."""
+    files = FaultyFiles()
+    broker = make(files=files, topics_max=6)
+    create_topic(broker, TOPIC, 2)
+    files.fail("replace", where=lambda path: path.name == "topics.json")
+    with pytest.raises(StoreUnavailable):
+        broker.broker.topics.change(TopicInfo(TOPIC, 3, 3), TopicExtras())
+    assert broker.broker.topics.existing(TOPIC) == TopicInfo(TOPIC, 2, 2)
+    broker.broker.topics.change(TopicInfo("second", 3, 3), TopicExtras())
+    with pytest.raises(Overloaded, match="maxTopics"):
+        broker.broker.topics.change(TopicInfo("third", 3, 3), TopicExtras())
+
+
+def test_tools_may_measure_a_broker_without_topics_on_demand(make: Make) -> None:
+    """They send to a topic with the broker's or the cluster's name; other topics are refused."""
+    broker = make(auto_create_topic=False)
+    broker.send(plain("a", "broker-a"))
+    broker.send(plain("b", "DefaultCluster"))
+    assert broker.broker.topics.existing("DefaultCluster").write_queues == 16
+
+
+def test_columns_of_a_group_that_only_tools_read_are_kept(under_test: BrokerUnderTest) -> None:
+    """A change by another face leaves them as they are."""
+    extras = GroupExtras(3, may_broadcast=False, begins_at_min=False, broker_id_when_slow=7)
+    groups = under_test.broker.groups
+    groups.change(GroupChange(GROUP, 5, 2), extras)
+    groups.change(GroupChange(GROUP, max_reconsume_times=6))
+    under_test.restart()
+    assert under_test.broker.groups.extras(GROUP) == extras
+    assert under_test.broker.groups.existing(GROUP).max_reconsume_times == 6
+    assert under_test.broker.groups.extras("unknown") == GroupExtras()
+
+
+def test_the_name_servers_values_survive_a_crash(under_test: BrokerUnderTest) -> None:
+    """In RocketMQ's shape; a value that is deleted does not come back."""
+    values = KeyValues(under_test.store)
+    values.put("MYNS", "k1", "v1")
+    values.put("MYNS", "k2", "v2")
+    values.delete("MYNS", "k1")
+    values.delete("MYNS", "unknown")
+    under_test.crash()
+    under_test.open()
+    values = KeyValues(under_test.store)
+    assert values.of("MYNS") == {"k2": "v2"}
+    assert values.of("OTHER") == {}
+    values.delete("MYNS", "k2")
+    assert KeyValues(under_test.store).of("MYNS") == {}
+
+
+def test_the_order_of_a_topic_is_told_while_that_is_switched_on(
+    under_test: BrokerUnderTest,
+) -> None:
+    """orderMessageEnable, which is off at first as in RocketMQ."""
+    values = KeyValues(under_test.store)
+    values.put("ORDER_TOPIC_CONFIG", TOPIC, "broker-a:4")
+    assert values.order_of(TOPIC) is None
+    values.set_order(True)
+    values = KeyValues(under_test.store)
+    assert values.order_of(TOPIC) == "broker-a:4"
+    assert values.order_of("others") is None
+    values.set_order(False)
+    assert values.order_of(TOPIC) is None
+
+
+def test_the_name_servers_values_have_limits(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may put values there."""
+    values = KeyValues(under_test.store)
+    monkeypatch.setattr(key_values, "PAIRS_MAX", 2)
+    monkeypatch.setattr(key_values, "CHARS_MAX", 100)
+    values.put("n", "a", "x" * 80)
+    values.put("n", "b", "x")
+    with pytest.raises(Overloaded, match="PAIRS_MAX"):
+        values.put("n", "c", "x")
+    with pytest.raises(Overloaded, match="CHARS_MAX"):
+        values.put("n", "b", "x" * 20)
+    assert KeyValues(under_test.store).of("n") == {"a": "x" * 80, "b": "x"}
+
+
+def test_a_value_that_cannot_be_written_is_not_kept(make: Make) -> None:
+    """Whoever put it there was told so."""
+    files = FaultyFiles()
+    broker = make(files=files)
+    values = KeyValues(broker.store)
+    files.fail("replace", where=lambda path: path.name == "kvConfig.json")
+    with pytest.raises(StoreUnavailable):
+        values.put("n", "a", "x")
+    assert values.of("n") == {}
