@@ -6,13 +6,21 @@ were there.  Whatever an answer shows and no request of the scenario made must h
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rmqlite.message import StoredMessage
 from rmqlite.names import AUTO_CREATE_TOPIC, group_of
 from rmqlite.property_string import PropertyString
-from rmqlite.wire.remoting.bodies.topics import Route
+from rmqlite.wire.remoting.bodies.clients import (
+    ConsumerConnections,
+    ProducerConnections,
+    Producers,
+    QueueView,
+)
+from rmqlite.wire.remoting.bodies.stats import ConsumeStats
+from rmqlite.wire.remoting.bodies.topics import GroupList, Route, SubscriptionGroups
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import read_body
 from tests.support.exchanges import Row, command_of, frame_of
@@ -22,6 +30,10 @@ SENDS = frozenset({10, 310, 320})
 OF_CLIENT = "client->server"
 WITH_RECORDS = frozenset({11, 12, 33})
 OF_QUEUE = frozenset({11, 14, 15, 29, 30, 31, 32})
+
+
+ELSEWHERE = "elsewhere"
+"""The connection of clients that ran beside the captured ones."""
 
 
 class Step(NamedTuple):
@@ -57,6 +69,8 @@ class Before:
     offsets: dict[tuple[str, Place], int] = field(default_factory=dict)
     live: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     """The groups and client ids of consumers that ran already, by connection."""
+    values: dict[tuple[str, str], str] = field(default_factory=dict)
+    """The name server's, by namespace and key."""
     creates_topics: bool = True
 
 
@@ -99,6 +113,8 @@ def before(steps: list[Step]) -> Before:
     for step in steps:
         if step.asked is not None and not step.is_of_client:
             _look(step.command, step.asked, found, made)
+            if step.command.code == 0:
+                _look_at_tables(step.command, step.asked, found, made)
             made.note(step.asked, step.command)
         elif not step.command.is_answer and not step.is_of_client:
             _look_at_question(step, found)
@@ -109,6 +125,10 @@ def before(steps: list[Step]) -> Before:
             [place.queue_id + 1 for place in found.messages if place.topic == topic] or [0]
         )
         found.topics[topic] = max(reads, queues), max(writes, queues), perm
+    known = {who for conn, each in found.live.items() if conn != ELSEWHERE for who in each}
+    beside = [who for who in found.live.pop(ELSEWHERE, []) if who not in known]
+    if beside:
+        found.live[ELSEWHERE] = beside
     return found
 
 
@@ -205,6 +225,53 @@ def _look_at_route(answer: Command, topic: str, found: Before, made: _Made) -> N
             return
         (data,) = read_body(Route, answer.body).queue_datas
         found.topics.setdefault(topic, (data.read_queue_nums, data.write_queue_nums, data.perm))
+
+
+def _look_at_tables(answer: Command, asked: Command, found: Before, made: _Made) -> None:
+    """What tools were told of groups, queues and values."""
+    ext = asked.ext
+    if asked.code == 101:
+        found.values[ext["namespace"], ext["key"]] = answer.ext["value"]
+    elif asked.code == 201:
+        groups = read_body(SubscriptionGroups, answer.body).subscription_group_table
+        found.groups |= groups.keys() - made.groups
+    elif asked.code == 208:
+        for queue, known in read_body(ConsumeStats, answer.body).offset_table.items():
+            place = Place(queue.topic, queue.queue_id)
+            _fill_queue(place, known.broker_offset, found)
+            if _is_plain(queue.topic):
+                found.offsets[ext["consumerGroup"], place] = known.consumer_offset
+    elif asked.code == 300:
+        for group in read_body(GroupList, answer.body).group_list:
+            found.offsets.setdefault((group, Place(ext["topic"], 0)), 0)
+    elif asked.code == 321:
+        end = read_body(QueueView, answer.body).max_queue_index
+        _fill_queue(Place(ext["topic"], int(ext["queueId"])), end, found)
+    found.live.setdefault(ELSEWHERE, []).extend(_clients_beside(answer, asked))
+
+
+def _clients_beside(answer: Command, asked: Command) -> Iterator[tuple[str, str]]:
+    """Consumers, and with an empty group producers, of which a tool was told."""
+    if asked.code == 203:
+        for each in read_body(ConsumerConnections, answer.body).connection_set:
+            yield asked.ext["consumerGroup"], each.client_id
+    elif asked.code == 204:
+        for each in read_body(ProducerConnections, answer.body).connection_set:
+            yield "", each.client_id
+    elif asked.code == 328:
+        for producers in read_body(Producers, answer.body).data.values():
+            for producer in producers:
+                yield "", producer.client_id
+    elif asked.code == 321 and read_body(QueueView, answer.body).subscription_data is not None:
+        yield asked.ext["consumerGroup"], "live"
+
+
+def _fill_queue(place: Place, end: int, found: Before) -> None:
+    if _is_plain(place.topic):
+        found.topics.setdefault(place.topic, (4, 4, 6))
+        queue = found.messages.setdefault(place, {})
+        for offset in range(end):
+            queue.setdefault(offset, None)
 
 
 def _look_at_question(step: Step, found: Before) -> None:

@@ -71,6 +71,8 @@ class Replay:
     _opaques: dict[tuple[str, int], int] = field(default_factory=dict)
     """Of requests that the broker starts: the captured one, and ours."""
     _clients: dict[str, LoopClient] = field(default_factory=dict)
+    _deleted: set[str] = field(default_factory=set)
+    """Topics that the scenario has deleted at the broker."""
     _told: set[tuple[str, str]] = field(default_factory=set)
     _last_ms: int = 0
     _is_over: bool = False
@@ -109,7 +111,9 @@ class Replay:
     async def run(self, steps: list[Step], before: Before) -> None:
         suspended = _suspended(steps)
         async with AsyncExitStack() as stack:
-            for conn in dict.fromkeys(step.conn for step in steps):
+            for (namespace, key), value in before.values.items():
+                await self.face.server.front.key_values.put(namespace, key, value)
+            for conn in dict.fromkeys([*[step.conn for step in steps], *before.live]):
                 is_names = conn.startswith("namesrv")
                 port = self.face.face.name_server_port if is_names else 0
                 self._clients[conn] = await stack.enter_async_context(self.face.client(port=port))
@@ -166,6 +170,9 @@ class Replay:
             ext["suspendTimeoutMillis"] = str(SHORT_WAIT_MS)
         if command.code == 37 and int(command.ext["commitLogOffset"]) in self._half:
             ext["tranStateTableOffset"] = self._half[int(command.ext["commitLogOffset"])]
+        if command.code == 309 and "msgId" in ext:
+            place = self._offsets.get(int(ext["msgId"][16:], 16), 0)
+            ext["msgId"] = f"{ext['msgId'][:16]}{place:016X}"
         if ext == command.ext and "frame_hex" in step.row:
             return bytes.fromhex(step.row["frame_hex"])
         return encode(command._replace(ext=ext))
@@ -194,13 +201,19 @@ class Replay:
                 self.answered_after_all.add(asked.code)
             self._is_over = asked.code in CHANGING
             return
-        if asked.code in REFUSED:
+        if asked.code in REFUSED or self._is_gone(asked, found):
             return
         self._differs(step, found.code == expected.code, f"code {found.code}, {found.remark!r}")
         if found.code != expected.code:
             return
         self._compare_contents(step, expected, found, asked.code)
         self.compared += 1
+
+    def _is_gone(self, asked: Command, found: Command) -> bool:
+        """Is it the route of a deleted topic?  RocketMQ's name server learns that later."""
+        if asked.code == 215:
+            self._deleted.add(asked.ext["topic"])
+        return asked.code == 105 and found.code == 17 and asked.ext["topic"] in self._deleted
 
     async def _compare_question(self, client: LoopClient, step: Step) -> None:
         expected = step.command
@@ -278,9 +291,11 @@ class Replay:
     def _compare_json(self, step: Step, kinds: Any, expected: bytes, found: bytes) -> None:
         if not expected:
             return
-        self._differs(step, b" " not in found.replace(b"\\n", b""), f"a blank in {found!r}")
+        has_blank = b" " in found.replace(b"\\n", b"") and b" " not in expected
+        self._differs(step, not has_blank, f"a blank in {found!r}")
         try:
-            read_body(kinds[0], found)
+            # The second kind is the list that C++ reads.
+            read_body(kinds[b":[" in found and len(kinds) > 1], found)
             theirs, ours = (json.loads(strict(body.decode())) for body in (expected, found))
         except ValueError as error:
             self._differs(step, False, f"{error} in {found!r}")

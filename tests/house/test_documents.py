@@ -40,6 +40,7 @@ CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",
     "rmqliteRetryPolicy",
     "updateTopic",
+    "orderMessageEnable",
     "readStream",
     "writeStream",
     "availableNow",

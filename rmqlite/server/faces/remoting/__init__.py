@@ -9,5 +9,7 @@ transactions the ends of transactions, and questions to producers
 replies      replies to clients that wait for them
 clients      who is connected: heartbeats, members, producers
 finding      messages by key, id and offset
-name_server  routes, clusters, the key-value table
+name_server  routes, clusters, the switch that keeps producers away
+key_values   values that tools keep at the name server
+administration  everything else that mqadmin asks
 """

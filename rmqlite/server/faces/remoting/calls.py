@@ -29,6 +29,12 @@ Handler = Callable[[Call], Awaitable[Command | None]]
 log = logging.getLogger(__name__)
 
 
+class Answering(Protocol):
+    """A part of the face: the requests that it answers, by code."""
+
+    def handlers(self) -> dict[int, Handler]: ...
+
+
 class Gathering(Protocol):
     """Handles requests that are gathered, and answers them itself."""
 

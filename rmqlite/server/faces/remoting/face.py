@@ -13,11 +13,13 @@ from typing import Final
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.server.faces.face import Running
-from rmqlite.server.faces.remoting.calls import Calls
+from rmqlite.server.faces.remoting.administration.parts import administration_parts
+from rmqlite.server.faces.remoting.calls import Answering, Calls
 from rmqlite.server.faces.remoting.clients import Clients
 from rmqlite.server.faces.remoting.connection import Connections
 from rmqlite.server.faces.remoting.consuming import Consuming
 from rmqlite.server.faces.remoting.finding import Finding
+from rmqlite.server.faces.remoting.key_values import KeyValues
 from rmqlite.server.faces.remoting.name_server import NameServer
 from rmqlite.server.faces.remoting.replies import Replies
 from rmqlite.server.faces.remoting.sending import SENDS, Sends
@@ -59,17 +61,17 @@ class RemotingFace:
         config, front = self._config.model_copy(update={"listen_port": self.port}), running.front
         clients = Clients(front)
         self._sends = Sends(config, front)
-        parts = (
+        parts: tuple[Answering, ...] = (
             clients,
             Consuming(config, front, clients),
             Finding(front),
             Transactions(front, clients),
             Replies(config, front, clients, self._sends),
+            NameServer(config, front),
+            KeyValues(front),
+            *administration_parts(config, front, clients),
         )
-        names = NameServer(config, front)
-        handlers = {
-            code: handler for part in (*parts, names) for code, handler in part.handlers().items()
-        }
+        handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         self._calls = Calls(handlers, dict.fromkeys(SENDS, self._sends), clients.gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(

@@ -1,0 +1,53 @@
+"""JSON bodies with a table or a list that is too long to be made at once.
+
+Its entries are made and written some at a time, and other calls get their turns in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from rmqlite.broker.steps import Steps
+from rmqlite.server.faces.remoting.calls import Refusal
+from rmqlite.server.turns import done_in_turns
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
+from rmqlite.wire.remoting.names import camel_case
+from rmqlite.wire.remoting.shapes import write_body
+
+ENTRIES_A_STEP: Final = 200
+"""An entry takes up to 25 µs."""
+BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
+"""A longer body would not fit into a frame."""
+
+
+async def large_body(empty: Any, name: str, entries: Iterable[Any]) -> bytes:
+    """The body that empty would be with these entries in the field of that name.
+
+    empty: a value of a body's class; its field is an empty table or list.  entries: pairs of
+    key and value for a table.  Raises Refusal for a body that no frame can hold.
+    """
+    return await done_in_turns(_written(empty, name, entries))
+
+
+def _written(empty: Any, name: str, entries: Iterable[Any]) -> Steps[bytes]:
+    make = type(getattr(empty, name))
+    brackets = b"{}" if make is dict else b"[]"
+    marker = f'"{camel_case(name)}":'.encode() + brackets
+    head, found, tail = write_body(empty).partition(marker)
+    assert found, "the field is empty, and its wire name is its own in camel case"
+    head, tail = head + marker[:-1], brackets[1:] + tail
+    items = iter(entries)
+    parts: list[bytes] = []
+    size = 0
+    while some := make(islice(items, ENTRIES_A_STEP)):
+        if parts:
+            yield
+        parts.append(write_body(replace(empty, **{name: some}))[len(head) : -len(tail)])
+        size += len(parts[-1])
+        if size > BYTES_MAX:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the answer has more than {BYTES_MAX} bytes")
+    return head + b",".join(parts) + tail

@@ -1,0 +1,157 @@
+"""How far groups are: offsets, and what is behind them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from rmqlite.clock import local_text
+from rmqlite.requests.figures import QueueTimes, Taken
+from rmqlite.requests.groups import OffsetsCommit
+from rmqlite.requests.topics import Queue
+from rmqlite.server.faces.remoting.administration.large_bodies import BYTES_MAX, large_body
+from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.front.front import Front
+from rmqlite.server.turns import let_others
+from rmqlite.wire.remoting.bodies.queues import DelayOffsets, GroupOffsets, MessageQueue
+from rmqlite.wire.remoting.bodies.stats import (
+    BrokerConsumeStats,
+    ConsumeOffset,
+    ConsumeStats,
+    TimeSpan,
+    TimeSpans,
+)
+from rmqlite.wire.remoting.codes import administration as codes
+from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.shapes import write_body
+
+QUEUES_A_STEP: Final = 200
+"""The queues that are looked at without a turn for other calls: 5 ms."""
+
+
+class Offsets:
+    """Requests about committed offsets.  address: the broker's."""
+
+    def __init__(self, broker_name: str, address: str, front: Front) -> None:
+        self._broker_name = broker_name
+        self._address = address
+        self._front = front
+
+    def handlers(self) -> dict[int, Handler]:
+        return {
+            codes.GET_CONSUME_STATS.code: self.of_group,
+            codes.GET_BROKER_CONSUME_STATS.code: self.of_all_groups,
+            codes.GET_ALL_CONSUMER_OFFSET.code: self.all,
+            codes.GET_ALL_DELAY_OFFSET.code: self.of_levels,
+            codes.CLONE_GROUP_OFFSET.code: self.copy,
+            codes.QUERY_CONSUME_TIME_SPAN.code: self.times,
+        }
+
+    async def of_group(self, call: Call) -> Command:
+        asked = codes.GET_CONSUME_STATS.fields.read(call.command.ext)
+        taken = await self._front.groups.taken(asked.consumer_group, asked.topic)
+        body = await large_body(
+            ConsumeStats({}, sum([each.per_second for each in taken])),
+            "offset_table",
+            (pair for each in taken for pair in self._offsets(each)),
+        )
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def of_all_groups(self, call: Call) -> Command:
+        is_order = codes.GET_BROKER_CONSUME_STATS.fields.read(call.command.ext).is_order
+        lists: list[bytes] = []
+        behind = size = queues = 0
+        for info in await self._front.groups.all():
+            by_topic = []
+            for taken in await self._front.groups.taken(info.group):
+                extras = await self._front.topics.extras(taken.topic)
+                if is_order <= extras.is_ordered:
+                    by_topic.append(await self._stats(taken))
+                    behind += taken.behind
+                    queues += len(taken.queues)
+            name = json.dumps(info.group, ensure_ascii=False).encode()
+            lists.append(b"{%s:[%s]}" % (name, b",".join(by_topic)))
+            size += len(lists[-1])
+            if size > BYTES_MAX:
+                raise Refusal(
+                    ResponseCode.SYSTEM_ERROR, "there are too many offsets for one answer"
+                )
+            if queues > QUEUES_A_STEP:
+                queues = 0
+                await let_others()
+        body = write_body(BrokerConsumeStats(self._address, (), behind))
+        body = body.replace(b"[]", b"[%s]" % b",".join(lists), 1)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def all(self, call: Call) -> Command:
+        groups = [
+            (group, await self._front.groups.committed(group))
+            for group in await self._front.groups.committing()
+        ]
+        entries = (pair for group, offsets in groups for pair in _by_topic(group, offsets))
+        body = await large_body(GroupOffsets({}), "offset_table", entries)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def of_levels(self, call: Call) -> Command:
+        """Up to which queue offset each level is delivered."""
+        body = DelayOffsets(await self._front.schedule.delivered())
+        return call.command.answer(ResponseCode.SUCCESS, body=write_body(body))
+
+    async def copy(self, call: Call) -> Command:
+        """Give a group another group's offsets."""
+        asked = codes.CLONE_GROUP_OFFSET.fields.read(call.command.ext)
+        offsets = {
+            queue: offset
+            for queue, offset in (await self._front.groups.committed(asked.src_group)).items()
+            if asked.topic in ("", queue.topic) and await self._front.topics.info(queue.topic)
+        }
+        for part in OffsetsCommit(asked.dest_group, offsets).parts():
+            await self._front.groups.commit(part)
+        return call.command.answer(ResponseCode.SUCCESS)
+
+    async def times(self, call: Call) -> Command:
+        asked = codes.QUERY_CONSUME_TIME_SPAN.fields.read(call.command.ext)
+        now_ms = self._front.clock.now_ms()
+        times = await self._front.groups.times(asked.group, asked.topic)
+        spans = (self._span(each, now_ms) for each in times)
+        body = await large_body(TimeSpans(()), "consume_time_span_set", spans)
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
+
+    async def _stats(self, taken: Taken) -> bytes:
+        empty = ConsumeStats({}, taken.per_second)
+        return await large_body(empty, "offset_table", self._offsets(taken))
+
+    def _offsets(self, taken: Taken) -> Iterator[tuple[MessageQueue, ConsumeOffset]]:
+        for each in taken.queues:
+            queue = MessageQueue(taken.topic, each.queue.queue_id, self._broker_name)
+            yield queue, ConsumeOffset(each.end_offset, each.committed_offset, each.taken_at_ms)
+
+    def _span(self, times: QueueTimes, now_ms: int) -> TimeSpan:
+        first_ms, last_ms, taken_ms = [
+            -1 if each is None else each for each in (times.first_ms, times.last_ms, times.taken_ms)
+        ]
+        return TimeSpan(
+            MessageQueue(times.queue.topic, times.queue.queue_id, self._broker_name),
+            first_ms,
+            last_ms,
+            taken_ms,
+            0 if times.next_ms is None else max(0, now_ms - times.next_ms),
+            _text(first_ms),
+            _text(last_ms),
+            _text(taken_ms),
+        )
+
+
+def _by_topic(group: str, offsets: Mapping[Queue, int]) -> Iterator[tuple[str, dict[int, int]]]:
+    table: dict[str, dict[int, int]] = {}
+    for queue, offset in offsets.items():
+        table.setdefault(queue.topic, {})[queue.queue_id] = offset
+    for topic, by_id in table.items():
+        yield f"{topic}@{group}", by_id
+
+
+def _text(timestamp_ms: int) -> str:
+    """RocketMQ's spelling: 2026-11-22#14:03:07:250."""
+    return local_text(timestamp_ms).replace(" ", "#").replace(".", ":")
