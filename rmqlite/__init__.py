@@ -12,7 +12,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
               changed, and what a failed message becomes
     wire/     values <-> bytes of a protocol: our protobuf, and RocketMQ 4.x's remoting protocol
     server/   joins broker and wire; the only room that waits.  front/ is what can be asked, for
-              every face; faces/ are gRPC and the metrics, web/ is the web page
+              every face; faces/ are gRPC, remoting and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,
               BulkScheduler, RawReader
     cli/      the command rmqlite: a module or a package for each noun

@@ -1,0 +1,29 @@
+"""The page about RocketMQ 4.x clients: its table of requests is the wire's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import rmqlite.server.faces.remoting
+from rmqlite.wire.remoting.codes.request import Party
+from rmqlite.wire.remoting.codes.table import ANSWERED, REFUSED
+
+PAGE = Path(rmqlite.server.faces.remoting.__file__).with_name("README.md")
+
+
+def state(asked: tuple[Party, ...]) -> str:
+    if asked == (Party.CLIENT,):
+        return "the broker asks a client"
+    return "answered, by the client" if Party.CLIENT in asked else "answered"
+
+
+def test_the_page_lists_every_request() -> None:
+    """Whoever misses one sees why it is refused."""
+    lines = {
+        code: f"| {code} | {row.name} | {state(row.asked)} |" for code, row in ANSWERED.items()
+    }
+    lines |= {
+        code: f"| {code} | {row.name} | code 3: {row.reason} |" for code, row in REFUSED.items()
+    }
+    listed = [line for line in PAGE.read_text("utf-8").splitlines() if line[2:3].isdigit()]
+    assert listed == [lines[code] for code in sorted(lines)]
