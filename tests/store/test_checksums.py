@@ -134,8 +134,9 @@ def test_a_cut_off_tail_is_told_loudly(tmp_path: Path, caplog: pytest.LogCapture
     assert under_test.findings() == []
 
 
-def test_what_was_never_promised_may_have_holes(tmp_path: Path) -> None:
-    """A power cut keeps some pages and loses others: the log ends at the first hole."""
+@pytest.mark.parametrize("torn_at", [512, 513, 800, 1_023])
+def test_what_was_never_promised_may_have_holes(tmp_path: Path, torn_at: int) -> None:
+    """A power cut loses some sectors, or their rest: the log ends at the first hole."""
     files = ForgetfulFiles()
     under_test = StoreUnderTest(tmp_path / "store", files=files)
     under_test.send("promised")
@@ -145,7 +146,7 @@ def test_what_was_never_promised_may_have_holes(tmp_path: Path) -> None:
     under_test.crash()
     (path,) = under_test.log_files()
     # Of three records the first has lost a sector in its middle, the others are whole.
-    overwrite(path, 512, bytes(512))
+    overwrite(path, torn_at, bytes(1_024 - torn_at))
     under_test.open()
     assert under_test.bodies() == [b"promised"]
     assert under_test.store.end == end

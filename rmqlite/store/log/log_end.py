@@ -106,11 +106,12 @@ class LogEnd:
         )
 
     def _has_hole(self, begin: int, end: int) -> bool:
-        """Is there a sector, or the rest of one, that was never written?
+        """Is there a sector that was never written, or only in part?
 
-        Zeros where a record should begin count, too: a disk leaves them when it fails while
-        the log undoes a failed append.  So does a file's end without a blank before another
-        file: the write was torn, and the later file was synced first.
+        A torn sector ends in what was there before: zeros.  Zeros where a record should begin
+        count, too: a disk leaves them when it fails while the log undoes a failed append.  So
+        does a file's end without a blank before another file: the write was torn, and the
+        later file was synced first.
         """
         if not any(self._segments.read(begin, BLANK_BYTES)):
             return True
@@ -120,7 +121,9 @@ class LogEnd:
         while begin < end:
             size = SECTOR_BYTES - begin % self._segment_bytes % SECTOR_BYTES
             data = self._segments.read(begin, min(size, end - begin))
-            if not any(self._without_mark(begin, data)):
+            written = self._without_mark(begin, data)
+            is_torn = written == data and len(data) == size and data.endswith(b"\0")
+            if is_torn or not any(written):
                 return True
             begin += max(1, len(data))
         return False
