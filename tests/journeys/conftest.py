@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Producer, PullConsumer
+from rmqlite.errors import BrokerUnreachable
 from tests.support.broker_processes import OF_ANY_DISK, StartBroker, free_port
 
 PATIENCE_MS = 120_000
@@ -34,9 +35,15 @@ def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     with ExitStack() as stack:
 
         def start(**settings: object) -> BrokerProcess:
-            keys = OF_ANY_DISK | {"grpcPort": str(free_port())}
-            keys |= {key: str(value) for key, value in settings.items()}
-            return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
+            wanted = {key: str(value) for key, value in settings.items()}
+            keys = OF_ANY_DISK | {"grpcPort": str(free_port())} | wanted
+            try:
+                return stack.enter_context(BrokerProcess(tmp_path / "broker", keys))
+            except BrokerUnreachable as error:
+                # Somebody took the port between the look at it and the broker's start.
+                if "grpcPort" in wanted or f"grpcPort='{keys['grpcPort']}'" not in str(error):
+                    raise
+                return start(**settings)
 
         yield start
 

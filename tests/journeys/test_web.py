@@ -30,13 +30,16 @@ def ask(port: int, path: str = "/", method: str = "GET", host: str = "127.0.0.1"
 
 
 def test_without_a_port_there_is_no_page(start_broker: StartBroker) -> None:
-    """Whoever did not ask for a page does not have one."""
-    assert BrokerConfig().web_port == 0
-    broker = start_broker()
+    """Whoever did not ask for a page does not have one, nor metrics: four ports are open."""
+    assert BrokerConfig().web_port == BrokerConfig().metrics_port == 0
+    port = free_port()
+    broker = start_broker(listenPort=port)
     listening = subprocess.run(
         [sys.executable, "-c", _LISTENING, str(broker.pid)], capture_output=True, text=True
     )
-    assert listening.stdout.split() == [broker.endpoint.rpartition(":")[2]]
+    named = [int(each.rpartition(":")[2]) for each in (broker.endpoint, broker.name_server)]
+    vip_port = port - 2
+    assert {int(each) for each in listening.stdout.split()} == {*named, port, vip_port}
 
 
 _LISTENING = """
