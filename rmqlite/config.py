@@ -29,7 +29,8 @@ from pydantic import (
     model_validator,
 )
 
-from rmqlite.config_values import (
+from rmqlite.config_keys.refused import NO_REPLICAS, WITHOUT_MEANING
+from rmqlite.config_keys.values import (
     Bytes,
     EntriesBytes,
     Host,
@@ -52,7 +53,6 @@ from rmqlite.config_values import (
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
 from rmqlite.limits import TEXTS_BYTES_MAX
-from rmqlite.refused_keys import NO_REPLICAS, WITHOUT_MEANING
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """The bytes of a segment beside the body: header, topic and properties, then the end mark."""

@@ -26,7 +26,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from rmqlite.config_values import QUEUES_MAX
+from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.errors import InvalidValue
 from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_json, shown
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels

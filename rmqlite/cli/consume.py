@@ -1,6 +1,6 @@
 """rmqlite consume: read a topic as a member of a group, or look at it without leaving a trace.
 
-Consuming is a push consumer whose listener prints; printed messages are committed.  Peeking  pulls
+Consuming is a push consumer whose listener prints; printed messages are committed.  Peeking pulls
 by queue offset, commits nothing, becomes no member, and ends where the topic ended when it began.
 """
 
@@ -19,7 +19,8 @@ import typer
 
 from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Sql
-from rmqlite.cli.output.terminal import body_text, print_json_line, printable, time_text
+from rmqlite.cli.output.terminal import body_text, note, print_json_line, printable, time_text
+from rmqlite.compression import is_compressed, readable_message
 from rmqlite.message import StoredMessage
 from rmqlite.requests.groups import Subscription
 from rmqlite.requests.topics import QueueRange
@@ -206,7 +207,10 @@ def _peek(
             queues.append(_messages(consumer, each, first, wanted))
         in_order = heapq.merge(*queues, key=lambda message: message.store_timestamp_ms)
         for number, message in enumerate(in_order, 1):
-            show(message)
+            plain, why = readable_message(message)
+            if is_compressed(plain):
+                note(printable(f"{message.message_id}: the body is {why}"))
+            show(plain)
             if number == count and start is Start.FIRST:
                 return
 
@@ -219,7 +223,12 @@ def _messages(
     while at < held.max_offset:
         queue = held.queue
         pulled = consumer.pull(
-            queue.topic, queue.queue_id, at, expression=wanted.expression, sql=wanted.sql
+            queue.topic,
+            queue.queue_id,
+            at,
+            expression=wanted.expression,
+            sql=wanted.sql,
+            inflate=False,
         )
         for message in pulled.messages:
             if message.queue_offset >= held.max_offset:

@@ -16,6 +16,7 @@ from rmqlite.cli import completion
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint, Since, Until, moment_ms
 from rmqlite.cli.output.message_text import json_of, page_of, times_text, where_text
 from rmqlite.cli.output.terminal import note, print_json, print_two_line_table, printable, time_text
+from rmqlite.compression import readable_message
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from rmqlite.store.wait_queues import wait_queue_of
 
@@ -143,8 +144,9 @@ def _second_line(found: FoundMessage) -> str:
 
 
 def _tree(found: FoundMessage) -> dict[str, Any]:
-    """The fields that `store export` writes of a message, and its state."""
-    tree: dict[str, Any] = json.loads(json_of(found.message, _waiting(found)))
+    """The fields that `store export --inflate` writes of a message, and its state."""
+    message, _ = readable_message(found.message)
+    tree: dict[str, Any] = json.loads(json_of(message, _waiting(found)))
     return {"state": found.state.name.lower(), **tree}
 
 

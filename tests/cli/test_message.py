@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from rmqlite.message import DELAY, REAL_TOPIC, Message, StoredMessage
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
 from tests.cli.conftest import Run
+from tests.support.compressed import COMPRESS
 from tests.support.fake_broker import FakeBroker
 
 STORED_MS = 1_700_000_000_123
@@ -254,12 +254,19 @@ def test_a_body_is_shown_line_by_line(
 def test_a_compressed_body_is_shown_as_it_was_sent(run: Run, answering: FakeBroker) -> None:
     """RocketMQ's clients compress long ones; one that cannot be inflated is shown as it is."""
     body = b"long " * 2_000
-    for sent, title in ((zlib.compress(body), "body, 10,000 bytes, "), (b"torn", "body, 4 bytes")):
-        found = FoundMessage(stored(body=sent, sys_flag=COMPRESSED), MessageState.STORED)
+    for sys_flag, compress in COMPRESS.items():
+        found = FoundMessage(stored(body=compress(body), sys_flag=sys_flag), MessageState.STORED)
         answering.answers["GetMessage"] = partial(_given, found)
-        result = run("message", "get", OFFSET_ID)
-        assert title in result.stdout
-        assert ("compressed" in result.stdout) == (sent != b"torn")
+        page = run("message", "get", OFFSET_ID).stdout
+        assert "body, 10,000 bytes, inflated from " in page
+        assert "long long" in page
+        tree = json.loads(run("message", "get", OFFSET_ID, "--json").stdout)
+        assert (tree["body"], tree["sys_flag"]) == (body.decode(), 0)
+    found = FoundMessage(stored(body=b"torn", sys_flag=COMPRESSED), MessageState.STORED)
+    answering.answers["GetMessage"] = partial(_given, found)
+    page = run("message", "get", OFFSET_ID).stdout
+    assert "body, 4 bytes, compressed with zlib, shown as it is stored: " in page
+    assert page.endswith("torn\n")
 
 
 def _given(found: FoundMessage, _: str) -> FoundMessage:

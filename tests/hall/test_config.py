@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from rmqlite.config import KEYS, BrokerConfig, load_config, parse_config
+from rmqlite.config_keys.refused import WITHOUT_MEANING
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
-from rmqlite.refused_keys import WITHOUT_MEANING
 
 
 def refusal(text: str) -> ConfigInvalid:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rmqlite import table_shapes as shapes
-from rmqlite.config_values import QUEUES_MAX
+from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.json_tree import WrongValue
 
 TOPIC = {"topicName": "orders", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}

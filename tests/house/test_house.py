@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.config import KEYS, BrokerConfig, load_config
-from rmqlite.refused_keys import WITHOUT_MEANING
+from rmqlite.config_keys.refused import WITHOUT_MEANING
 from tests.generate_pb import generate
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
-    {"errors", "limits", "message", "names", "levels", "config", "refused_keys", "clock"}
-    | {"requests", "config_values", "retry_policy", "visible"}
+    {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
+    | {"requests", "retry_policy", "visible", "compression"}
     | {"json_tree", "property_string", "table_shapes"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
@@ -51,7 +51,7 @@ ALONE = {
     "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock"},
-    "pydantic": {"rmqlite.config", "rmqlite.config_values", "rmqlite.table_shapes"},
+    "pydantic": {"rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"},
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server.faces", "rmqlite.client"},
     "asyncio": {"rmqlite.server"},
@@ -62,6 +62,10 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
+    "lz4": {"rmqlite.compression"},
+    "backports": {"rmqlite.compression"},
+    "compression": {"rmqlite.compression"},
+    "zlib": {"rmqlite.compression", "rmqlite.store", "rmqlite.arrow.records"},
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.jobs.report"},

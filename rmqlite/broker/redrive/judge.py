@@ -20,6 +20,7 @@ from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.tables.topics import WRITE, TopicTable
+from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.limits import PROPERTIES_BYTES_MAX
@@ -53,8 +54,6 @@ from rmqlite.store.records.record import Head, NewRecord, Record
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""
 WHY_CHARS_MAX: Final = 200
-COMPRESSED: Final = 0x1 | 0x700
-"""The bits of the sys flag for a compressed body and its method (reference §1.2)."""
 _UNREADABLE: Final = "its content is lost: the log has no sound record of it"
 _NO_ORIGIN: Final = "it does not name its original topic: name another topic"
 _OWN_TOPIC: Final = "it was sent to a retry or dead-letter topic: name another topic"
@@ -142,7 +141,7 @@ class Judge:
             now_ms,
             host,
             head.flag,
-            head.sys_flag & COMPRESSED,
+            head.sys_flag & COMPRESSION_BITS,
         )
         return record_of(draft, level, cluster=self._config.cluster_name, store_host=host)
 

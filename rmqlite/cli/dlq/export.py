@@ -109,6 +109,9 @@ def export(
     note(f"exported {letters_text(done.count)}, {size} of bodies,{where} in {took}")
     if done.gone:
         note(f"left out: {letters_text(done.gone)} that retention removed meanwhile")
+    if done.compressed:
+        which = "body_is_compressed in the file; rmqlite dlq peek names the reason"
+        note(f"bodies not inflated: {letters_text(done.compressed)}, {which}")
     if not done.count:
         raise typer.Exit(NOT_ALL)
 
@@ -130,6 +133,7 @@ class _Exporting:
         self.count = 0
         self.body_bytes = 0
         self.gone = 0
+        self.compressed = 0
         self._broker = broker
         self._reader = reader
 
@@ -144,6 +148,7 @@ class _Exporting:
                     row = row_of(letter, message)
                     self.count += 1
                     self.body_bytes += row["body_size"]
+                    self.compressed += row["body_is_compressed"]
                     yield row
                 looked_at += page.looked_at
                 tell(looked_at)

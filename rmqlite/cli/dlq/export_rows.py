@@ -15,8 +15,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from rmqlite.cli.output.message_text import inflated
 from rmqlite.cli.output.terminal import body_text, printable
+from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
     FAILURE_REASON,
@@ -41,7 +41,6 @@ COLUMNS: Final = (
     *("born_timestamp_ms", "store_timestamp_ms", "redriven_before", "redriven_by"),
     *("properties", "body_size", "body_is_compressed", "body_encoding", "body"),
 )
-_COMPRESSED: Final = 0x1
 _LINE_BYTES_SHOWN: Final = 60
 _NOT_THE_USERS: Final = RESERVED_PROPERTIES | REDRIVE_PROPERTIES
 _READ: Final = {
@@ -71,7 +70,7 @@ def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
 
     body_is_compressed: the body could not be inflated and is as it was stored.
     """
-    plain = inflated(message)
+    plain, _ = readable_message(message)
     return {
         "group": letter.group,
         "queue_id": letter.queue_id,
@@ -94,7 +93,7 @@ def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
         "redriven_by": letter.redriven_by,
         "properties": dict(message.properties),
         "body_size": len(plain.body),
-        "body_is_compressed": bool(plain.sys_flag & _COMPRESSED),
+        "body_is_compressed": is_compressed(plain),
         "body_encoding": "",
         "body": plain.body,
     }

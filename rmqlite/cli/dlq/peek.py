@@ -14,7 +14,7 @@ from rmqlite.cli.letter_options import checked_group
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, WRONG_COMMAND_LINE, AsJson, Endpoint
 from rmqlite.cli.output.bodies import shown
 from rmqlite.cli.output.letter_text import letter_tree, parse_place, place_text, redriven_text
-from rmqlite.cli.output.message_text import aligned, inflated
+from rmqlite.cli.output.message_text import aligned
 from rmqlite.cli.output.spans import age_text, second_text
 from rmqlite.cli.output.terminal import (
     message_tree,
@@ -23,6 +23,7 @@ from rmqlite.cli.output.terminal import (
     print_two_line_table,
     printable,
 )
+from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
 from rmqlite.message import FAILURE_REASON, StoredMessage
 from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery
@@ -67,7 +68,9 @@ def peek(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         now_ms = admin.broker_status().now_ms
         letter, message = _found(admin, endpoint, name, wanted_group)
-    message = inflated(message)
+    message, why = readable_message(message)
+    if (raw or as_json) and is_compressed(message):
+        note(f"the body is {why}")
     if raw:
         sys.stdout.buffer.write(message.body)
         sys.stdout.buffer.flush()
@@ -75,7 +78,7 @@ def peek(
         tree = None if letter is None else letter_tree(letter)
         print_json({"letter": tree, "message": message_tree(message)})
     else:
-        lines = _page(letter, message, now_ms, as_hex=as_hex, full=full)
+        lines = _page(letter, message, now_ms, why, as_hex=as_hex, full=full)
         sys.stdout.write("".join([f"{line}\n" for line in lines]))
 
 
@@ -131,7 +134,13 @@ def _letter(letters: Sequence[Letter], name: str) -> Letter:
 
 
 def _page(
-    letter: Letter | None, message: StoredMessage, now_ms: int, *, as_hex: bool, full: bool
+    letter: Letter | None,
+    message: StoredMessage,
+    now_ms: int,
+    about_body: str,
+    *,
+    as_hex: bool,
+    full: bool,
 ) -> Iterator[str]:
     if letter is None:
         place = f"{message.topic}:{message.queue_id}:{message.queue_offset}"
@@ -153,7 +162,8 @@ def _page(
     yield from aligned([(f"  {name}", value) for name, value in pairs if name not in told])
     yield ""
     kind, lines = shown(message.body, as_hex=as_hex, full=full)
-    yield f"body, {len(message.body):,} bytes, {kind}" if message.body else "no body"
+    kinds = ", ".join([kind, *[about_body] * bool(about_body)])
+    yield f"body, {len(message.body):,} bytes, {kinds}" if message.body else "no body"
     yield from lines
 
 

@@ -8,7 +8,7 @@ from json.encoder import encode_basestring_ascii as quoted
 from typing import TYPE_CHECKING, Final
 
 from rmqlite.cli.output.terminal import body_text, printable, time_text
-from rmqlite.errors import Refused
+from rmqlite.compression import readable_message
 from rmqlite.message import REAL_TOPIC, StoredMessage, encode_properties
 from rmqlite.property_string import PropertyString
 from rmqlite.store.records.completion import is_completing
@@ -34,9 +34,10 @@ def line_of(message: StoredMessage, waiting: Waiting | None) -> str:
     about += [f"tags={message.tags}"] * bool(message.tags)
     about += [f"keys={','.join(message.keys)}"] * bool(message.keys)
     about += [f"reconsumed={message.reconsume_times}"] * bool(message.reconsume_times)
-    encoding, text = body_text(message.body)
+    shown, _ = readable_message(message)
+    encoding, text = body_text(shown.body)
     cut = text[:BODY_CHARS_SHOWN]
-    more = f" … ({len(message.body):,} bytes)" if len(cut) < len(text) else ""
+    more = f" … ({len(shown.body):,} bytes)" if len(cut) < len(text) else ""
     hint = "hex " if encoding == "hex" else ""
     return printable("  ".join([*about, hint + cut + more])) + "\n"
 
@@ -85,9 +86,10 @@ def times_text(count: int) -> str:
 
 
 def _body_lines(message: StoredMessage) -> list[str]:
-    body = inflated(message).body
+    shown, note = readable_message(message)
+    body = shown.body
     encoding, text = body_text(body)
-    kind = f", {len(message.body):,} compressed" if body is not message.body else ""
+    kind = f", {note}" if note else ""
     if encoding == "hex":
         kind = f" in hex{kind}"
         text = "\n".join(text[n : n + _HEX_CHARS] for n in range(0, len(text), _HEX_CHARS))
@@ -135,13 +137,3 @@ def json_of(message: StoredMessage, waiting: Waiting | None) -> str:
         f', "properties": {{{properties}}}'
         f', "body_encoding": "{encoding}", "body": {quoted(text)}}}\n'
     )
-
-
-def inflated(message: StoredMessage) -> StoredMessage:
-    """The message with its body inflated, or unchanged if that fails."""
-    from rmqlite.client import body
-
-    try:
-        return body.inflated(message)
-    except Refused:
-        return message

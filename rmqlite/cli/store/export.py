@@ -18,7 +18,7 @@ import typer
 from rich.progress import BarColumn, TaskProgressColumn, TimeRemainingColumn
 
 from rmqlite.cli.options import refuse, with_options
-from rmqlite.cli.output.message_text import inflated, json_of, line_of, page_of
+from rmqlite.cli.output.message_text import json_of, line_of, page_of
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.spans import size_text
 from rmqlite.cli.output.terminal import note
@@ -40,6 +40,7 @@ from rmqlite.cli.store.export_arrow import (
 from rmqlite.cli.store.location import ConfigFile, StorePath, open_store, store_location
 from rmqlite.cli.store.wanted import WantedOptions
 from rmqlite.clock import elapsed_s
+from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 
@@ -83,7 +84,7 @@ def export(
     config: ConfigFile = None,
     options: WantedOptions,
     inflate: Annotated[
-        bool, typer.Option("--inflate", help="Inflate bodies that a producer compressed (zlib).")
+        bool, typer.Option("--inflate", help="Inflate bodies that a producer compressed.")
     ] = False,
     form: Format = None,
     columns: Columns = "",
@@ -99,7 +100,8 @@ def export(
         done = export_table(location, wanted, output, chosen, columns=columns, limit=options.limit)
         _note_exported(*done, output, elapsed_s() - started_s)
         return
-    shape: Shape = _json_of_inflated if inflate else json_of
+    inflating = _Inflating()
+    shape: Shape = inflating.json_of if inflate else json_of
     with open_store(path, config) as reader, quiet_when_nobody_reads():
         copying = _Copying(reader, wanted, options, shape)
         if output == STANDARD_OUTPUT:
@@ -109,6 +111,7 @@ def export(
             with written(output) as write:
                 copying.run(write)
     _note_exported(copying.count, copying.record_bytes, output, elapsed_s() - started_s)
+    inflating.end()
     copying.end()
 
 
@@ -119,8 +122,24 @@ def _note_exported(count: int, record_bytes: int, output: Path, took_s: float) -
     note(f"exported {messages}, {size} of records,{where} in {took_s:.1f} s")
 
 
-def _json_of_inflated(message: StoredMessage, waiting: Waiting | None) -> str:
-    return json_of(inflated(message), waiting)
+class _Inflating:
+    """Inflates bodies, and counts those that stay as they are stored."""
+
+    def __init__(self) -> None:
+        self._left = 0
+        self._why = ""
+
+    def json_of(self, message: StoredMessage, waiting: Waiting | None) -> str:
+        plain, why = readable_message(message)
+        if is_compressed(plain):
+            self._left += 1
+            self._why = self._why or why
+        return json_of(plain, waiting)
+
+    def end(self) -> None:
+        if self._left:
+            bodies = "1 body is" if self._left == 1 else f"{self._left:,} bodies are"
+            note(f"{bodies} not inflated, the first: {self._why}")
 
 
 class _Copying:

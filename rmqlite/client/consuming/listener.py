@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from rmqlite.client.body import inflated
+from rmqlite.compression import inflated
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 

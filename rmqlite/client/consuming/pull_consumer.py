@@ -11,9 +11,9 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 
-from rmqlite.client.body import inflated
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
+from rmqlite.compression import inflated
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
@@ -60,6 +60,7 @@ class PullConsumer(Closing):
         expression: str = EVERYTHING,
         sql: str = "",
         wait_ms: int = 0,
+        inflate: bool = True,
     ) -> PullResult:
         """Up to max_messages of one queue, possibly none.
 
@@ -73,14 +74,16 @@ class PullConsumer(Closing):
 
         Compressed bodies are inflated.  A message whose body cannot be inflated ends the result
         before it; the pull that begins with it raises the error (see inflated()).  The position is
-        then at that message, and seek() to the next offset skips it.
+        then at that message, and seek() to the next offset skips it.  inflate=False hands out
+        every body as it is stored.
         """
         queue = Queue(topic, queue_id)
         at = self.position(queue) if queue_offset is None else queue_offset
         request = PullRequest(
             self.group, topic, queue_id, at, expression, max_messages, wait_ms=wait_ms, sql=sql
         )
-        result, error = _readable(self._ask(rpcs.PULL, request, wait_ms), expression)
+        answer = self._ask(rpcs.PULL, request, wait_ms)
+        result, error = _readable(answer, expression, inflate=inflate)
         if queue_offset is None:
             self._positions[queue] = result.next_offset
         if error is not None and not result.messages:
@@ -109,7 +112,7 @@ class PullConsumer(Closing):
             if isinstance(outcome, RmqliteError):
                 future.set_exception(outcome)
                 return
-            result, error = _readable(outcome, expression)
+            result, error = _readable(outcome, expression, inflate=True)
             if error is not None and not result.messages:
                 future.set_exception(error)
             else:
@@ -211,11 +214,13 @@ def _inflated_upto_error(
     return tuple(readable), None
 
 
-def _readable(result: PullResult, expression: str) -> tuple[PullResult, RmqliteError | None]:
-    """The matching messages, inflated, up to the first that cannot be, and its error."""
+def _readable(
+    result: PullResult, expression: str, *, inflate: bool
+) -> tuple[PullResult, RmqliteError | None]:
+    """The matching messages, inflated if wanted, up to the first that cannot be, and its error."""
     takes = parse_tags(expression).takes
     taken = [message for message in result.messages if takes(message)]
-    messages, error = _inflated_upto_error(taken)
+    messages, error = _inflated_upto_error(taken) if inflate else (tuple(taken), None)
     next_offset = taken[len(messages)].queue_offset if error else result.next_offset
     status = result.status
     if result.messages and not messages:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 from typing import Final
 
+from rmqlite.compression import readable
 from rmqlite.message import StoredMessage
 from rmqlite.visible import dump, is_json, json_lines
 
 SHOWN_BYTES_MAX: Final = 24 << 10
 HEX_BYTES_MAX: Final = 16 << 10
 VIEWS: Final = ("text", "json", "hex")
-COMPRESSED: Final = 0x1
-_CODEC: Final = 0x700
-_ZLIB: Final = (0x000, 0x300)
 _LOOK_CHARS: Final = 1_000
 
 
@@ -37,9 +34,10 @@ class BodyView:
 
 def body_view(message: StoredMessage, wanted: str) -> BodyView:
     """The body in the wanted view; in the best one if that is "" or does not fit."""
-    body, is_whole, note = _inflated(message)
-    text = _as_text(body[:SHOWN_BYTES_MAX], is_whole and len(body) <= SHOWN_BYTES_MAX)
-    pretty = None if text is None or len(body) > SHOWN_BYTES_MAX else _set_out(text)
+    body, is_whole, note = readable(message.body, message.sys_flag, SHOWN_BYTES_MAX)
+    is_small = is_whole and len(body) <= SHOWN_BYTES_MAX
+    text = _as_text(body[:SHOWN_BYTES_MAX], is_small)
+    pretty = None if text is None or not is_small else _set_out(text)
     can_be = tuple([*["text"] * (text is not None), *["json"] * (pretty is not None), "hex"])
     view = wanted if wanted in can_be else _fitting(text, pretty)
     limit = HEX_BYTES_MAX if view == "hex" else SHOWN_BYTES_MAX
@@ -76,18 +74,3 @@ def _as_text(body: bytes, is_whole: bool) -> str | None:
         if not is_whole and error.start >= len(body) - 3:
             return body[: error.start].decode()
         return None
-
-
-def _inflated(message: StoredMessage) -> tuple[bytes, bool, str]:
-    """The body, decompressed only as far as it is shown; whether it is whole; a note."""
-    body = message.body
-    if not message.sys_flag & COMPRESSED or not body:
-        return body, True, ""
-    if message.sys_flag & _CODEC not in _ZLIB:
-        return body, True, "compressed with a codec other than zlib: shown as it is stored"
-    stream = zlib.decompressobj()
-    try:
-        inflated = stream.decompress(body, SHOWN_BYTES_MAX + 1)
-    except zlib.error:
-        return body, True, "marked as compressed, but is not: shown as it is stored"
-    return inflated, stream.eof, f"inflated from {len(body):,} bytes"

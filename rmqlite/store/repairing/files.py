@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from rmqlite.config_values import QUEUES_MAX
+from rmqlite.config_keys.values import QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from rmqlite.compression import COMPRESSED
 from rmqlite.message import Message, StoredMessage
 from rmqlite.server.web.body_view import (
-    COMPRESSED,
     HEX_BYTES_MAX,
     SHOWN_BYTES_MAX,
     BodyView,
@@ -61,6 +61,8 @@ def test_a_compressed_body_is_inflated_no_further_than_it_is_shown(stored: Store
     assert "inflated from" in bomb.note
     for flag, body in ((COMPRESSED, b"not zlib"), (COMPRESSED | 0x200, b"zstd")):
         assert "shown as it is stored" in view(stored, body, sys_flag=flag).note
+    half = view(stored, zlib.compress(b'[1, "' + b"a" * 50_000 + b'"]'), sys_flag=COMPRESSED)
+    assert (half.can_be, half.is_cut) == (("text", "hex"), True)
 
 
 def test_a_long_body_is_cut_between_characters(stored: StoredMessage) -> None:

@@ -9,9 +9,7 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.cli.output.bodies import shown
-from rmqlite.cli.output.message_text import inflated
 from rmqlite.cli.output.terminal import printable
-from rmqlite.message import StoredMessage
 from rmqlite.visible import dump
 
 FORMS: Final = ("set out", "as text", "in hex")
@@ -25,13 +23,8 @@ def next_form(form: str) -> str:
     return FORMS[(FORMS.index(form) + 1) % len(FORMS)]
 
 
-def body_of(message: StoredMessage) -> bytes:
-    """The body inflated, or as it is stored if that fails."""
-    return inflated(message).body
-
-
-def body_lines(body: bytes, form: str) -> list[str]:
-    """A line with the kind and size of the body, then the body, not wrapped."""
+def body_lines(body: bytes, form: str, note: str = "") -> list[str]:
+    """A line with the kind and size of the body, and the note; then the body, not wrapped."""
     size = "1 byte" if len(body) == 1 else f"{len(body):,} bytes"
     part = body[:SHOWN_BYTES_MAX]
     if form == "set out":
@@ -46,4 +39,5 @@ def body_lines(body: bytes, form: str) -> list[str]:
         text = part.decode(errors="backslashreplace").split("\n")
         lines = [printable(line) for line in text[:SHOWN_LINES_MAX]]
         is_cut = len(part) < len(body) or len(text) > len(lines)
-    return [f"body, {size}, {form}{', the beginning' if is_cut else ''}", *lines]
+    about = ["body", size, form, *[note] * bool(note), *["the beginning"] * is_cut]
+    return [", ".join(about), *lines]

@@ -10,7 +10,8 @@ from rmqlite.cli.output.spans import instant_text
 from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.cli.retry.life_text import Around, Told, outcome, place_text
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, row
-from rmqlite.cli.top.screens.body_view import body_lines, body_of
+from rmqlite.cli.top.screens.body_view import body_lines
+from rmqlite.compression import readable_message
 from rmqlite.message import StoredMessage
 from rmqlite.requests.letters import Hop, HopKind, Life
 
@@ -76,7 +77,8 @@ def message_lines(message: StoredMessage, form: str) -> list[Line]:
         ("record", f"{message.store_size:,} bytes at {message.physical_offset}"),
         ("failed", times_text(message.reconsume_times)),
     ]
-    shown, *rest = body_lines(body_of(message), form)
+    plain, note = readable_message(message)
+    shown, *rest = body_lines(plain.body, form, note)
     return [
         *_aligned(fields),
         (),

@@ -10,9 +10,9 @@ from typing import Annotated, Final
 
 from pydantic import BeforeValidator
 
+from rmqlite.config_keys.refused import NO_REPLICAS
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
-from rmqlite.refused_keys import NO_REPLICAS
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
