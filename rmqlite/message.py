@@ -46,6 +46,8 @@ ORIGIN_QUEUE_OFFSET: Final = "ORIGIN_QUEUE_OFFSET"
 FIRST_FAILURE_TIMESTAMP: Final = "FIRST_FAILURE_TIMESTAMP"
 LAST_FAILURE_TIMESTAMP: Final = "LAST_FAILURE_TIMESTAMP"
 FAILURE_REASON: Final = "FAILURE_REASON"
+FAILURE_REASON_ATTEMPT: Final = "FAILURE_REASON_ATTEMPT"
+"""The failed attempt that gave the reason, if a later one failed without a reason."""
 DELIVERY_ATTEMPTS: Final = "DELIVERY_ATTEMPTS"
 # Our own, on a message whose time was changed: its level before, if it was rescheduled, and
 # its deliver time before, in milliseconds, if it was delivered at once.
@@ -80,6 +82,7 @@ RESERVED_PROPERTIES: Final = frozenset(
     REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME CLUSTER MSG_TYPE INNER_MULTI_DISPATCH
     INNER_MULTI_QUEUE_OFFSET DLQ_ORIGIN_TOPIC DLQ_ORIGIN_MESSAGE_ID ORIGIN_QUEUE_ID
     ORIGIN_QUEUE_OFFSET FIRST_FAILURE_TIMESTAMP LAST_FAILURE_TIMESTAMP FAILURE_REASON
+    FAILURE_REASON_ATTEMPT
     DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED""".split()  # noqa: SIM905 - a list of words is read as one
 )
 

@@ -2,7 +2,8 @@
 
 The decision table is RocketMQ's (reference §7.1); the new record is appended like any other.  A
 dead letter is written at once on every path.  The properties of the record explain the failure
-to a person: where the message came from, when it first and last failed, and why.
+to a person: where the message came from, when it first and last failed, and why.  A reason stays
+until a failure gives another one: RocketMQ's own clients cannot give any.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from rmqlite.message import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     FIRED,
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
@@ -48,11 +50,12 @@ ROUTING_BYTES: Final = 2 * 127 + 64
 """Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
 ADDED_BYTES_MAX: Final = 4096
 """The most bytes that a failure adds, apart from copies of the message's own properties."""
-_SAID_OF_THE_LAST_DELAY: Final = frozenset({FAILURE_REASON, RESCHEDULED_FROM, FIRED})
+_SAID_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED})
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
 _SPARED_FIRST: Final = (
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     ORIGIN_QUEUE_OFFSET,
@@ -111,9 +114,8 @@ def after_failure(
         DELIVERY_ATTEMPTS: str(head.reconsume_times + 1),
         WAIT: "false",
     }
-    reason = _printable(request.reason)
-    if reason:
-        changes[FAILURE_REASON] = reason
+    about_reason, without = _reason(_printable(request.reason), own)
+    changes |= about_reason
     if is_dead:
         changes[DELAY] = "0"
         changes[DLQ_ORIGIN_TOPIC] = own.get(RETRY_TOPIC) or head.topic
@@ -122,8 +124,19 @@ def after_failure(
     else:
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
-    failure = Failure(topic, level, head.reconsume_times + 1, changes, _SAID_OF_THE_LAST_DELAY)
+    without |= _SAID_OF_THE_LAST_DELAY
+    failure = Failure(topic, level, head.reconsume_times + 1, changes, without)
     return _fitted(failure, failed, group, room)
+
+
+def _reason(given: str, own: PropertyString) -> tuple[dict[str, str | bytes], frozenset[str]]:
+    """The properties to write and to remove: the given reason, or the one of an earlier attempt."""
+    if given:
+        return {FAILURE_REASON: given}, frozenset({FAILURE_REASON_ATTEMPT})
+    attempt = own.get(FAILURE_REASON_ATTEMPT) or own.get(DELIVERY_ATTEMPTS)
+    if own.get(FAILURE_REASON) is None or not attempt:
+        return {}, frozenset({FAILURE_REASON, FAILURE_REASON_ATTEMPT})
+    return {FAILURE_REASON_ATTEMPT: attempt}, frozenset()
 
 
 def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
@@ -164,7 +177,9 @@ def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> F
         return dead
     # Leave the body behind; the origin properties name the message that has it.
     changes = {**failure.changes, DELAY: "0", FAILURE_REASON: LEFT_BEHIND}
-    dead = replace(dead, changes=changes, without=failure.without, has_body=False)
+    changes.pop(FAILURE_REASON_ATTEMPT, None)
+    without = failure.without | {FAILURE_REASON_ATTEMPT}
+    dead = replace(dead, changes=changes, without=without, has_body=False)
     size_max = room.for_properties(head, topic, has_body=False)
     return _spared(dead, own, size_max) or replace(dead, changes={})
 

@@ -17,6 +17,7 @@ from rmqlite.errors import (
 from rmqlite.message import (
     DELAY,
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     FIRST_FAILURE_TIMESTAMP,
     LAST_FAILURE_TIMESTAMP,
     ORIGIN_MESSAGE_ID,
@@ -29,10 +30,12 @@ from rmqlite.message import (
 )
 from rmqlite.names import GROUP_BYTES_MAX, dlq_topic, retry_topic
 from rmqlite.requests.groups import HeartbeatRequest, Subscription
+from rmqlite.requests.letters import HopKind
 from rmqlite.requests.messages import PullRequest, SendBackRequest
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
+from tests.support.letters import dead_letters, life
 from tests.support.messages import (
     GROUP,
     TOPIC,
@@ -46,6 +49,7 @@ from tests.support.messages import (
     send_back,
 )
 from tests.support.steps import done
+from tests.support.stores import new_record
 
 RETRY = retry_topic(GROUP)
 DLQ = dlq_topic(GROUP)
@@ -321,17 +325,51 @@ def test_row_12_a_full_disk_is_unavailable_and_keeps_nothing(make: Make) -> None
     assert send_back(broker, message).reconsume_times == 1
 
 
-def test_a_reason_stays_on_the_record_until_the_next_failure(
+def test_a_reason_stays_on_the_record_until_a_failure_gives_another(
     under_test: BrokerUnderTest,
 ) -> None:
-    """A retry tells why the attempt before it failed, not the one before that."""
-    send_back(under_test, received(under_test), reason="ValueError: no such shop")
+    """A client of RocketMQ gives none: the letter names the last one, and the attempt it is of."""
+
+    def failed_again(reason: str, level: int = 3) -> None:
+        send_back(under_test, under_test.messages(RETRY)[-1], reason=reason, delay_level=level)
+        under_test.clock.forward(10_000)
+        under_test.deliver()
+
+    def why(topic: str) -> tuple[str | None, str | None]:
+        properties = under_test.messages(topic)[-1].properties
+        return properties.get(FAILURE_REASON), properties.get(FAILURE_REASON_ATTEMPT)
+
+    send_back(under_test, received(under_test, message_id="m1"), delay_level=3)
     under_test.clock.forward(10_000)
     under_test.deliver()
-    (retried,) = under_test.messages(RETRY)
-    assert retried.properties[FAILURE_REASON] == "ValueError: no such shop"
-    send_back(under_test, retried, delay_level=-1)
-    assert FAILURE_REASON not in under_test.messages(DLQ)[0].properties
+    assert why(RETRY) == (None, None)
+    failed_again("ValueError: no such shop")
+    assert why(RETRY) == ("ValueError: no such shop", None)
+    failed_again("")
+    failed_again("")
+    assert why(RETRY) == ("ValueError: no such shop", "2")
+    failed_again("KeyError")
+    assert why(RETRY) == ("KeyError", None)
+    under_test.restart()
+    failed_again("", level=-1)
+    assert why(DLQ) == ("KeyError", "5")
+    (letter,) = dead_letters(under_test)
+    assert (letter.reason, letter.delivery_attempts) == ("KeyError", 6)
+    last = life(under_test, "m1").hops[-1]
+    assert (last.kind, last.attempt, last.reason) == (HopKind.DEAD, 6, "")
+
+
+def test_a_reason_that_a_producer_made_up_is_not_kept(under_test: BrokerUnderTest) -> None:
+    """Only a message that has failed has a reason."""
+    properties = encode_properties({FAILURE_REASON: "no", "color": "red"})
+    written = new_record("x", TOPIC, properties=properties)
+    create_topic(under_test, TOPIC)
+    under_test.store.append([written])
+    under_test.sync()
+    send_back(under_test, under_test.messages(TOPIC)[0], delay_level=-1)
+    letter = under_test.messages(DLQ)[0]
+    assert letter.properties["color"] == "red"
+    assert FAILURE_REASON not in letter.properties
 
 
 @pytest.mark.parametrize(

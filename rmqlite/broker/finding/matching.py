@@ -20,6 +20,7 @@ from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     KEYS,
     REAL_TOPIC,
     RETRY_TOPIC,
@@ -37,6 +38,7 @@ _KEYS: Final = property_marker(KEYS)
 _TAGS: Final = property_marker(TAGS)
 _UNIQ_KEY: Final = property_marker(UNIQ_KEY)
 _FAILURE_REASON: Final = property_marker(FAILURE_REASON)
+_REASON_ATTEMPT: Final = property_marker(FAILURE_REASON_ATTEMPT)
 _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
@@ -103,7 +105,7 @@ def has_offset_id(head: Head, message_id: str) -> bool:
 
 
 def has_reason(head: Head, part: str) -> bool:
-    """Is this, in upper or lower case, a part of the last failure's reason?"""
+    """Is this, in upper or lower case, a part of the last reason that a failure gave?"""
     reason = find_property(head.properties, _FAILURE_REASON)
     return reason is not None and part.casefold() in reason.decode("utf-8", "replace").casefold()
 
@@ -120,8 +122,9 @@ def tells_last_failure(head: Head) -> bool:
 
 
 def reason_of(head: Head) -> str:
-    """The reason of the last failure; empty if none is recorded."""
-    if not tells_last_failure(head):
+    """The reason that the last failure gave; empty if it gave none."""
+    is_of_earlier_attempt = find_property(head.properties, _REASON_ATTEMPT) is not None
+    if is_of_earlier_attempt or not tells_last_failure(head):
         return ""
     return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
 

@@ -25,7 +25,7 @@ from rmqlite.cli.output.terminal import (
 )
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.errors import InvalidValue, OffsetGone, QueueUnknown, TopicUnknown
-from rmqlite.message import FAILURE_REASON, StoredMessage
+from rmqlite.message import FAILURE_REASON, FAILURE_REASON_ATTEMPT, StoredMessage
 from rmqlite.requests.letters import LETTERS_MAX, Letter, LetterFilter, LettersQuery
 from rmqlite.requests.paging import pages
 
@@ -153,7 +153,8 @@ def _page(
         fields = _fields(letter, now_ms)
     yield from aligned(fields)
     yield ""
-    yield "reason"
+    earlier = message.properties.get(FAILURE_REASON_ATTEMPT)
+    yield printable(f"reason, of attempt {earlier}: no later one gave any") if earlier else "reason"
     yield from [f"  {printable(line)}" for line in reason.splitlines() or ["none given"]]
     yield ""
     yield "properties"

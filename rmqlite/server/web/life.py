@@ -11,6 +11,7 @@ from rmqlite.message import (
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     REAL_TOPIC,
     REDRIVEN_FROM,
     RETRY_TOPIC,
@@ -22,7 +23,8 @@ from rmqlite.server.web.body_view import VIEWS, body_view
 from rmqlite.server.web.site import ROWS, Visit
 
 _FIRST: frozenset[str] = frozenset(
-    {FAILURE_REASON, DELIVERY_ATTEMPTS, DLQ_ORIGIN_TOPIC, RETRY_TOPIC, REDRIVEN_FROM}
+    {FAILURE_REASON, FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS, DLQ_ORIGIN_TOPIC, RETRY_TOPIC}
+    | {REDRIVEN_FROM}
 )
 
 
