@@ -163,7 +163,7 @@ def _page(
     yield from aligned([(f"  {name}", value) for name, value in pairs if name not in told])
     yield ""
     kind, lines = shown(message.body, as_hex=as_hex, full=full)
-    kinds = ", ".join([kind, *[about_body] * bool(about_body)])
+    kinds = ", ".join([*[about_body] * bool(about_body), kind])
     yield f"body, {len(message.body):,} bytes, {kinds}" if message.body else "no body"
     yield from lines
 

@@ -39,5 +39,5 @@ def body_lines(body: bytes, form: str, note: str = "") -> list[str]:
         text = part.decode(errors="backslashreplace").split("\n")
         lines = [printable(line) for line in text[:SHOWN_LINES_MAX]]
         is_cut = len(part) < len(body) or len(text) > len(lines)
-    about = ["body", size, form, *[note] * bool(note), *["the beginning"] * is_cut]
+    about = ["body", size, *[note] * bool(note), form, *["the beginning"] * is_cut]
     return [", ".join(about), *lines]
