@@ -12,7 +12,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,40 +23,18 @@ from rmqlite.cli.output.writing import written
 from rmqlite.errors import StoreUnavailable
 
 
+def _port_instead_of(key: str) -> Any:
+    help_text = f"Instead of the file's {key}; 0 takes a free port."
+    return typer.Option(min=0, max=65535, metavar="PORT", show_default=False, help=help_text)
+
+
 @dataclass(frozen=True)
 class PortOptions:
     """The ports, if they are not the file's."""
 
-    listen_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="PORT",
-            show_default=False,
-            help="Instead of the file's listenPort; 0 takes a free port.",
-        ),
-    ] = None
-    grpc_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="PORT",
-            show_default=False,
-            help="Instead of the file's grpcPort; 0 takes a free port.",
-        ),
-    ] = None
-    name_server_port: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=65535,
-            metavar="PORT",
-            show_default=False,
-            help="Instead of the file's nameServerPort; 0 takes a free port.",
-        ),
-    ] = None
+    listen_port: Annotated[int | None, _port_instead_of("listenPort")] = None
+    grpc_port: Annotated[int | None, _port_instead_of("grpcPort")] = None
+    name_server_port: Annotated[int | None, _port_instead_of("nameServerPort")] = None
 
 
 @with_options

@@ -44,21 +44,17 @@ _MEMBERS: Final = (
     Column("SUBSCRIBES TO", is_short=True),
     Column("LAST SEEN"),
 )
-_RETRIES: Final = (
-    Column("NEXT"),
-    Column("ATTEMPT", right=True),
+_MESSAGE: Final = (
     Column("TOPIC", is_short=True),
     Column("KEYS", is_short=True, rank=3),
     Column("TAG", is_short=True, rank=4),
     Column("REASON", is_short=True, least=_REASON_LEAST),
 )
+_RETRIES: Final = (Column("NEXT"), Column("ATTEMPT", right=True), *_MESSAGE)
 _DEAD: Final = (
     Column("DIED"),
     Column("TRIES", right=True),
-    Column("TOPIC", is_short=True),
-    Column("KEYS", is_short=True, rank=3),
-    Column("TAG", is_short=True, rank=4),
-    Column("REASON", is_short=True, least=_REASON_LEAST),
+    *_MESSAGE,
     Column("REDRIVEN", is_short=True, rank=5),
 )
 
