@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import pytest
@@ -316,22 +315,21 @@ def test_a_drain_answers_what_has_come_and_reads_nothing_more(
     served_face(under_test, scenario)
 
 
-def test_two_members_on_one_port_do_not_share_it(under_test: BrokerUnderTest) -> None:
-    """A port that is taken is named with its key before the store is opened."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_port_that_another_broker_has_bound_is_refused(under_test: BrokerUnderTest) -> None:
+    """Even before the other one is open: named with its key, before the store is opened."""
 
-        async def main() -> None:
-            face = RemotingFace(under_test.config.model_copy(update={"listen_port": port}))
-            try:
-                await face.bind()
-            finally:
-                await face.close()
+    async def main() -> None:
+        first = RemotingFace(under_test.config.model_copy(update={"listen_port": 0}))
+        await first.bind()
+        second = RemotingFace(under_test.config.model_copy(update={"listen_port": first.port}))
+        try:
+            with pytest.raises(RmqliteError, match=f"listenPort='{first.port}'"):
+                await second.bind()
+        finally:
+            await second.close()
+            await first.close()
 
-        with pytest.raises(RmqliteError, match=f"listenPort='{port}'"):
-            asyncio.run(main())
+    asyncio.run(main())
 
 
 def test_a_frame_after_the_good_ones_that_is_none_closes_the_connection(

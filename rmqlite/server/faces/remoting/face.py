@@ -128,6 +128,8 @@ class RemotingFace:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((address, port))
+            # Otherwise another broker that starts now could bind it, too.
+            bound.listen(BACKLOG)
         except OSError as error:
             rule = f"a port that is free on bindAddress={address} ({error.strerror})"
             if key == "listenPort" and port == self._config.listen_port - VIP_BELOW:
