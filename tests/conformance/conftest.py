@@ -13,9 +13,9 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import PullConsumer
 from rmqlite.errors import TopicUnknown
-from tests.conformance import toolchains
-from tests.conformance.programs import Program
+from tests.support import toolchains
 from tests.support.broker_processes import OF_ANY_DISK, free_port
+from tests.support.programs import Program
 
 LEVELS: Final = "1s 1s 1s 1s 1s 2h"
 CLIENTS: Final = {"java": toolchains.java, "go": toolchains.go, "cpp": toolchains.cpp}

@@ -10,8 +10,8 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.names import dlq_topic
-from tests.conformance.programs import Program
 from tests.support.eventually import eventually
+from tests.support.programs import Program
 
 KeysIn = Callable[[str], Counter[str]]
 

@@ -11,10 +11,10 @@ from typer.testing import CliRunner, Result
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.main import app
 from rmqlite.client import CONSUME_SUCCESS, AdminClient, ConsumeResult, PushConsumer, StoredMessage
-from tests.conformance import toolchains
 from tests.conformance.conftest import live_broker
-from tests.conformance.programs import Program
+from tests.support import toolchains
 from tests.support.eventually import eventually
+from tests.support.programs import Program
 
 KeysIn = Callable[[str], Counter[str]]
 FOUR_MIB = 4 << 20

@@ -34,7 +34,16 @@ BY_NAME = {page.name: page for page in PAGES}
 CLI = BY_NAME["rmqlite/cli/README.md"]
 COMMANDS: Any = typer.main.get_command(app)
 HELP = {"--help", "-h"}
-OPTIONS_OF_OTHERS = {"--long", "--seed", "--growth"}
+OPTIONS_OF_OTHERS = {
+    "--calls",
+    "--growth",
+    "--long",
+    "--messages",
+    "--only-rmqlite",
+    "--parked",
+    "--seconds",
+    "--seed",
+}
 """Of tests/run.py and the benchmarks."""
 CAMEL_CASE_OF_OTHERS = {
     "preparedTransactionOffset",

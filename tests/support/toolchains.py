@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,30 +20,50 @@ import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
-SOURCES: Final = Path(__file__).parent / "clients"
+SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
 WHEEL: Final = "rocketmq-client-python==0.5.0rc2"
 FETCH_S_MAX: Final = 600.0
 
 
 def java() -> list[str]:
     """The command of the Java client, without its arguments."""
+    return java_program(SOURCES / "java" / "Scenarios.java")
+
+
+def java_program(source: Path) -> list[str]:
+    """The command of a program that uses the Java client, without its arguments."""
+    pom = SOURCES / "java" / "pom.xml"
+    paths = classpath(pom)
+
+    def build(folder: Path) -> None:
+        _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
+
+    folder = _built(f"java-{source.stem}", [source, pom], build)
+    quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
+    return ["java", *quiet, "-cp", f"{folder}:{paths}", source.stem]
+
+
+def classpath(pom: Path) -> str:
+    """Everything that a pom.xml names, fetched by Maven, as a class path."""
     for tool in ("mvn", "javac", "java"):
         _needed(tool)
-    folder = _built("java", _build_java)
-    paths = (folder / "classpath").read_text()
-    quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
-    return ["java", *quiet, "-cp", f"{folder}:{paths}", "Scenarios"]
+
+    def build(folder: Path) -> None:
+        output = f"-Dmdep.outputFile={folder / 'classpath'}"
+        _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", output], folder)
+
+    return (_built(f"maven-{pom.parent.name}", [pom], build) / "classpath").read_text()
 
 
 def go() -> list[str]:
     """The command of the Go client."""
     _needed("go", Path("/usr/local/go/bin"))
-    return [str(_built("go", _build_go) / "conformance")]
+    return [str(_built("go", _files_in(SOURCES / "go"), _build_go) / "conformance")]
 
 
 def cpp() -> list[str]:
     """The command of the C++ client, through its Python wheel."""
-    folder = _built("cpp", _build_cpp)
+    folder = _built("cpp", _files_in(SOURCES / "cpp"), _build_cpp)
     program = SOURCES / "cpp" / "scenarios.py"
     return ["env", f"PYTHONPATH={folder}", f"HOME={folder}", sys.executable, str(program)]
 
@@ -56,9 +76,12 @@ def _needed(tool: str, *others: Path) -> str:
     return found
 
 
-def _built(name: str, build: Callable[[Path], None]) -> Path:
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.is_file())
+
+
+def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) -> Path:
     """The folder with a client, built once for each version of its sources."""
-    sources = sorted(path for path in (SOURCES / name).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join([path.read_bytes() for path in sources])).hexdigest()[:16]
     folder = CACHE / f"{name}-{digest}"
     if folder.exists():
@@ -81,15 +104,6 @@ def _built(name: str, build: Callable[[Path], None]) -> Path:
         # Another process was faster.
         shutil.rmtree(unfinished)
     return folder
-
-
-def _build_java(folder: Path) -> None:
-    pom = SOURCES / "java" / "pom.xml"
-    output = f"-Dmdep.outputFile={folder / 'classpath'}"
-    _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", output], folder)
-    paths = (folder / "classpath").read_text()
-    program = SOURCES / "java" / "Scenarios.java"
-    _run(["javac", "-cp", paths, "-d", str(folder), str(program)], folder)
 
 
 def _build_go(folder: Path) -> None:

@@ -1,0 +1,277 @@
+import com.alibaba.fastjson.JSONObject;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.common.protocol.RequestCode;
+import org.apache.rocketmq.common.protocol.header.PullMessageRequestHeader;
+import org.apache.rocketmq.common.sysflag.PullSysFlag;
+import org.apache.rocketmq.remoting.netty.NettyClientConfig;
+import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
+import org.apache.rocketmq.remoting.protocol.RemotingCommand;
+
+/** Loads a broker through RocketMQ's own client as the lines of JSON on its input say. */
+public class Load {
+  private static final int PATIENCE_S = 100;
+  private static final int PARKED_MS = 30_000;
+  private static final byte[] BODY = new byte[1024];
+  private static String names;
+  private static DefaultMQProducer producer;
+  private static NettyRemotingClient parking;
+
+  public static void main(String[] arguments) throws Exception {
+    names = arguments[0];
+    Arrays.fill(BODY, (byte) 'x');
+    producer = new DefaultMQProducer("load");
+    producer.setNamesrvAddr(names);
+    producer.setSendMsgTimeout(20_000);
+    producer.setRetryTimesWhenSendFailed(0);
+    producer.start();
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      JSONObject asked = JSONObject.parseObject(line);
+      try {
+        run(asked);
+        say(new JSONObject().fluentPut("done", asked.getString("id")));
+      } catch (Throwable error) {
+        say(new JSONObject().fluentPut("error", error.toString()).fluentPut("id", asked.get("id")));
+      }
+    }
+    producer.shutdown();
+    System.exit(0);
+  }
+
+  private static void run(JSONObject asked) throws Exception {
+    String topic = asked.getString("topic");
+    switch (asked.getString("do")) {
+      case "send": send(asked, topic); break;
+      case "fill": fill(topic, asked.getIntValue("count")); break;
+      case "drain": drain(topic, asked.getIntValue("count")); break;
+      case "park": park(topic, asked.getIntValue("count")); break;
+      case "unpark": parking.shutdown(); break;
+      case "latency": latency(topic, asked.getIntValue("count")); break;
+      default: throw new IllegalArgumentException(asked.toString());
+    }
+  }
+
+  private static synchronized void say(JSONObject said) {
+    System.out.println(said.toJSONString());
+    System.out.flush();
+  }
+
+  private static void figures(long messages, long nanos) {
+    say(new JSONObject().fluentPut("messages", messages).fluentPut("seconds", nanos / 1e9));
+  }
+
+  private static List<Message> batch(String topic, int size) {
+    List<Message> batch = new ArrayList<>();
+    for (int each = 0; each < size; each++) {
+      batch.add(new Message(topic, BODY));
+    }
+    return batch;
+  }
+
+  private static void check(SendResult result) {
+    if (result.getSendStatus() != SendStatus.SEND_OK) {
+      throw new IllegalStateException("a send ended with " + result.getSendStatus());
+    }
+  }
+
+  /** The queues of a topic that the first message makes; RocketMQ publishes them a moment later. */
+  private static List<MessageQueue> made(String topic) throws Exception {
+    check(producer.send(new Message(topic, BODY)));
+    long until = System.nanoTime() + PATIENCE_S * 1_000_000_000L;
+    while (true) {
+      try {
+        return producer.fetchPublishMessageQueues(topic);
+      } catch (MQClientException error) {
+        if (System.nanoTime() > until) {
+          throw error;
+        }
+        Thread.sleep(50);
+      }
+    }
+  }
+
+  /** Threads send one message, or one batch, after the other. */
+  private static void send(JSONObject asked, String topic) throws Exception {
+    int size = asked.getIntValue("batch");
+    AtomicLong sent = new AtomicLong();
+    Set<String> failures = ConcurrentHashMap.newKeySet();
+    long began = System.nanoTime();
+    long until = began + (long) (asked.getDoubleValue("seconds") * 1e9);
+    Thread[] threads = new Thread[asked.getIntValue("threads")];
+    for (int each = 0; each < threads.length; each++) {
+      threads[each] = new Thread(() -> {
+        try {
+          while (System.nanoTime() < until) {
+            if (size > 1) {
+              check(producer.send(batch(topic, size)));
+            } else {
+              Message message = new Message(topic, BODY);
+              if (asked.getIntValue("level") > 0) {
+                message.setDelayTimeLevel(asked.getIntValue("level"));
+              }
+              check(producer.send(message));
+            }
+            sent.addAndGet(size);
+          }
+        } catch (Exception error) {
+          failures.add(error.toString());
+        }
+      });
+      threads[each].start();
+    }
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    if (!failures.isEmpty()) {
+      throw new IllegalStateException(failures.iterator().next());
+    }
+    figures(sent.get(), System.nanoTime() - began);
+  }
+
+  private static void fill(String topic, int count) throws Exception {
+    made(topic);
+    for (int left = count - 1; left > 0; left -= 32) {
+      check(producer.send(batch(topic, Math.min(32, left))));
+    }
+  }
+
+  private static DefaultMQPushConsumer consumer(
+      String group, String topic, ConsumeFromWhere from, MessageListenerConcurrently listener)
+      throws Exception {
+    DefaultMQPushConsumer made = new DefaultMQPushConsumer(group);
+    made.setNamesrvAddr(names);
+    made.setInstanceName(group);
+    made.setConsumeFromWhere(from);
+    made.subscribe(topic, "*");
+    made.registerMessageListener(listener);
+    made.start();
+    return made;
+  }
+
+  /** From the first of the waiting messages to the last one; each must come. */
+  private static void drain(String topic, int count) throws Exception {
+    Set<String> got = ConcurrentHashMap.newKeySet();
+    AtomicLong first = new AtomicLong();
+    AtomicLong last = new AtomicLong();
+    CountDownLatch all = new CountDownLatch(1);
+    DefaultMQPushConsumer consumer =
+        consumer("drains-" + topic, topic, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, (found, context) -> {
+          first.compareAndSet(0, System.nanoTime());
+          found.forEach(each -> got.add(each.getQueueId() + "/" + each.getQueueOffset()));
+          if (got.size() >= count) {
+            last.compareAndSet(0, System.nanoTime());
+            all.countDown();
+          }
+          return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    try {
+      if (!all.await(PATIENCE_S, TimeUnit.SECONDS)) {
+        throw new IllegalStateException("only " + got.size() + " of " + count + " messages came");
+      }
+    } finally {
+      consumer.shutdown();
+    }
+    if (got.size() != count) {
+      throw new IllegalStateException(got.size() + " messages came, not " + count);
+    }
+    figures(count, last.get() - first.get());
+  }
+
+  /** Pulls at the ends of a topic's queues, which the broker suspends, on a connection of its own. */
+  private static void park(String topic, int count) throws Exception {
+    List<MessageQueue> queues = made(topic);
+    String broker = queues.get(0).getBrokerName();
+    String address =
+        producer.getDefaultMQProducerImpl().getmQClientFactory().findBrokerAddressInPublish(broker);
+    parking = new NettyRemotingClient(new NettyClientConfig());
+    parking.start();
+    for (int each = 0; each < count; each++) {
+      MessageQueue queue = queues.get(each % queues.size());
+      PullMessageRequestHeader header = new PullMessageRequestHeader();
+      header.setConsumerGroup("parked");
+      header.setTopic(topic);
+      header.setQueueId(queue.getQueueId());
+      header.setQueueOffset(producer.maxOffset(queue));
+      header.setMaxMsgNums(32);
+      header.setSysFlag(PullSysFlag.buildSysFlag(false, true, true, false));
+      header.setCommitOffset(0L);
+      header.setSuspendTimeoutMillis((long) PARKED_MS);
+      header.setSubscription("*");
+      header.setSubVersion(0L);
+      header.setExpressionType("TAG");
+      RemotingCommand pull = RemotingCommand.createRequestCommand(RequestCode.PULL_MESSAGE, header);
+      parking.invokeAsync(address, pull, PARKED_MS * 2, answered -> { });
+    }
+    // The broker has read all of them when it has answered the next one.
+    parking.invokeSync(
+        address, RemotingCommand.createRequestCommand(RequestCode.GET_BROKER_CONFIG, null), 60_000);
+  }
+
+  /** From the call of a send to the call of the listener, one message after the other. */
+  private static void latency(String topic, int count) throws Exception {
+    made(topic);
+    AtomicLong received = new AtomicLong();
+    Object change = new Object();
+    DefaultMQPushConsumer consumer =
+        consumer("waits-" + topic, topic, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, (found, context) -> {
+          long now = System.nanoTime();
+          synchronized (change) {
+            received.set(now);
+            change.notifyAll();
+          }
+          return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    List<Long> nanos = new ArrayList<>();
+    try {
+      // The first one is there, so the consumer has its queues.
+      await(received, change, 0);
+      for (int each = 0; each < count; each++) {
+        Thread.sleep(5);
+        long began = System.nanoTime();
+        check(producer.send(new Message(topic, BODY)));
+        await(received, change, began);
+        nanos.add(received.get() - began);
+      }
+    } finally {
+      consumer.shutdown();
+    }
+    Collections.sort(nanos);
+    say(new JSONObject()
+        .fluentPut("messages", count)
+        .fluentPut("p50_ms", nanos.get(count / 2) / 1e6)
+        .fluentPut("p99_ms", nanos.get(count * 99 / 100) / 1e6));
+  }
+
+  private static void await(AtomicLong received, Object change, long began) throws Exception {
+    long until = System.nanoTime() + PATIENCE_S * 1_000_000_000L;
+    synchronized (change) {
+      while (received.get() <= began) {
+        if (System.nanoTime() > until) {
+          throw new IllegalStateException("a message did not come");
+        }
+        change.wait(100);
+      }
+    }
+  }
+}

@@ -1,0 +1,1 @@
+"""RocketMQ's own Java client against rmqlite and against RocketMQ's broker, in one run."""

@@ -1,0 +1,127 @@
+"""Measure RocketMQ's own Java client 4.9.8 with rmqlite and with RocketMQ's broker.
+
+    python -m tests.benchmarks.remoting --seconds 5 --flush sync
+
+Both brokers run on this machine, with empty stores and the same way to flush.  They take turns:
+each scenario runs against the one, then against the other, and an idle broker takes little CPU
+time.  So a program that slows this machine down slows both, and the ratio is what to compare.
+"CPU" is the CPU time of the broker process, in user and in kernel mode, for each message; in the
+last two scenarios a message is sent and received.  "send to receive" is the median time from the
+call of a send to the call of the listener; its ratio, as all others, is above 1 if rmqlite is
+better.  Maven fetches the client and RocketMQ's broker.  Without Maven and Java nothing runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.benchmarks.remoting.brokers import VERSION, Target, rmqlite_broker, rocketmq_broker
+from tests.benchmarks.remoting.scenarios import Figure, Sizes, measured, scenarios, warm_up
+from tests.support import toolchains
+from tests.support.programs import Program
+
+SOURCE: Final = Path(__file__).parent / "Load.java"
+FLUSHES: Final = {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"}
+Row = tuple[str, dict[str, Figure]]
+
+
+def compare(folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool) -> list[Row]:
+    """Per scenario the figure of each broker, by its name.  Progress goes to stderr."""
+    command = toolchains.java_program(SOURCE)
+    rows: list[Row] = []
+    with ExitStack() as stack:
+        targets: list[Target] = [stack.enter_context(rmqlite_broker(folder / "rmqlite", flush))]
+        if with_rocketmq:
+            targets.append(stack.enter_context(rocketmq_broker(folder / "rocketmq", flush)))
+        programs: dict[str, Program] = {}
+        for target in targets:
+            log = folder / f"{target.name}-load.log"
+            program = stack.enter_context(Program(command, target.name_server, log))
+            programs[target.name] = program
+            _say(f"{target.name}: warming up")
+            warm_up(program, sizes)
+        for scenario in scenarios(sizes):
+            figures: dict[str, Figure] = {}
+            for target in targets:
+                figure = measured(scenario, target, programs[target.name])
+                figures[target.name] = figure
+                _say(f"{target.name}: {scenario.name}: {_text(figure)}")
+            rows.append((scenario.name, figures))
+    return rows
+
+
+def table(rows: list[Row]) -> str:
+    """The figures of all brokers, and how many times better rmqlite is."""
+    names = list(rows[0][1])
+    heads = ["scenario", *names]
+    heads += ["ratio"] if len(names) > 1 else []
+    heads += [f"CPU µs, {name}" for name in names]
+    lines = [heads]
+    for name, figures in rows:
+        line = [name, *[_text(figure) for figure in figures.values()]]
+        if len(names) > 1:
+            ours, theirs = figures.values()
+            ratio = ours.value / theirs.value
+            line.append(f"{ratio if ours.unit == '/s' else 1 / ratio:.2f}")
+        lines.append([*line, *[f"{figure.cpu_us:,.0f}" for figure in figures.values()]])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        [
+            "  ".join(
+                [
+                    text.rjust(width) if at else text.ljust(width)
+                    for at, (text, width) in enumerate(zip(line, widths, strict=True))
+                ]
+            )
+            for line in lines
+        ]
+    )
+
+
+def main() -> None:
+    about, _, more = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks.remoting",
+        description=about,
+        epilog=more,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--seconds", type=float, default=5, help="how long each scenario sends (default 5)")
+    add("--messages", type=int, default=50_000, help="how many wait for the drain")
+    add("--parked", type=int, default=5_000, help="how many pulls are parked")
+    add("--flush", choices=FLUSHES, default="sync", help="flushDiskType of both brokers")
+    add("--dir", type=Path, help="a folder on the disk to measure; default: the temporary one")
+    add("--only-rmqlite", action="store_true", help="leave RocketMQ's broker out")
+    options = parser.parse_args()
+    sizes = Sizes(options.seconds, options.messages, options.parked, waited=300)
+    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
+        try:
+            rows = compare(
+                Path(folder),
+                FLUSHES[options.flush],
+                sizes,
+                with_rocketmq=not options.only_rmqlite,
+            )
+        except (pytest.skip.Exception, pytest.fail.Exception) as error:
+            raise SystemExit(str(error)) from None
+    print(table(rows))
+    print(f"\nJava client 4.9.8, 1 KiB bodies, {FLUSHES[options.flush]}, {os.cpu_count()} cores.")
+    if not options.only_rmqlite:
+        print(f"RocketMQ's broker is {VERSION}: Maven Central has no broker 4.9.8.")
+
+
+def _text(figure: Figure) -> str:
+    return f"{figure.value:,.0f}/s" if figure.unit == "/s" else f"{figure.value:.2f} ms"
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)

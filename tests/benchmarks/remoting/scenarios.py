@@ -1,0 +1,93 @@
+"""The scenarios, and what one of them measures of one broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from tests.benchmarks.remoting.brokers import Target
+from tests.support.programs import Program
+
+LEVEL: Final = 18
+"""Two hours: nothing is delivered while the next scenario is measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much each scenario does."""
+
+    seconds: float
+    drained: int
+    parked: int
+    waited: int
+
+
+class Figure(NamedTuple):
+    """value: messages per second, or milliseconds.  cpu_us: of the broker, for each message."""
+
+    value: float
+    unit: str
+    cpu_us: float
+
+
+class Scenario(NamedTuple):
+    """what: the command of Load.java.  before: commands that are not measured."""
+
+    name: str
+    what: dict[str, Any]
+    before: tuple[dict[str, Any], ...] = ()
+    after: tuple[dict[str, Any], ...] = ()
+
+
+def scenarios(sizes: Sizes) -> list[Scenario]:
+    def send(threads: int, batch: int = 1, level: int = 0) -> dict[str, Any]:
+        asked = {"do": "send", "topic": f"sent-{threads}-{batch}-{level}", "threads": threads}
+        return asked | {"batch": batch, "level": level, "seconds": sizes.seconds}
+
+    waits = {"do": "latency", "count": sizes.waited}
+    parks = {"do": "park", "topic": "parked", "count": sizes.parked}
+    fills = {"do": "fill", "topic": "drained", "count": sizes.drained}
+    return [
+        *[
+            Scenario(f"single sends, {threads} thread{'s' * (threads > 1)}", send(threads))
+            for threads in (1, 8, 32)
+        ],
+        Scenario("delayed sends, 32 threads", send(32, level=LEVEL)),
+        Scenario("batches of 32, 8 threads", send(8, batch=32)),
+        Scenario(f"drain of {sizes.drained:,} messages", fills | {"do": "drain"}, before=(fills,)),
+        Scenario("send to receive", waits | {"topic": "waited-alone"}),
+        Scenario(
+            f"send to receive, {sizes.parked:,} parked pulls",
+            waits | {"topic": "waited-beside"},
+            before=(parks,),
+            after=({"do": "unpark"},),
+        ),
+    ]
+
+
+def warm_up(program: Program, sizes: Sizes) -> None:
+    """Java is several times slower until it has compiled what it runs."""
+    asked = {"topic": "warm", "batch": 1, "level": 0, "seconds": sizes.seconds * 2}
+    program.do("send", threads=32, **asked)
+
+
+def measured(scenario: Scenario, target: Target, program: Program) -> Figure:
+    """Run a scenario.  Fails if a message is refused, lost or received twice."""
+    for asked in scenario.before:
+        program.do(asked["do"], **_but_do(asked))
+    before_s = target.cpu_s()
+    (found,) = [
+        event
+        for event in program.do(scenario.what["do"], **_but_do(scenario.what))
+        if "messages" in event
+    ]
+    cpu_us = (target.cpu_s() - before_s) / found["messages"] * 1e6
+    for asked in scenario.after:
+        program.do(asked["do"], **_but_do(asked))
+    if "p50_ms" in found:
+        return Figure(found["p50_ms"], "ms", cpu_us)
+    return Figure(found["messages"] / found["seconds"], "/s", cpu_us)
+
+
+def _but_do(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in asked.items() if name != "do"}

@@ -1,0 +1,159 @@
+"""How much CPU time a broker takes for one send of RocketMQ's 4.x clients.
+
+    python -m tests.benchmarks.sends --messages 20000
+
+Frames, as RocketMQ's Java client writes them, go to a connection of the remoting face, and the
+answers come back: all of the broker's own work, with the real store and the thread that syncs,
+but without sockets and without a disk that syncs.  So the figures repeat, and two versions can be
+compared; the kernel adds its time for each read and write of a socket.  "32 together" means that
+32 frames arrive in one read.  Every figure is the best of some rounds, because other programs on
+the machine can only make a round slower.  --calls also counts the function calls of a send.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import pstats
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from rmqlite.server.serve import GC_OBJECTS
+from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode
+from tests.support.brokers import BrokerUnderTest
+from tests.support.files import QuickFiles
+from tests.support.remoting import FaceUnderTest, served_face
+
+TOPIC: Final = "orders"
+QUEUES: Final = 4
+BODY: Final = b"x" * 1024
+FILES: Final[dict[str, Any]] = {
+    "mapped_file_size_commit_log": 1 << 30,
+    "mapped_file_size_consume_queue": 6_000_000,
+    "max_hash_slots": 5_000_000,
+    "max_index_entries": 20_000_000,
+    "max_message_bytes": 4 << 20,
+}
+
+
+class Answers(asyncio.Transport):
+    """The client's side of a connection: counts the answers, and wakes who waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 40_000)})
+        self.frames = 0
+        self.enough = 0
+        self.all_there = asyncio.Event()
+
+    def write(self, data: Any) -> None:
+        # Each answer says so once; looking at each length would cost more.
+        self.frames += data.count(b'"msgId"')
+        if self.frames >= self.enough:
+            self.all_there.set()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+    close = abort
+
+
+def frames_of(count: int, level: int = 0) -> list[bytes]:
+    """Sends in turn to the queues of the topic."""
+    delay = f"DELAY\x01{level}\x02" if level else ""
+    frames = []
+    for number in range(count):
+        unique = f"7F0000010001{number:020X}"
+        send = SendMessage(
+            TOPIC,
+            "order-service",
+            queue_id=number % QUEUES,
+            born_timestamp=1_795_317_592_790 + number,
+            properties=f"{delay}UNIQ_KEY\x01{unique}\x02WAIT\x01true",
+        )
+        ext = {**SEND_MESSAGE_V2.fields.write(send), "n": "broker-a"}
+        frames.append(encode(Command(310, number, ext, BODY)))
+    return frames
+
+
+async def send_all(face: FaceUnderTest, reads: list[bytes], together: int) -> None:
+    """Give each read to a connection, and wait until it is answered."""
+    connection, answers = face.connections.made(), Answers()
+    connection.connection_made(answers)
+    for read in reads:
+        answers.enough = answers.frames + together
+        answers.all_there.clear()
+        connection.data_received(read)
+        await answers.all_there.wait()
+    connection.connection_lost(None)
+
+
+def cpu_us(together: int, level: int, count: int, profile: cProfile.Profile | None = None) -> float:
+    """CPU microseconds for a message of one round."""
+    frames = frames_of(count, level)
+    reads = [b"".join(frames[at : at + together]) for at in range(0, count, together)]
+    taken: list[float] = []
+
+    async def scenario(face: FaceUnderTest) -> None:
+        # The topic and its queues are made before.
+        await send_all(face, frames[:QUEUES], 1)
+        # As the broker does.
+        gc.freeze()
+        gc.set_threshold(GC_OBJECTS, 20, 100)
+        if profile is not None:
+            profile.enable()
+        began_s = time.process_time()
+        await send_all(face, reads, together)
+        taken.append((time.process_time() - began_s) / count * 1e6)
+        if profile is not None:
+            profile.disable()
+
+    with tempfile.TemporaryDirectory() as folder:
+        under_test = BrokerUnderTest(Path(folder), files=QuickFiles(), **FILES)
+        under_test.broker.topics.ensure(TOPIC, QUEUES)
+        served_face(under_test, scenario)
+        under_test.close()
+    return taken[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--messages", type=int, default=9_600, help="in a round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", action="store_true", help="count the function calls, too")
+    options = parser.parse_args()
+    count = options.messages // 32 * 32
+    for name, together, level in (
+        ("1 at a time", 1, 0),
+        ("8 together", 8, 0),
+        ("32 together", 32, 0),
+        ("32 together, delayed", 32, 3),
+    ):
+        best = min(cpu_us(together, level, count) for _ in range(options.rounds))
+        calls = ""
+        if options.calls:
+            profile = cProfile.Profile()
+            cpu_us(together, level, count, profile)
+            calls = f", {pstats.Stats(profile).total_calls / count:.0f} calls"  # type: ignore[attr-defined]
+        print(f"{name:22} {best:6.1f} us CPU for a message{calls}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
