@@ -7,6 +7,7 @@ topic would have too long a name is refused at once, not at its first failure.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from rmqlite.errors import InvalidName, PermissionMissing
@@ -124,8 +125,11 @@ def check_topic(topic: str) -> None:
     _check_name("topic", topic, TOPIC_BYTES_MAX)
 
 
+@lru_cache(maxsize=4096)
 def check_sendable(topic: str) -> None:
-    """Raises InvalidName or PermissionMissing unless a producer may send to this topic."""
+    """Cached, because it is asked of each message; a refusal is not kept.
+
+    Raises InvalidName or PermissionMissing unless a producer may send to this topic."""
     check_topic(topic)
     if topic in _NOT_SENDABLE:
         raise PermissionMissing(topic, "sending to", "the topic is the broker's own")

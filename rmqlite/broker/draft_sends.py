@@ -140,6 +140,8 @@ class DraftSends:
         records: list[NewRecord] = []
         queue_ids: list[int] = []
         work = 0
+        # RocketMQ stores no item of a batch as half of a transaction.
+        is_alone = len(call.drafts) == 1
         for draft in call.drafts:
             if is_retry(draft.topic):
                 draft = self._of_consumer(draft, call.max_reconsume_times)
@@ -152,11 +154,11 @@ class DraftSends:
             is_new = self._store.queue(draft.topic, queue_id) is None
             work += 1 + _keys_of(draft) + (_NEW_QUEUE_WORK if is_new else 0)
             queue_ids.append(queue_id)
-            placed = draft._replace(queue_id=queue_id, sys_flag=draft.sys_flag & ~TRANSACTION_TYPE)
-            # RocketMQ stores no item of a batch as half of a transaction.
-            is_alone = len(call.drafts) == 1
+            sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
+            if queue_id != draft.queue_id or sys_flag != draft.sys_flag:
+                draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
             records.append(
-                self._half_of(placed) if is_alone and is_half(placed) else self._record_of(placed)
+                self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
             )
         if not records:
             raise InvalidValue("messages", 0, "at least one")

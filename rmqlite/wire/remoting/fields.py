@@ -6,20 +6,21 @@
 
     Fields(PullAnswer).read({"nextBeginOffset": "17", ...}).next_begin_offset == 17
 
-Reading is the common path: it converts without looking at what may be wrong, and only if that
-fails goes field by field and says which one broke which rule.
+Reading is the common path.  The texts of most fields recur (topics, groups, queue ids, flags),
+so each field keeps the values of the last ones by their texts, and a field is one look-up.  If a
+conversion fails, reading begins again, field by field, and says which one broke which rule.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
+from rmqlite.names import STORED_NAME_BYTES_MAX
 from rmqlite.wire.remoting.limits import TEXT_BYTES_MAX
 from rmqlite.wire.remoting.names import (
-    NO_DEFAULT,
     Bits,
     Bytes,
     Declared,
@@ -28,10 +29,11 @@ from rmqlite.wire.remoting.names import (
 )
 
 T = TypeVar("T", bound=tuple[Any, ...])
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}")
-_SMALL: Final = {str(number): number for number in range(1_024)}
-"""Nearly all numbers of a send are queue ids, flags and the like: looking them up here costs half
-of converting them with all checks."""
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,19}").fullmatch
+KNOWN_MAX: Final = 256
+"""How many texts a field keeps; with one more it begins again."""
+KNOWN_TEXT_MAX: Final = 128
+"""The length of a text that is kept."""
 _TRUE: Final = frozenset({"true", "1"})
 
 
@@ -46,6 +48,8 @@ class Field:
     default: Any
     rule: str
     convert: Callable[[Any], Any]
+    recurs: bool
+    """Are there few different texts?  There are many time stamps, offsets and property strings."""
 
 
 class Nothing(NamedTuple):
@@ -62,22 +66,17 @@ class Fields(Generic[T]):
             _field(each, each.wire if wires is None else wires[each.name])
             for each in declared(shape, defaults)
         )
-        self._plan = tuple((each.wire, each.convert, each.default) for each in self.columns)
+        self._read = _reader(shape, self.columns)
 
     def read(self, ext: Mapping[str, str]) -> T:
         """Raises FieldError."""
         get = ext.get
         try:
-            # A field that must be there and is not gives None, which no converter takes.
-            values = [
-                default
-                if (text := get(wire)) is None and default is not NO_DEFAULT
-                else convert(text)
-                for wire, convert, default in self._plan
-            ]
+            return self._read(get)
         except (ValueError, TypeError, AttributeError):
-            values = [_read(field, get(field.wire)) for field in self.columns]
-        return tuple.__new__(self.shape, values)
+            return tuple.__new__(
+                self.shape, [_read(field, get(field.wire)) for field in self.columns]
+            )
 
     def write(self, value: T) -> dict[str, str]:
         """The ext fields; a value of None is left out."""
@@ -86,6 +85,52 @@ class Fields(Generic[T]):
             for column, item in zip(self.columns, value, strict=True)
             if item is not None
         }
+
+
+class _Known(dict[str | None, Any]):
+    """The values of a field by their texts; None, if the field may be absent, has the default."""
+
+    __slots__ = ("_convert", "_default")
+
+    def __init__(self, field: Field) -> None:
+        self._convert = field.convert
+        self._default: dict[str | None, Any] = {} if field.is_required else {None: field.default}
+        super().__init__(self._default)
+
+    def __missing__(self, text: str) -> Any:
+        value = self._convert(text)
+        if len(text) <= KNOWN_TEXT_MAX:
+            if len(self) > KNOWN_MAX:
+                self.clear()
+                self.update(self._default)
+            self[text] = value
+        return value
+
+
+def _reader(shape: type[T], fields: Sequence[Field]) -> Callable[[Callable[[str], Any]], T]:
+    """read(ext.get), with all fields written out as one expression.
+
+    A loop over the 13 fields of a send takes 3.2 microseconds, this 2.0.  No text of a client
+    gets into the expression.  A field that must be there and is not is None, which no converter
+    takes.
+    """
+    names: dict[str, Any] = {"new": tuple.__new__, "shape": shape}
+    parts = []
+    for at, field in enumerate(fields):
+        if field.recurs:
+            names[f"known{at}"] = _Known(field)
+            parts.append(f"known{at}[get({field.wire!r})]")
+            continue
+        names[f"convert{at}"], names[f"default{at}"] = field.convert, field.default
+        part = f"convert{at}(get({field.wire!r}))"
+        if not field.is_required:
+            absent = f"(text := get({field.wire!r})) is None"
+            part = f"default{at} if {absent} else convert{at}(text)"
+        parts.append(part)
+    read: Callable[[Callable[[str], Any]], T] = eval(
+        f"lambda get: new(shape, ({''.join([f'{part},' for part in parts])}))", names
+    )
+    return read
 
 
 def _read(field: Field, text: str | None) -> Any:
@@ -107,34 +152,34 @@ def _written(item: object) -> str:
 
 def _field(each: Declared, wire: str) -> Field:
     convert: Callable[[str], Any]
+    recurs = True
     kinds = get_args(each.annotation) or (each.annotation,)
     bits = next((note for note in each.notes if isinstance(note, Bits)), None)
     size = next((note for note in each.notes if isinstance(note, Bytes)), Bytes(TEXT_BYTES_MAX))
     if bits is not None:
         kind, rule = f"i{bits.count}", f"a whole {bits.count}-bit number"
         convert = _whole(bits)
+        recurs = bits.count == 32
     elif bool in kinds or each.annotation is bool:
         kind, rule = "bool", "true or false"
         convert = _flag
     else:
         kind, rule = "str", size.rule
         convert = _filled(size) if each.is_required else _text(size)
-    return Field(each.name, wire, kind, each.is_required, each.default, rule, convert)
+        recurs = size.most <= STORED_NAME_BYTES_MAX
+    default = each.default
+    return Field(each.name, wire, kind, each.is_required, default, rule, convert, recurs)
 
 
 def _whole(bits: Bits) -> Callable[[str], int]:
     end = 1 << (bits.count - 1)
-    small = _SMALL.get
 
     def convert(text: str) -> int:
-        number = small(text)
-        if number is not None:
-            return number
+        # Python's numbers may also have underscores, blanks and other scripts' digits.
+        if not _WHOLE(text):
+            raise ValueError
         number = int(text)
         if not -end <= number < end:
-            raise ValueError
-        # Python's numbers may also have underscores, blanks and other scripts' digits.
-        if str(number) != text and not _WHOLE.fullmatch(text):
             raise ValueError
         return number
 

@@ -71,11 +71,12 @@ class FrameDecoder:
             if len(held) < self._needed:
                 return commands
         try:
-            with memoryview(held or data) as view:
+            if not held:
+                at = self._read(data, commands)
+                held += data[at:]
+                return commands
+            with memoryview(held) as view:
                 at = self._read(view, commands)
-                if not held:
-                    held += view[at:]
-                    return commands
         except FrameError as error:
             self.error = error.with_traceback(None)
             self._held = bytearray()
@@ -83,7 +84,7 @@ class FrameDecoder:
         del held[:at]
         return commands
 
-    def _read(self, view: memoryview, commands: list[Command]) -> int:
+    def _read(self, view: bytes | memoryview, commands: list[Command]) -> int:
         """Append the whole frames' commands; where the first incomplete frame begins."""
         at, size = 0, len(view)
         while size - at >= _LENGTH_BYTES + _MARK_BYTES:
@@ -106,7 +107,7 @@ class FrameDecoder:
         self._needed = self._check_length(view[at:])
         return at
 
-    def _check_length(self, rest: memoryview) -> int:
+    def _check_length(self, rest: bytes | memoryview) -> int:
         """How many bytes the incomplete frame needs before another look at it is worth it."""
         if len(rest) < _LENGTH_BYTES:
             return _LENGTH_BYTES

@@ -36,19 +36,19 @@ def _no_constant(name: str) -> float:
 
 
 # Numbers with a fraction stay the text that they were.
-_read_json: Final = json.JSONDecoder(
-    parse_float=str, parse_constant=_no_constant, strict=False
-).raw_decode
+# raw_decode() without its wrapper: at a text that is no JSON it raises StopIteration.
+_decoder: Final[Any] = json.JSONDecoder(parse_float=str, parse_constant=_no_constant, strict=False)
+_read_json: Final = _decoder.scan_once
 
 
-def read_json_header(header: memoryview, body: bytes) -> Command:
+def read_json_header(header: bytes | memoryview, body: bytes) -> Command:
     """Raises FrameError."""
     text = str(header, "utf-8", "replace")
     if text[:1] != "{":
         text = text.lstrip()
     try:
-        tree, end = _read_json(text)
-    except (ValueError, RecursionError):
+        tree, end = _read_json(text, 0)
+    except (ValueError, RecursionError, StopIteration):
         raise FrameError("the header is not JSON") from None
     if tree.__class__ is not dict or (end != len(text) and text[end:].strip()):
         raise FrameError("the header is not one JSON object")
@@ -115,7 +115,7 @@ def _number(value: Any) -> int:
         raise FrameError("code, opaque, flag and version are numbers") from None
 
 
-def read_binary_header(header: memoryview, body: bytes) -> Command:
+def read_binary_header(header: bytes | memoryview, body: bytes) -> Command:
     """Raises FrameError."""
     raw = bytes(header)
     try:

@@ -38,7 +38,7 @@ class Answering(Protocol):
 class Gathering(Protocol):
     """Handles requests that are gathered, and answers them itself."""
 
-    def add(self, connection: Connection, command: Command) -> None: ...
+    def add(self, connection: Connection, command: Command, size: int) -> None: ...
 
 
 class Refusal(Exception):
@@ -64,25 +64,27 @@ class Calls:
         self._loop = asyncio.get_running_loop()
         self.running: set[asyncio.Task[None]] = set()
 
-    def begin(self, connection: Connection, command: Command) -> None:
+    def begin(self, connection: Connection, command: Command, size: int) -> None:
         gathering = self._gathered.get(command.code)
         if gathering is not None:
-            gathering.add(connection, command)
+            gathering.add(connection, command, size)
             return
         handler = self._handlers.get(command.code)
         if handler is None:
             remark = f" request type {command.code} not supported"
             refused = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-            connection.answer(command, encode(refused))
+            connection.answer(command, size, encode(refused))
             return
-        task = self._loop.create_task(self._run(handler, connection, command))
+        task = self._loop.create_task(self._run(handler, connection, command, size))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
 
     def gone(self, connection: Connection) -> None:
         self._gone(connection)
 
-    async def _run(self, handler: Handler, connection: Connection, command: Command) -> None:
+    async def _run(
+        self, handler: Handler, connection: Connection, command: Command, size: int
+    ) -> None:
         frame: bytes | None = None
         try:
             answer = await handler(Call(connection, command))
@@ -96,7 +98,7 @@ class Calls:
         except Exception as error:
             frame = encode(refused(command, error))
         finally:
-            connection.answer(command, frame)
+            connection.answer(command, size, frame)
 
 
 _LONGEST: Final = FRAME_BYTES_MAX + 4

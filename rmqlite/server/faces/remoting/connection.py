@@ -39,8 +39,8 @@ class NotAnswered(Exception):
 class Handling(Protocol):
     """What a connection calls."""
 
-    def begin(self, connection: Connection, command: Command) -> None:
-        """Begin a request; connection.answer() is called for each one."""
+    def begin(self, connection: Connection, command: Command, size: int) -> None:
+        """Begin a request of this size; connection.answer() is called for each one."""
         ...
 
     def gone(self, connection: Connection) -> None:
@@ -174,10 +174,11 @@ class Connection(asyncio.Protocol):
                     asked.set_result(command)
                 continue
             self.in_flight += 1
-            size = _size_bytes(command)
+            # What the request holds until it is answered.
+            size = len(command.body) + sum(map(len, command.ext.values()))
             self._bytes += size
             self._all.bytes += size
-            self._all.handling.begin(self, command)
+            self._all.handling.begin(self, command, size)
         if self._decoder.error is not None:
             log.info(
                 "a connection is closed client=%s reason=%s", self.address, self._decoder.error
@@ -216,12 +217,11 @@ class Connection(asyncio.Protocol):
 
     # ---- the face's side
 
-    def answer(self, request: Command, frame: bytes | None) -> None:
-        """End a request.  frame: None if it gets no answer."""
+    def answer(self, request: Command, size: int, frame: bytes | None) -> None:
+        """End a request of this size.  frame: None if it gets no answer."""
         if not self.is_open:
             return
         self.in_flight -= 1
-        size = _size_bytes(request)
         self._bytes -= size
         self._all.give_back(size)
         if frame is not None and not request.is_one_way:
@@ -343,8 +343,3 @@ class Connection(asyncio.Protocol):
         held = self._decoder.held_bytes
         self._all.bytes += held - self.held
         self.held = held
-
-
-def _size_bytes(request: Command) -> int:
-    """What a request holds until it is answered."""
-    return len(request.body) + sum(map(len, request.ext.values()))

@@ -6,8 +6,8 @@ Its messages then wait for one sync, and the answers of a connection leave in on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Iterator
+from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.draft_sends import DraftCall, Outcome
 from rmqlite.config import BrokerConfig
@@ -39,6 +39,7 @@ SENDS: Final = {
 class _Send(NamedTuple):
     connection: Connection
     command: Command
+    size: int
     call: DraftCall
 
 
@@ -53,35 +54,40 @@ class Sends:
         self._waiting: list[_Send] = []
         self.running: set[asyncio.Task[None]] = set()
 
-    def add(self, connection: Connection, command: Command) -> None:
+    def add(self, connection: Connection, command: Command, size: int) -> None:
         """Store a message, or a batch, at the end of this turn of the loop."""
         try:
             send = SENDS[command.code].read(command.ext)
             call = call_of(send, command, connection.born_host, self._config.send_messages_max)
         except FieldError as error:
-            connection.answer(command, encode(refused(command, error, REFUSED_SEND_EXT)))
+            connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
         if not self._waiting:
-            self._loop.call_soon(self._begin)
-        self._waiting.append(_Send(connection, command, call))
+            self._begin(self._store_waiting())
+        self._waiting.append(_Send(connection, command, size, call))
 
-    def _begin(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for first in range(0, len(waiting), CALLS_MAX):
-            task = self._loop.create_task(self._store(waiting[first : first + CALLS_MAX]))
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+    def _begin(self, storing: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(storing)
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+
+    async def _store_waiting(self) -> None:
+        """A task begins after everything that came in the turn of the loop that made it."""
+        sends, self._waiting = self._waiting, []
+        for first in range(CALLS_MAX, len(sends), CALLS_MAX):
+            self._begin(self._store(sends[first : first + CALLS_MAX]))
+        await self._store(sends[:CALLS_MAX])
 
     async def _store(self, sends: list[_Send]) -> None:
         try:
             sent = await self._front.messages.send_drafts([send.call for send in sends])
         except Exception as error:
-            for connection, command, _ in sends:
-                connection.answer(command, encode(refused(command, error, REFUSED_SEND_EXT)))
+            for connection, command, size, _ in sends:
+                connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
         code = ResponseCode.SUCCESS if sent.is_durable else ResponseCode.FLUSH_DISK_TIMEOUT
-        for (connection, command, _), outcome in zip(sends, sent.outcomes, strict=True):
-            connection.answer(command, self._frame(command, code, outcome))
+        for (connection, command, size, _), outcome in zip(sends, sent.outcomes, strict=True):
+            connection.answer(command, size, self._frame(command, code, outcome))
 
     def message_id(self, physical_offset: int) -> str:
         """The offset message id of a record of this broker."""
