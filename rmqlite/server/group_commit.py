@@ -78,8 +78,11 @@ class GroupCommit:
         if self._error is not None:
             # Without the frames of the calls that raised it before.
             raise self._error.with_traceback(None)
+        if self._is_sync and self._store.durable_end >= log_end:
+            # The sync was faster than this task: another one would write nothing.
+            return
         self.wanted()
-        if not self._is_sync or self._store.durable_end >= log_end:
+        if not self._is_sync:
             return
         waiter: asyncio.Future[None] = self._loop.create_future()
         self._waiters.append((log_end, waiter))

@@ -72,7 +72,19 @@ def serve(
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
-    return asyncio.run(_Server(config, reload).run(on_ready or (lambda _endpoints: None)))
+    loop, name = _event_loop()
+    log.info("the broker starts event_loop=%s", name)
+    with asyncio.Runner(loop_factory=loop) as runner:
+        return runner.run(_Server(config, reload).run(on_ready or (lambda _endpoints: None)))
+
+
+def _event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str]:
+    """uvloop's loop and name if the extra is installed, or asyncio's own loop."""
+    try:
+        from uvloop import __version__, new_event_loop
+    except ImportError:
+        return None, "asyncio"
+    return new_event_loop, f"uvloop {__version__}"
 
 
 class _Server:

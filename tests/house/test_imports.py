@@ -62,6 +62,7 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
+    "uvloop": {"rmqlite.server.serve"},
     "lz4": {"rmqlite.compression"},
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},

@@ -99,6 +99,23 @@ def test_an_answer_waits_until_its_bytes_are_on_disk(
     asyncio.run(main())
 
 
+def test_nobody_asks_for_a_sync_of_what_is_on_disk(
+    tmp_path: Path, syncer: ThreadPoolExecutor
+) -> None:
+    """A disk may be faster than the task that waits for it."""
+    committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
+
+    async def main() -> None:
+        committed.begin()
+        end = committed.append()
+        await committed.running(asyncio.ensure_future(committed.commit.durable(end)))
+        await committed.commit.durable(end)
+        assert not committed.commit._is_busy
+
+    asyncio.run(main())
+    assert committed.files.syncs == 1
+
+
 def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
     """The cost of the disk does not grow with the number of producers."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
+from threading import get_ident
 
 import pytest
 
@@ -15,6 +16,7 @@ from rmqlite.server.web.body_view import (
     BodyView,
     body_view,
 )
+from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -63,6 +65,27 @@ def test_a_compressed_body_is_inflated_no_further_than_it_is_shown(stored: Store
         assert "shown as it is stored" in view(stored, body, sys_flag=flag).note
     half = view(stored, zlib.compress(b'[1, "' + b"a" * 50_000 + b'"]'), sys_flag=COMPRESSED)
     assert (half.can_be, half.is_cut) == (("text", "hex"), True)
+
+
+def test_a_body_is_inflated_beside_the_loop(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hostile one takes tens of milliseconds, and every send would wait for it."""
+    (sent,) = under_test.send(Message("orders", b"x"))
+    threads: list[int] = []
+
+    def viewed(message: StoredMessage, wanted: str) -> BodyView:
+        threads.append(get_ident())
+        return body_view(message, wanted)
+
+    monkeypatch.setattr("rmqlite.server.web.life.body_view", viewed)
+
+    async def scenario(browser: Browser) -> None:
+        await browser.get(f"/record?id={sent.offset_message_id}")
+        assert threads
+        assert get_ident() not in threads
+
+    browse(under_test, scenario)
 
 
 def test_a_long_body_is_cut_between_characters(stored: StoredMessage) -> None:

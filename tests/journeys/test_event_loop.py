@@ -1,0 +1,56 @@
+"""The broker runs on uvloop where it is installed, and on asyncio's own loop where it is not."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.client import Message, Producer, PullConsumer
+from tests.support.broker_processes import StartBroker
+
+STAND_IN = """
+from asyncio import new_event_loop
+__version__ = "0.0-of-this-test"
+"""
+MISSING = "raise ImportError('not here')\n"
+
+
+def sends_and_logs(broker: BrokerProcess) -> str:
+    """Send and read a message, stop the broker; its first log line."""
+    with Producer(broker.endpoint, "p") as producer:
+        sent = producer.send(Message("orders", b"order", delay_level=1))
+    with PullConsumer(broker.endpoint, "g") as consumer:
+        pulled = consumer.pull("orders", sent.queue_id, 0, wait_ms=20_000)
+    assert [each.body for each in pulled.messages] == [b"order"]
+    broker.stop()
+    log = (broker.folder / "broker.log").read_text().splitlines()
+    return next(line for line in log if "event_loop=" in line).partition("event_loop=")[2]
+
+
+@pytest.mark.parametrize(
+    ("module", "loop"), [(STAND_IN, "uvloop 0.0-of-this-test"), (MISSING, "asyncio")]
+)
+def test_the_log_names_the_event_loop(
+    module: str,
+    loop: str,
+    start_broker: StartBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An operator sees which one runs, and it needs no setting."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    (folder / "uvloop.py").write_text(module)
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    assert sends_and_logs(start_broker()) == loop
+
+
+@pytest.mark.skipif(find_spec("uvloop") is None, reason="the extra uvloop is not installed")
+def test_a_broker_on_uvloop_delivers(start_broker: StartBroker) -> None:
+    """Where the extra is installed, it is the loop of all other journeys, too."""
+    assert sends_and_logs(start_broker()).startswith("uvloop ")
