@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.broker.letters import life as module
 from rmqlite.errors import InvalidValue
-from rmqlite.message import KEYS, StoredMessage
+from rmqlite.message import FAILURE_REASON_ATTEMPT, KEYS, StoredMessage
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.letters import Hop, HopKind, Life
@@ -140,6 +140,20 @@ def test_what_cannot_be_delivered_says_why(under_test: BrokerUnderTest) -> None:
     last = life(under_test, "m1").hops[-1]
     assert "no topic orders" in last.reason
     assert (last.group, last.attempt) == ("", 0)
+
+
+def test_a_retry_that_cannot_be_delivered_says_why_and_not_why_it_failed(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Also if its reason until then was of an earlier attempt."""
+    send_back(under_test, received(under_test, message_id="m1"), reason="KeyError")
+    send_back(under_test, retried(under_test))
+    assert FAILURE_REASON_ATTEMPT in under_test.messages(SCHEDULE_TOPIC, 3)[0].properties
+    forget_topic(under_test, RETRY)
+    deliver_all(under_test)
+    last = life(under_test, "m1").hops[-1]
+    assert last.kind is HopKind.UNDELIVERABLE
+    assert last.reason == f"there is no topic {RETRY} any more"
 
 
 def test_two_groups_and_two_topics_are_told_in_the_order_of_the_log(

@@ -30,6 +30,13 @@ from tests.support.compressed import (
 BODY = b"order " * 1_000
 COMMITTED = 0x8
 BORN_HOST_V6 = 0x10
+BY_JAVA = {
+    LZ4: "04224d1860707373000000ff0b6162656a717a6b786d6477726f6e6f7277646d786b7a716a65621a00"
+    + "ff" * 78
+    + "3c5062656a717a00000000",
+    ZSTD: "28b52ffd0058140100d06162656a717a6b786d6477726f6e6f7277646d786b7a716a656201000e38bdcf"
+    "31010000",
+}
 EACH = pytest.mark.parametrize("sys_flag", COMPRESS, ids=["none", "zlib", "lz4", "zstd"])
 OF_THE_EXTRA = pytest.mark.parametrize("sys_flag", PACKAGES, ids=["lz4", "zstd"])
 
@@ -64,6 +71,13 @@ def test_a_compressed_body_is_inflated(sys_flag: int) -> None:
     shown, note = readable_message(message)
     assert shown == inflated(message)
     assert note.startswith(f"inflated from {len(message.body):,} bytes of ")
+
+
+def test_what_rocketmqs_java_client_compressed_is_inflated() -> None:
+    """Bodies as its version 4.9.8 sent them; tests/client has a store of zlib ones."""
+    body = bytes([ord("a") + number * number % 26 for number in range(20_000)])
+    for sys_flag, packed in BY_JAVA.items():
+        assert inflated(kept(bytes.fromhex(packed), sys_flag)).body == body
 
 
 def test_nobody_inflates_twice() -> None:

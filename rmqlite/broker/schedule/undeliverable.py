@@ -18,6 +18,7 @@ from rmqlite.message import (
     DLQ_ORIGIN_MESSAGE_ID,
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
+    FAILURE_REASON_ATTEMPT,
     LAST_FAILURE_TIMESTAMP,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
@@ -118,7 +119,8 @@ def _with_level(level: int, waited: Record | None) -> PropertyString:
     in_front = PropertyString(b"").edited({DELAY: str(level)})
     if waited is None:
         return in_front
-    rest = waited.properties.edited({}, frozenset({DELAY}))
+    # The letter gets a reason of its own, not one of an earlier attempt.
+    rest = waited.properties.edited({}, frozenset({DELAY, FAILURE_REASON_ATTEMPT}))
     # The level is in front: properties that are too long are cut at their end.
     encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])
     return PropertyString(encoded)
