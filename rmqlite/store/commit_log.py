@@ -45,7 +45,7 @@ class CommitLog:
         self.sums = Checksums(files, folder.with_name(CHECKSUMS), self._segments)
         self.log_end = LogEnd(self._segments)
         self._mark_position = mark_position(segment_bytes)
-        self._blank_bytes_min = segment_bytes - record_bytes_max(segment_bytes)
+        self._record_bytes_max = record_bytes_max(segment_bytes)
         self._marked = -1
         self._closed: list[Point] = []
         """The ends of full files that are not on disk yet; their last marks follow the sync."""
@@ -96,25 +96,29 @@ class CommitLog:
         chunks: list[bytes] = []
         runs: list[tuple[int, list[bytes]]] = [(position, chunks)]
         written = []
+        # Where the last record of this file must end: a blank and the mark follow.
+        room_until = position - position % self.segment_bytes + self._record_bytes_max
+        encode = record.encode
         for new, (queue_offset, due_ms) in zip(records, places, strict=True):
-            size, *parts = record.encode(
+            size, *parts = encode(
                 new,
                 queue_offset=queue_offset,
                 physical_offset=position,
                 store_timestamp_ms=timestamp_ms,
             )
-            room = self.segment_bytes - position % self.segment_bytes
-            if size + self._blank_bytes_min > room:
-                if size + self._blank_bytes_min > self.segment_bytes:
-                    most = self.segment_bytes - self._blank_bytes_min
+            if position + size > room_until:
+                room = self.segment_bytes - position % self.segment_bytes
+                if size > self._record_bytes_max:
+                    most = self._record_bytes_max
                     rule = f"at most {most} bytes as a record in log files of {self.segment_bytes}"
                     raise MessageTooLarge("message", size, rule)
                 chunks.append(record.encode_blank(room))
                 position += room
                 chunks = []
                 runs.append((position, chunks))
+                room_until += self.segment_bytes
                 # Encode once more, for the place in the next file; this happens once per file.
-                size, *parts = record.encode(
+                size, *parts = encode(
                     new,
                     queue_offset=queue_offset,
                     physical_offset=position,

@@ -130,9 +130,12 @@ class Dispatch:
     def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
+        pack = ENTRY.pack
         for new, at in zip(records, written, strict=True):
-            code = at.due_ms or record.code_of_tags(new.properties.pairs.get(_TAGS))
-            entry = ENTRY.pack(at.physical_offset, at.size, code)
+            code = at.due_ms
+            if not code and (tags := new.properties.pairs.get(_TAGS)):
+                code = record.code_of_tags(tags)
+            entry = pack(at.physical_offset, at.size, code)
             key = (new.topic, new.queue_id)
             batch = batches.get(key)
             if batch is None:

@@ -145,11 +145,10 @@ class KeyIndex:
         if physical_offset <= self._end_offset:
             return
         pairs = properties.pairs
+        tokens = [pairs.get(_UNIQ_KEY)]
         keys = pairs.get(_KEYS)
-        tokens = keys.split(_SEPARATOR) if keys else []
-        unique = pairs.get(_UNIQ_KEY)
-        if unique:
-            tokens.insert(0, unique)
+        if keys:
+            tokens += keys.split(_SEPARATOR)
         prefix = self._prefixes.get(topic)
         if prefix is None:
             prefix = self._prefix(topic)
