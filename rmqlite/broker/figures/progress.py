@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from rmqlite.broker.figures.traffic import Traffic
@@ -46,7 +46,8 @@ class Progress:
         """A group's progress in one topic, or in all topics of which it has an offset."""
         found = []
         done = 0
-        for info in self._read_topics(group, topic):
+        topics = {topic} if topic else (yield from self._offsets.by_topic(group)).keys()
+        for info in self._read_topics(group, topics):
             queues = []
             for queue_id in range(info.read_queues):
                 done += 1
@@ -105,9 +106,8 @@ class Progress:
             )
         return tuple(found)
 
-    def _read_topics(self, group: str, topic: str) -> Iterator[TopicInfo]:
+    def _read_topics(self, group: str, topics: Collection[str]) -> Iterator[TopicInfo]:
         """The existing ones of these topics, without those that no member reads any more."""
-        topics = {topic} if topic else {queue.topic for queue in self._offsets.of(group)}
         members = self._membership.members(group)
         read = {each.topic for member in members for each in member.subscriptions}
         for name in sorted(topics):

@@ -16,6 +16,8 @@ from rmqlite.store.tables.tables import Snapshot, Tree
 from rmqlite.table_shapes import ConsumerOffsetsTable
 
 TABLE: Final = "consumerOffset.json"
+_STEP_OFFSETS: Final = 5_000
+"""The offsets of one step that only sorts them: 2 ms."""
 
 
 class ConsumerOffsets:
@@ -44,6 +46,19 @@ class ConsumerOffsets:
     def of(self, group: str) -> dict[Queue, int]:
         """All committed offsets of a group; the caller must not change them."""
         return self._offsets.get(group, {})
+
+    def by_topic(self, group: str) -> Steps[dict[str, dict[int, int]]]:
+        """All committed offsets of a group, by topic and queue id, in steps."""
+        table: dict[str, dict[int, int]] = {}
+        known = self.of(group)
+        for number, queue in enumerate(tuple(known), 1):
+            if number % _STEP_OFFSETS == 0:
+                yield
+            offset = known.get(queue)
+            # None: its topic was deleted between two steps.
+            if offset is not None:
+                table.setdefault(queue.topic, {})[queue.queue_id] = offset
+        return table
 
     def groups_of(self, topic: str) -> frozenset[str]:
         """The groups that have committed an offset in a topic."""

@@ -81,6 +81,10 @@ class GroupCalls(Part):
         """All offsets that a group has committed."""
         return self._broker.offsets.of(group).copy()
 
+    async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:
+        """All offsets that a group has committed, by topic and queue id."""
+        return await done_in_turns(self._broker.offsets.by_topic(group))
+
     async def committing(self) -> tuple[str, ...]:
         """The groups that have committed an offset."""
         return tuple(self._broker.offsets.groups())

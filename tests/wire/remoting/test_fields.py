@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.wire.remoting import fields
 from rmqlite.wire.remoting.codes.consuming import PULL_MESSAGE, PullAnswer, PullMessage
 from rmqlite.wire.remoting.codes.name_server import GET_ROUTEINFO_BY_TOPIC, RouteQuery
 from rmqlite.wire.remoting.codes.request import EXTRAS, Body
@@ -136,12 +137,12 @@ def test_an_answers_values_are_all_texts() -> None:
 def test_every_row_reads_what_it_writes(row: Any) -> None:
     """And its fields have names of their own, none of them one that any client may add."""
     samples = {"i32": 7, "i64": 2**40, "bool": True, "str": "x"}
-    for fields in (row.fields, row.answer):
-        wires = [column.wire for column in fields.columns]
+    for each in (row.fields, row.answer):
+        wires = [column.wire for column in each.columns]
         assert len(set(wires)) == len(wires)
         assert not EXTRAS & set(wires)
-        value = fields.shape(*[samples[column.kind] for column in fields.columns])
-        assert fields.read(fields.write(value)) == value
+        value = each.shape(*[samples[column.kind] for column in each.columns])
+        assert each.read(each.write(value)) == value
     assert row.asked
     assert isinstance(row.body, Body | tuple)
 
@@ -153,3 +154,23 @@ def test_no_code_stands_in_both_tables() -> None:
     100 101 102 105 106 200 201 202 203 204 205 206 207 208 215 216 219 220 221 222 223 224 300
     303 304 305 306 307 309 310 314 315 316 317 318 319 320 321 324 325 326 327 328 329"""
     assert set(ANSWERED) == {int(code) for code in needed.split()}
+
+
+def test_a_field_keeps_few_texts_and_only_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients choose the texts: whatever they send, memory has a bound and values stay right."""
+    known: list[dict[str | None, Any]] = []
+    made = fields._Known.__init__
+
+    def counted(self: Any, field: fields.Field) -> None:
+        made(self, field)
+        known.append(self)
+
+    monkeypatch.setattr(fields._Known, "__init__", counted)
+    send = fields.Fields(SendMessage)
+    for number in range(3 * fields.KNOWN_MAX):
+        ext = {"topic": f"topic-{number}", "queueId": str(number), "producerGroup": "g" * 200}
+        read = send.read(ext)
+        assert (read.topic, read.queue_id) == (f"topic-{number}", number)
+    assert max(map(len, known)) <= fields.KNOWN_MAX + 1
+    assert max(len(text or "") for each in known for text in each) <= fields.KNOWN_TEXT_MAX
+    assert send.read({"topic": "t"}) == SendMessage("t")

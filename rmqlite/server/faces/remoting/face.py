@@ -98,6 +98,8 @@ class RemotingFace:
         self._connections.drain()
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._config.drain_ms_max / 1000
+        # The sends that came in this turn of the loop begin now.
+        await asyncio.sleep(0)
         while running := self._calls.running | self._sends.running:
             left_s = until_s - loop.time()
             if left_s <= 0:

@@ -6,8 +6,8 @@ Its messages then wait for one sync, and the answers of a connection leave in on
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 from rmqlite.broker.draft_sends import DraftCall, Outcome
 from rmqlite.config import BrokerConfig
@@ -63,20 +63,15 @@ class Sends:
             connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
         if not self._waiting:
-            self._begin(self._store_waiting())
+            self._loop.call_soon(self._begin)
         self._waiting.append(_Send(connection, command, size, call))
 
-    def _begin(self, storing: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(storing)
-        self.running.add(task)
-        task.add_done_callback(self.running.discard)
-
-    async def _store_waiting(self) -> None:
-        """A task begins after everything that came in the turn of the loop that made it."""
-        sends, self._waiting = self._waiting, []
-        for first in range(CALLS_MAX, len(sends), CALLS_MAX):
-            self._begin(self._store(sends[first : first + CALLS_MAX]))
-        await self._store(sends[:CALLS_MAX])
+    def _begin(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for first in range(0, len(waiting), CALLS_MAX):
+            task = self._loop.create_task(self._store(waiting[first : first + CALLS_MAX]))
+            self.running.add(task)
+            task.add_done_callback(self.running.discard)
 
     async def _store(self, sends: list[_Send]) -> None:
         try:

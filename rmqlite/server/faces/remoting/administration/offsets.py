@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from rmqlite.clock import local_text
 from rmqlite.requests.figures import QueueTimes, Taken
 from rmqlite.requests.groups import OffsetsCommit
-from rmqlite.requests.topics import Queue
 from rmqlite.server.faces.remoting.administration.large_bodies import BYTES_MAX, large_body
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.front.front import Front
@@ -27,8 +26,11 @@ from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.shapes import write_body
 
-QUEUES_A_STEP: Final = 200
-"""The queues that are looked at without a turn for other calls: 5 ms."""
+QUEUES_A_STEP: Final = 100
+"""The queues that are looked at without a turn for other calls: 5 ms.  A group counts as one."""
+OFFSETS_A_STEP: Final = 2_000
+"""The offsets that are taken without a turn for other calls: 2 ms.  A group counts as ten."""
+_GROUP: Final = 10
 
 
 class Offsets:
@@ -61,36 +63,47 @@ class Offsets:
 
     async def of_all_groups(self, call: Call) -> Command:
         is_order = codes.GET_BROKER_CONSUME_STATS.fields.read(call.command.ext).is_order
-        lists: list[bytes] = []
-        behind = size = queues = 0
+        # Joined only once, because each copy of a long answer takes milliseconds.
+        parts: list[bytes] = []
+        behind = size = done = 0
         for info in await self._front.groups.all():
-            by_topic = []
+            done += 1
+            name = json.dumps(info.group, ensure_ascii=False).encode()
+            parts.append(b"%s{%s:[" % (b"," if parts else b"", name))
+            between = b""
             for taken in await self._front.groups.taken(info.group):
                 extras = await self._front.topics.extras(taken.topic)
                 if is_order <= extras.is_ordered:
-                    by_topic.append(await self._stats(taken))
+                    parts.append(between + await self._stats(taken))
+                    size += len(parts[-1])
+                    between = b","
                     behind += taken.behind
-                    queues += len(taken.queues)
-            name = json.dumps(info.group, ensure_ascii=False).encode()
-            lists.append(b"{%s:[%s]}" % (name, b",".join(by_topic)))
-            size += len(lists[-1])
+                    done += len(taken.queues)
+            parts.append(b"]}")
+            size += len(name)
             if size > BYTES_MAX:
                 raise Refusal(
                     ResponseCode.SYSTEM_ERROR, "there are too many offsets for one answer"
                 )
-            if queues > QUEUES_A_STEP:
-                queues = 0
+            if done >= QUEUES_A_STEP:
+                done = 0
                 await let_others()
-        body = write_body(BrokerConsumeStats(self._address, (), behind))
-        body = body.replace(b"[]", b"[%s]" % b",".join(lists), 1)
+        head, _, tail = write_body(BrokerConsumeStats(self._address, (), behind)).partition(b"[]")
+        await let_others()
+        body = b"".join([head, b"[", *parts, b"]", tail])
+        await let_others()
         return call.command.answer(ResponseCode.SUCCESS, body=body)
 
     async def all(self, call: Call) -> Command:
-        groups = [
-            (group, await self._front.groups.committed(group))
-            for group in await self._front.groups.committing()
-        ]
-        entries = (pair for group, offsets in groups for pair in _by_topic(group, offsets))
+        entries: list[tuple[str, dict[int, int]]] = []
+        done = 0
+        for group in await self._front.groups.committing():
+            by_topic = await self._front.groups.committed_by_topic(group)
+            entries += [(f"{topic}@{group}", by_id) for topic, by_id in by_topic.items()]
+            done += _GROUP + sum(map(len, by_topic.values()))
+            if done >= OFFSETS_A_STEP:
+                done = 0
+                await let_others()
         body = await large_body(GroupOffsets({}), "offset_table", entries)
         return call.command.answer(ResponseCode.SUCCESS, body=body)
 
@@ -142,14 +155,6 @@ class Offsets:
             _text(last_ms),
             _text(taken_ms),
         )
-
-
-def _by_topic(group: str, offsets: Mapping[Queue, int]) -> Iterator[tuple[str, dict[int, int]]]:
-    table: dict[str, dict[int, int]] = {}
-    for queue, offset in offsets.items():
-        table.setdefault(queue.topic, {})[queue.queue_id] = offset
-    for topic, by_id in table.items():
-        yield f"{topic}@{group}", by_id
 
 
 def _text(timestamp_ms: int) -> str:
