@@ -151,15 +151,16 @@ class DraftSends:
             self._room.check_body(len(draft.body))
             # A batch goes into one queue.
             queue_id = queue_ids[0] if queue_ids else self._queue_for(draft)
-            is_new = self._store.queue(draft.topic, queue_id) is None
-            work += 1 + _keys_of(draft) + (_NEW_QUEUE_WORK if is_new else 0)
+            work += 1 + _keys_of(draft)
             queue_ids.append(queue_id)
             sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
             if queue_id != draft.queue_id or sys_flag != draft.sys_flag:
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
-            records.append(
-                self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
-            )
+            record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
+            # Where it is stored: the topic of a message that waits may have no queue yet.
+            if self._store.queue(record.topic, record.queue_id) is None:
+                work += _NEW_QUEUE_WORK
+            records.append(record)
         if not records:
             raise InvalidValue("messages", 0, "at least one")
         part.records += records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rmqlite.broker.draft_sends import DraftCall
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
 from rmqlite.errors import MessageTooLarge
@@ -15,6 +16,7 @@ from rmqlite.store.records.record import BORN_HOST_V6, Record
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
 from tests.support.restarts import WAYS, Restart
+from tests.support.steps import done
 
 STORE_HOST = pack_host("10.0.0.2:10911")
 CLUSTER = "main"
@@ -116,3 +118,13 @@ def test_a_property_string_that_would_become_too_long_is_refused(level: int) -> 
     assert record_of(draft(fits), level, cluster=CLUSTER, store_host=STORE_HOST)
     with pytest.raises(MessageTooLarge, match="properties"):
         record_of(draft(fits + b"x"), level, cluster=CLUSTER, store_host=STORE_HOST)
+
+
+def test_a_delayed_call_counts_the_queue_that_it_is_stored_in(under_test: BrokerUnderTest) -> None:
+    """Its topic has no queue on disk yet; calls that wait were split into steps for nothing."""
+    create_topic(under_test, TOPIC)
+    first = Draft(TOPIC, 0, b"DELAY\x013", b"x", 1, BORN_HOST)
+    done(under_test.broker.drafts.send([DraftCall((first,))]))
+    assert under_test.store.queue(TOPIC, 0) is None
+    steps = under_test.broker.drafts.send([DraftCall((first,))] * 50)
+    assert list(steps) == []
