@@ -1,4 +1,4 @@
-"""What only the Java client does here: pulls, large messages, many topics, a broker that dies."""
+"""What only the Java client does here: pulls, SQL, transactions, requests, a broker that dies."""
 
 from __future__ import annotations
 
@@ -78,6 +78,69 @@ def test_bodies_of_4_mib_and_properties_of_32_kb_arrive(
     (event,) = java.got("large-readers", got="properties")
     assert event["properties"] > 32_000
     java.do("stop", name="large-readers")
+
+
+def test_a_consumer_gets_what_its_sql_expression_wants(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """Numbers, texts, and a property that a message does not have."""
+    make(broker, "java-sql")
+    expression = "amount BETWEEN 10 AND 20 AND (region IN ('eu', 'uk') OR vip IS NOT NULL)"
+    java.push("sql-readers", "java-sql", sql=expression)
+    for key, properties in (
+        ("small", {"amount": "9", "region": "eu"}),
+        ("wanted", {"amount": "10", "region": "eu"}),
+        ("abroad", {"amount": "15", "region": "us"}),
+        ("important", {"amount": "20", "region": "us", "vip": "yes"}),
+        ("no-number", {"amount": "many", "region": "eu"}),
+        ("last", {"amount": "11", "region": "uk"}),
+    ):
+        java.send("java-sql", key, properties=properties)
+    java.until(lambda: "last" in java.keys("sql-readers"), "the last one arrives")
+    java.until(lambda: len(java.keys("sql-readers")) >= 3, "the others arrive")
+    assert sorted(java.keys("sql-readers")) == ["important", "last", "wanted"]
+    java.do("stop", name="sql-readers")
+
+
+def test_a_transaction_is_committed_rolled_back_or_asked_about_over_a_kill(
+    tmp_path: Path,
+) -> None:
+    """Consumers see what is committed, at once or by a later check, once; never the rest."""
+    with live_broker(tmp_path, transactionTimeOut=500, transactionCheckInterval=500) as broker:
+        make(broker, "transacted")
+        with Program(toolchains.java(), broker.name_server, tmp_path / "java.log") as java:
+            java.push("transaction-readers", "transacted")
+            decides = {
+                "committed": "COMMIT_MESSAGE",
+                "rolled-back": "ROLLBACK_MESSAGE",
+                "later": "UNKNOW",
+                "never": "UNKNOW",
+            }
+            checks = {"later": "COMMIT_MESSAGE", "never": "ROLLBACK_MESSAGE"}
+            asked = {"group": "transactors", "topic": "transacted"}
+            java.do("transact", decides=decides, checks=checks, **asked)
+            broker.kill()
+            broker.start()
+            java.until(lambda: len(checked(java)) >= 2, "both are asked about")
+            java.until(lambda: len(java.keys("transaction-readers")) >= 2, "two arrive")
+        with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+            stored = sum(each.max_offset for each in admin.ranges("transacted"))
+    assert sorted(java.keys("transaction-readers")) == ["committed", "later"]
+    assert stored == 2
+
+
+def checked(java: Program) -> set[str]:
+    return {event["checked"] for event in tuple(java.events) if "checked" in event}
+
+
+def test_a_request_gets_the_reply_of_a_consumer(java: Program, broker: BrokerProcess) -> None:
+    """The reply goes to the client that asked, on its own connection."""
+    make(broker, "requests")
+    java.do("answer", group="answerers", topic="requests")
+    for key in ("one", "two"):
+        said = java.do("request", group="askers", topic="requests", key=key)
+        assert [event["reply"] for event in said if "reply" in event] == [f"{key}!"]
+    java.do("stop", name="answerers")
 
 
 def test_what_java_sends_python_consumes_lists_and_cancels(

@@ -1,8 +1,12 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
 import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -12,6 +16,7 @@ import java.util.concurrent.CountDownLatch;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.PullStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -19,16 +24,22 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** Does what the lines of JSON on its input say, with RocketMQ's own client; prints JSON lines. */
 public class Scenarios {
+  private static final PrintStream out = System.out;
   private static String names;
   private static final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
   private static final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
@@ -58,13 +69,17 @@ public class Scenarios {
       case "stop": consumers.remove(asked.getString("name")).shutdown(); break;
       case "pull": pull(asked); break;
       case "lite": lite(asked); break;
+      case "transact": transact(asked); break;
+      case "answer": answer(asked); break;
+      case "request": request(asked); break;
+      case "mqadmin": mqadmin(asked); break;
       default: throw new IllegalArgumentException(asked.toString());
     }
   }
 
   private static synchronized void say(JSONObject said) {
-    System.out.println(said.toJSONString());
-    System.out.flush();
+    out.println(said.toJSONString());
+    out.flush();
   }
 
   private static DefaultMQProducer producer(String group, int retries) {
@@ -194,7 +209,11 @@ public class Scenarios {
       consumer.setMaxReconsumeTimes(asked.getIntValue("max"));
     }
     for (String topic : asked.getJSONArray("topics").toJavaList(String.class)) {
-      consumer.subscribe(topic, asked.getString("expression"));
+      if (asked.containsKey("sql")) {
+        consumer.subscribe(topic, MessageSelector.bySql(asked.getString("sql")));
+      } else {
+        consumer.subscribe(topic, asked.getString("expression"));
+      }
     }
     JSONObject fails = asked.getJSONObject("fails");
     if (asked.getBooleanValue("orderly")) {
@@ -282,5 +301,87 @@ public class Scenarios {
     }
     consumer.commitSync();
     consumer.shutdown();
+  }
+
+  /** Half messages.  decides: what a local transaction says of each key, checks: what it says later. */
+  private static void transact(JSONObject asked) throws Exception {
+    JSONObject decides = asked.getJSONObject("decides");
+    JSONObject checks = asked.getJSONObject("checks");
+    TransactionMQProducer producer = new TransactionMQProducer(asked.getString("group"));
+    producer.setNamesrvAddr(names);
+    producer.setInstanceName(asked.getString("group"));
+    producer.setSendMsgTimeout(20_000);
+    producer.setTransactionListener(new TransactionListener() {
+      @Override
+      public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
+        return LocalTransactionState.valueOf(decides.getString(message.getKeys()));
+      }
+
+      @Override
+      public LocalTransactionState checkLocalTransaction(MessageExt message) {
+        say(new JSONObject().fluentPut("checked", message.getKeys()));
+        return LocalTransactionState.valueOf(checks.getString(message.getKeys()));
+      }
+    });
+    producer.start();
+    // It stays, because the broker asks it later.
+    producers.put(asked.getString("group"), producer);
+    for (String key : decides.keySet()) {
+      sent(key, producer.sendMessageInTransaction(message(asked, key), null));
+    }
+  }
+
+  /** A consumer that replies to each request with its body and an exclamation mark. */
+  private static void answer(JSONObject asked) throws Exception {
+    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(asked.getString("group"));
+    consumer.setNamesrvAddr(names);
+    consumer.setInstanceName(asked.getString("group"));
+    consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+    consumer.subscribe(asked.getString("topic"), "*");
+    DefaultMQProducer replies = producer(asked.getString("group") + "-replies", 2);
+    consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+      for (MessageExt message : messages) {
+        String body = new String(message.getBody(), StandardCharsets.UTF_8) + "!";
+        try {
+          byte[] reply = body.getBytes(StandardCharsets.UTF_8);
+          replies.send(MessageUtil.createReplyMessage(message, reply));
+        } catch (Exception error) {
+          throw new IllegalStateException(error);
+        }
+      }
+      return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+    });
+    consumers.put(asked.getString("group"), consumer);
+    consumer.start();
+  }
+
+  private static void request(JSONObject asked) throws Exception {
+    DefaultMQProducer producer = producer(asked.getString("group"), 2);
+    Message reply = producer.request(message(asked, asked.getString("key")), 60_000);
+    String body = new String(reply.getBody(), StandardCharsets.UTF_8);
+    say(new JSONObject().fluentPut("reply", body).fluentPut("to", asked.getString("key")));
+  }
+
+  /** A command of mqadmin; what it prints on both streams is said. */
+  private static void mqadmin(JSONObject asked) throws Exception {
+    if (System.getProperty("rocketmq.home.dir") == null) {
+      Path home = Files.createTempDirectory("mqadmin");
+      Files.createDirectory(home.resolve("conf"));
+      Files.write(home.resolve("conf/logback_tools.xml"), "<configuration/>".getBytes());
+      System.setProperty("rocketmq.home.dir", home.toString());
+    }
+    List<String> words = asked.getJSONArray("words").toJavaList(String.class);
+    ByteArrayOutputStream said = new ByteArrayOutputStream();
+    PrintStream errors = System.err;
+    PrintStream both = new PrintStream(said, true, "UTF-8");
+    System.setOut(both);
+    System.setErr(both);
+    try {
+      MQAdminStartup.main0(words.toArray(new String[0]), null);
+    } finally {
+      System.setOut(out);
+      System.setErr(errors);
+    }
+    say(new JSONObject().fluentPut("printed", said.toString("UTF-8")));
   }
 }
