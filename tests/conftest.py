@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, settings
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 
-SPARK_TESTS = Path(__file__).parent / "spark"
+TESTS = Path(__file__).parent
+TOGETHER = (TESTS / "spark", TESTS / "conformance")
+"""The tests of one of these run in one process: they share a Spark session, or running clients."""
 
 # No example is wrong because the machine had much else to do.
 ANY_MACHINE = "any machine"
@@ -34,11 +36,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=0, help="the first run of the crash points")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests that share the Spark session run in one process, one after the other."""
+    """First: the plugin that spreads the tests looks at the groups when its own turn comes."""
     for item in items:
-        if SPARK_TESTS in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        for folder in TOGETHER:
+            if folder in item.path.parents:
+                item.add_marker(pytest.mark.xdist_group(folder.name))
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from tests import chromium, java  # noqa: E402 - the same
 WORKERS = 2
 """Processes that test.  Many tests start brokers and clients of their own: with more processes
 on a small machine they would time each other out."""
+SPREAD = (f"--numprocesses={WORKERS}", "--dist=loadgroup")
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 6 << 30
 """With so much room there, the tests' folders lie in memory: some tests make and remove thousands
@@ -45,7 +46,7 @@ def main() -> int:
         "ruff check": ["ruff", "check", "."],
         "ruff format": ["ruff", "format", "--check", "."],
         "mypy": ["mypy"],
-        "pytest": ["pytest", f"--numprocesses={WORKERS}", "--dist=loadgroup", *sys.argv[1:]],
+        "pytest": ["pytest", *SPREAD, "--durations=20", *sys.argv[1:]],
     }
     for name, arguments in steps.items():
         print(f"\n{name}", flush=True)

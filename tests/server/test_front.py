@@ -146,6 +146,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.times", (GROUP, "orders")),
     ("groups.offsets_at", (GROUP, "orders", None)),
     ("groups.committed", (GROUP,)),
+    ("groups.committed_by_topic", (GROUP,)),
     ("groups.committing", ()),
     ("groups.status", (GROUP,)),
     ("groups.offsets", (OffsetsQuery(GROUP, (Queue("orders", 0),)),)),
