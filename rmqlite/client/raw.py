@@ -35,8 +35,7 @@ _A = TypeVar("_A", LogRead, QueueRead)
 class RawReader(Closing):
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 
-    patience_ms: how long to wait for a broker that does not answer; but the first snapshot fails
-    at once, because the endpoint may be wrong.
+    patience_ms: how long to wait for a broker that does not answer.
     """
 
     def __init__(
@@ -51,13 +50,15 @@ class RawReader(Closing):
         self._chunk_bytes = chunk_bytes
         self._has_met = False
 
-    def snapshot(self, topics: Sequence[str] = ()) -> LogSnapshot:
+    def snapshot(self, topics: Sequence[str] = (), *, is_known: bool = False) -> LogSnapshot:
         """The bounds of the log and of these topics' queues; no topics means all.
 
-        Raises TopicUnknown, and Unavailable when the broker cannot be reached.
+        The first snapshot fails at once, because the endpoint may be wrong; is_known: an earlier
+        process met the broker there, so wait for it.  Raises TopicUnknown, and Unavailable when
+        the broker cannot be reached.
         """
         request = LogSnapshotRequest(tuple(topics))
-        retries = RETRIES_MAX if self._has_met else 0
+        retries = RETRIES_MAX if is_known or self._has_met else 0
         found = self._connection.call_repeatedly(
             rpcs.GET_LOG_SNAPSHOT, request, self._patience_s, retries=retries
         )

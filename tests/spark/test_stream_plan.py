@@ -32,7 +32,8 @@ class FakeRanges:
     def set(self, **ranges: tuple[int, int]) -> None:
         self.found |= {(name[0], int(name[1:])): each for name, each in ranges.items()}
 
-    def ranges(self) -> Ranges:
+    def ranges(self, *, is_new: bool) -> Ranges:
+        del is_new
         return dict(self.found)
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from rmqlite.arrow.columns import columns_named
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Message, Producer
-from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.errors import BrokerUnreachable, InvalidValue, OffsetGone
 from rmqlite.spark.options import parse_options
 from rmqlite.spark.schema import spark_schema
 from rmqlite.spark.source import RmqliteDataSource
@@ -104,6 +105,23 @@ def test_a_broker_that_is_killed_between_two_batches_is_found_again(broker: Brok
     broker.start()
     send(broker, "a")
     assert read(reader, at, reader.latestOffset(at, ALL)) == [("a", 0, 2)]
+    reader.stop()
+
+
+def test_a_stream_that_goes_on_waits_for_its_broker_and_a_new_one_does_not(
+    broker: BrokerProcess,
+) -> None:
+    """Spark starts again, and the broker is just away; but a new stream's endpoint may be wrong."""
+    send(broker, "a", "a")
+    at = reader_of(broker, "endpoint").latestOffset({}, ALL)
+    broker.kill()
+    with pytest.raises(BrokerUnreachable):
+        reader_of(broker, "endpoint").initialOffset()
+    reader = reader_of(broker, "endpoint")
+    with ThreadPoolExecutor() as pool:
+        found = pool.submit(reader.latestOffset, at, ALL)
+        broker.start()
+        assert found.result() == at
     reader.stop()
 
 

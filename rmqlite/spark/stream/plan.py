@@ -38,7 +38,7 @@ class StreamPlan:
     def initial(self) -> Offsets:
         """Where a new stream begins; later calls return the same."""
         if self._initial is None:
-            found = self._look()
+            found = self._look(is_new=True)
             self._warn_of_missing({topic for topic, _ in found})
             self._initial = initial_offsets(self._options, self._source, found)
         return dict(self._initial)
@@ -109,9 +109,9 @@ class StreamPlan:
     def close(self) -> None:
         self._source.close()
 
-    def _look(self) -> Ranges:
+    def _look(self, *, is_new: bool = False) -> Ranges:
         takes = self._options.takes_queue
-        found = self._source.ranges()
+        found = self._source.ranges(is_new=is_new)
         self._ranges = {queue: each for queue, each in found.items() if takes(*queue)}
         return self._ranges
 

@@ -31,8 +31,12 @@ class QueueRanges(Protocol):
     place: Place | None
     """The store or broker at the last look, for the readers."""
 
-    def ranges(self) -> Ranges:
-        """All queues of all topics, the system's too.  Raises Unavailable, StoreDamaged."""
+    def ranges(self, *, is_new: bool) -> Ranges:
+        """All queues of all topics, the system's too.  Raises Unavailable, StoreDamaged.
+
+        is_new: the stream begins now, so a broker that is away may be a wrong endpoint: raise at
+        once.  A stream that goes on waits for its broker.
+        """
         ...
 
     def offsets_at(self, timestamp_ms: int, queues: Mapping[Queue, object]) -> Offsets:
@@ -55,7 +59,8 @@ class StoreRanges:
         self._root = path
         self.place: Place | None = None
 
-    def ranges(self) -> Ranges:
+    def ranges(self, *, is_new: bool) -> Ranges:
+        del is_new
         found = look_at_store(self._root)
         self.place = found.place
         return _ranges(found)
@@ -82,8 +87,8 @@ class BrokerRanges:
         self._reader: RawReader | None = None
         self.place: Place | None = None
 
-    def ranges(self) -> Ranges:
-        found = look_of(self._endpoint, self._opened().snapshot())
+    def ranges(self, *, is_new: bool) -> Ranges:
+        found = look_of(self._endpoint, self._opened().snapshot(is_known=not is_new))
         self.place = found.place
         return _ranges(found)
 
