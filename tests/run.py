@@ -21,9 +21,9 @@ import environment  # noqa: E402 - found only after the line above
 
 from tests import chromium, java  # noqa: E402 - the same
 
-WORKERS = 2
-"""Processes that test.  Many tests start brokers and clients of their own: with more processes
-on a small machine they would time each other out."""
+WORKERS = 3
+"""Processes that test: tests wait for their brokers and clients a third of the time, so three keep
+two cores busy.  With many more, brokers and clients would time each other out."""
 SPREAD = (f"--numprocesses={WORKERS}", "--dist=loadgroup")
 MEMORY = Path("/dev/shm")
 MEMORY_BYTES_MIN = 6 << 30

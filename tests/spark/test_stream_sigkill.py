@@ -81,7 +81,9 @@ class Driver:
         """SIGKILL to every process; how many there were."""
         pids = self._pids()
         for pid in pids:
-            os.kill(pid, signal.SIGKILL)
+            # Spark ends a worker that it does not need.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self._process.wait()
         return len(pids)
 
