@@ -22,7 +22,7 @@ import environment  # noqa: E402 - found only after the line above
 from tests import chromium, java  # noqa: E402 - the same
 
 WORKERS = 3
-"""Processes that test: tests wait for their brokers and clients a third of the time, so three keep
+"""Processes that test: tests wait for brokers and clients a quarter of the time, so three keep
 two cores busy.  With many more, brokers and clients would time each other out."""
 SPREAD = (f"--numprocesses={WORKERS}", "--dist=loadgroup")
 MEMORY = Path("/dev/shm")
