@@ -127,9 +127,10 @@ def check_topic(topic: str) -> None:
 
 @lru_cache(maxsize=4096)
 def check_sendable(topic: str) -> None:
-    """Cached, because it is asked of each message; a refusal is not kept.
+    """Raises InvalidName or PermissionMissing unless a producer may send to this topic.
 
-    Raises InvalidName or PermissionMissing unless a producer may send to this topic."""
+    Cached, because it is asked for each message; a refusal is not kept.
+    """
     check_topic(topic)
     if topic in _NOT_SENDABLE:
         raise PermissionMissing(topic, "sending to", "the topic is the broker's own")

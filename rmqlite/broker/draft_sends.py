@@ -18,7 +18,7 @@ from rmqlite.broker.sending import record_of
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
-from rmqlite.broker.tables.topics import WRITE, TopicTable
+from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.transactions.halves import half_record, is_half
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
@@ -187,8 +187,7 @@ class DraftSends:
         info = self._topics.get(draft.topic)
         queue_id = draft.queue_id
         if info is not None and 0 <= queue_id < info.write_queues:
-            if not info.perm & WRITE:
-                self._topics.wanted(draft.topic)
+            self._topics.wanted(draft.topic)
             return queue_id
         needed = self._needed()
         queue_id = needed.queue_for(draft.topic, queue_id)

@@ -68,20 +68,21 @@ def routed(own: bytes, place: Routing) -> PropertyString:
         if marker in own:
             break
     else:
-        separator = b"\x02" if own and own[-1] != 2 else b""
-        return PropertyString(own + separator + place.ending)
+        return _ending_with(own, place.ending)
     properties = PropertyString(own)
-    get = properties.pairs.get
     changes = {
         name: value
-        for (name, value), marker in zip(place.properties.items(), place.markers, strict=True)
-        if get(marker[:-1]) != value.encode()
+        for name, value in place.properties.items()
+        if properties.get(name) != value.encode()
     }
     if properties.get(WAIT) is not None:
         changes.pop(WAIT, None)
-    for name in changes:
-        if f"{name}\x01".encode() in own:
-            return properties.edited(changes)
+    if any(properties.get(name) is not None for name in changes):
+        return properties.edited(changes)
     # As for a client's delayed message: the same bytes as edited() makes, for a third of the time.
-    separator = b"\x02" if own[-1] != 2 and changes else b""
-    return PropertyString(own + separator + encode_properties(changes))
+    return _ending_with(own, encode_properties(changes))
+
+
+def _ending_with(own: bytes, ending: bytes) -> PropertyString:
+    separator = b"\x02" if own and ending and own[-1] != 2 else b""
+    return PropertyString(own + separator + ending)

@@ -16,7 +16,7 @@ from typing import Final, Protocol, cast
 
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.grpc_refusal import PREFACE, GrpcRefusal
-from rmqlite.wire.remoting.command import ANSWER_FLAG, ONE_WAY_FLAG, Command, server_request
+from rmqlite.wire.remoting.command import Command, server_request
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
         self._count_held()
         begin = self._all.handling.begin
         for command in commands:
-            if command.flag & ANSWER_FLAG:
+            if command.is_answer:
                 asked = self._asked.pop(command.opaque, None)
                 if asked is not None and not asked.done():
                     asked.set_result(command)
@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         self.in_flight -= 1
         self._bytes -= size
         self._all.give_back(size)
-        if frame is not None and not request.flag & ONE_WAY_FLAG:
+        if frame is not None and not request.is_one_way:
             self.write(frame)
         if self._is_paused:
             self.regulate()
