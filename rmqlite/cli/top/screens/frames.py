@@ -70,9 +70,9 @@ class Frame(Screen[None]):
     group = ""
 
     @property
+    @abstractmethod
     def keys(self) -> tuple[tuple[str, str], ...]:
         """The keys that the bottom line shows."""
-        raise NotImplementedError
 
     @property
     def letter(self) -> Letter | None:
@@ -96,9 +96,9 @@ class Frame(Screen[None]):
         yield from self.content()
         yield self._bottom
 
+    @abstractmethod
     def content(self) -> ComposeResult:
         """The widgets between header and keys."""
-        raise NotImplementedError
 
     def draw(self) -> None:
         """Draw the latest answers."""
@@ -118,8 +118,9 @@ class Frame(Screen[None]):
         self._bottom.show(self._keys(width))
         self.draw_content(now_s, width)
 
+    @abstractmethod
     def draw_content(self, now_s: float, width: int) -> None:
-        raise NotImplementedError
+        """Draw the latest answers between header and keys."""
 
     def reload(self) -> None:
         """Ask again for data that is not part of a round."""
