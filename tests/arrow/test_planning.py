@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -73,7 +75,9 @@ def planned(root: Path, **options: str) -> list[Partition]:
         ),
     ],
 )
-def test_options_take_what_they_say(filled: StoreUnderTest, options, takes) -> None:  # type: ignore[no-untyped-def]
+def test_options_take_what_they_say(
+    filled: StoreUnderTest, options: dict[str, str], takes: Callable[[dict[str, Any]], bool]
+) -> None:
     """Whichever way is the shorter: over the log, or through the queues."""
     assert read(filled.root, **options) == [row for row in every(filled.root) if takes(row)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -64,8 +65,8 @@ def change(
     return broker.broker.redrive.change(JobChange(job_id, action, max_per_second)).state
 
 
-def preview(broker: BrokerUnderTest, cursor: str = "", **spec: object) -> RedrivePreview:
-    request = RedrivePreviewRequest(RedriveSpec(GROUP, **spec), cursor)  # type: ignore[arg-type]
+def preview(broker: BrokerUnderTest, cursor: str = "", **spec: Any) -> RedrivePreview:
+    request = RedrivePreviewRequest(RedriveSpec(GROUP, **spec), cursor)
     return done(broker.broker.redrive.preview(request))
 
 

@@ -1,6 +1,7 @@
 """The official clients, fetched by their own package managers and built into .cache/clients.
 
-Maven brings the Java client, Go modules the Go client, pip the wheel that holds the C++ client.
+Maven brings the Java client, Go modules the Go client, pip the wheel that holds the C++ client,
+and uvloop.
 Without a tool chain its tests are skipped, and say so; with CI set and Maven or Go present they
 must run.  What is built is used again until its sources change.
 """
@@ -13,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
 SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
 WHEEL: Final = "rocketmq-client-python==0.5.0rc2"
+UVLOOP: Final = "uvloop>=0.21,<1"
 FETCH_S_MAX: Final = 600.0
 
 
@@ -63,9 +66,14 @@ def go() -> list[str]:
 
 def cpp() -> list[str]:
     """The command of the C++ client, through its Python wheel."""
-    folder = _built("cpp", _files_in(SOURCES / "cpp"), _build_cpp)
+    folder = _built("cpp", _files_in(SOURCES / "cpp"), partial(_unpack, WHEEL))
     program = SOURCES / "cpp" / "scenarios.py"
     return ["env", f"PYTHONPATH={folder}", f"HOME={folder}", sys.executable, str(program)]
+
+
+def uvloop() -> Path:
+    """A folder with uvloop, which a broker uses if it finds it."""
+    return _built("uvloop", [], partial(_unpack, UVLOOP))
 
 
 def _needed(tool: str, *others: Path) -> str:
@@ -94,7 +102,7 @@ def _built(name: str, sources: Sequence[Path], build: Callable[[Path], None]) ->
         build(unfinished)
     except (subprocess.SubprocessError, OSError) as error:
         said = getattr(error, "stderr", None) or str(error)
-        sentence = f"the {name} client cannot be fetched or built: {str(said)[-500:]}"
+        sentence = f"{name} cannot be fetched or built: {str(said)[-500:]}"
         if os.environ.get("CI"):
             pytest.fail(sentence)
         pytest.skip(sentence)
@@ -111,9 +119,10 @@ def _build_go(folder: Path) -> None:
     _run([tool, "build", "-o", str(folder / "conformance"), "."], SOURCES / "go")
 
 
-def _build_cpp(folder: Path) -> None:
+def _unpack(requirement: str, folder: Path) -> None:
+    """Install a wheel into a folder of its own."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
-    _run([*pip, "--target", str(folder), WHEEL], folder)
+    _run([*pip, "--target", str(folder), requirement], folder)
 
 
 def _run(command: list[str], folder: Path) -> None:
