@@ -69,7 +69,7 @@ ALONE = {
     "zlib": {"rmqlite.compression", "rmqlite.store", "rmqlite.arrow.records"},
     "pyarrow": {"rmqlite.arrow", "rmqlite.spark"},
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
-    "matplotlib": {"rmqlite.spark.jobs.report"},
+    "matplotlib": {"rmqlite.spark.jobs.report", "rmqlite.cli.bench.plot"},
     "textual": {"rmqlite.cli.top"},
     "starlette": {"rmqlite.server.web"},
     "uvicorn": {"rmqlite.server.web"},

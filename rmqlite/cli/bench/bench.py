@@ -39,22 +39,37 @@ class Bench:
     flush: str
     scale: float
     progress: Progress
+    repeat: int = 1
+    """How many times a scenario runs whose figures become medians."""
 
     def size(self, full: int) -> int:
         """A number of messages at this scale."""
         return max(1, round(full * self.scale))
 
+    def seconds(self, full: float) -> float:
+        """A duration at this scale."""
+        return max(0.2, full * self.scale)
+
     @contextmanager
-    def broker(self, name: str, levels: str = LEVELS, **more: int | str) -> Iterator[BrokerProcess]:
+    def broker(
+        self,
+        name: str,
+        levels: str = LEVELS,
+        prepare: Callable[[Path], None] | None = None,
+        **more: int | str,
+    ) -> Iterator[BrokerProcess]:
         """A running broker on an empty store, which is deleted in the end.
 
-        more: other keys of broker.conf.
+        prepare: makes files of the store before the start.  more: other keys of broker.conf.
         """
         folder = self.folder / name
         settings = {"flushDiskType": self.flush, "messageDelayLevel": levels}
         settings |= {key: str(value) for key, value in more.items()}
         try:
-            with BrokerProcess(folder, settings) as broker:
+            process = BrokerProcess(folder, settings)
+            if prepare is not None:
+                prepare(process.store)
+            with process as broker:
                 yield broker
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -82,7 +97,7 @@ class Bench:
         message is due and starts after the last one is, like a broker that was down for hours.
         """
         delay_s = max(2, -(-messages // FILL_PER_S_MIN))
-        with self.broker(name, f"{delay_s}s", **settings) as broker:
+        with self.broker(name, f"{delay_s}s", None, **settings) as broker:
             sent = self.load(f"{name}: send {messages:,}", fill(broker, messages, level=1))
             broker.stop()
             began_ms, until_ms = wall_ms(), sent.last_deliver_at_ms + 100

@@ -1,4 +1,4 @@
-"""A broker process with its own store: start, stop, kill, and its memory."""
+"""A broker process with its own store: start, stop, kill, its memory and its CPU time."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from rmqlite.errors import BrokerUnreachable
 READY_SECONDS_MAX: Final = 600.0
 STOP_SECONDS_MAX: Final = 120.0
 _LOOK_S: Final = 0.002
+_TICKS_PER_S: Final = 100
+"""The unit of CPU times in /proc, the same on every Linux."""
 
 
 class BrokerProcess:
@@ -95,6 +97,12 @@ class BrokerProcess:
     def peak_mib(self) -> float:
         """The largest memory in RAM so far (VmHWM)."""
         return self._status_mib("VmHWM:")
+
+    def cpu_s(self) -> float:
+        """The CPU time of all threads so far, in user and in kernel mode, in steps of 0.01 s."""
+        # The name of the program, in brackets, may have blanks.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
     def _status_mib(self, name: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()

@@ -1,51 +1,81 @@
-"""rmqlite bench: choose scenarios, run them, print a table, write JSON."""
+"""rmqlite bench: choose scenarios, run them, print a table, write JSON and a plot."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import platform
 import sys
 import tempfile
-from multiprocessing import cpu_count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import typer
 from rich.progress import BarColumn, TimeElapsedColumn
 
-from rmqlite import __version__
-from rmqlite.cli.bench.figures import COLUMNS, Figure, table_rows
+from rmqlite.cli.bench.document import Document, differences, document, document_of
+from rmqlite.cli.bench.figures import COLUMNS, COMPARED_COLUMNS, compared_rows, table_rows
+from rmqlite.cli.bench.plot import check_matplotlib, png
+from rmqlite.cli.options import refuse
 from rmqlite.cli.output.progress import progress_bar
-from rmqlite.cli.output.terminal import print_table
-from rmqlite.cli.output.writing import written
+from rmqlite.cli.output.terminal import note, print_lines, print_table
+from rmqlite.cli.output.writing import STANDARD_OUTPUT, written, written_bytes
+
+REPEAT_MAX: Final = 25
+
+
+Scenarios = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SCENARIO...",
+        help="Any of send, batch, delayed-send, parked, idle, lateness, rates, drain, consume, "
+        "burst, cancel, pending, start, memory, recovery, check, growth; all by default.",
+    ),
+]
+JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write the figures here; - prints them."),
+]
+Flush = Annotated[str, typer.Option(metavar="TYPE", help="SYNC_FLUSH or ASYNC_FLUSH.")]
+Scale = Annotated[
+    float, typer.Option(min=0.0001, max=100.0, help="Sizes and durations, times this.")
+]
+Repeat = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=REPEAT_MAX,
+        help="Run send, batch, delayed-send, drain and consume N times, and print the median; "
+        "the others run once.",
+    ),
+]
+Compare = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Print the figures of this earlier --json file, too, and the ratio: above 1 is "
+        "better now.",
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.png", help='Draw the rates; needs pip install "rmqlite[bench]".'),
+]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", metavar="DIR", help="The disk to measure: a temporary folder is made here."
+    ),
+]
 
 
 def bench(
-    scenarios: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="SCENARIO...",
-            help="Any of send, batch, delayed-send, parked, lateness, rates, drain, burst, cancel, "
-            "pending, start, memory, recovery, check; all by default.",
-        ),
-    ] = None,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the figures here; - prints them."),
-    ] = None,
-    flush: Annotated[
-        str, typer.Option(metavar="TYPE", help="SYNC_FLUSH or ASYNC_FLUSH.")
-    ] = "SYNC_FLUSH",
-    scale: Annotated[
-        float, typer.Option(min=0.0001, max=100.0, help="Sizes and durations, times this.")
-    ] = 1.0,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", metavar="DIR", help="The disk to measure: a temporary folder is made here."
-        ),
-    ] = None,
+    scenarios: Scenarios = None,
+    json_file: JsonFile = None,
+    flush: Flush = "SYNC_FLUSH",
+    scale: Scale = 1.0,
+    repeat: Repeat = 5,
+    compare: Compare = None,
+    plot: Plot = None,
+    folder: Folder = None,
 ) -> None:
     """Measure a new broker: rates, latencies, lateness, start and memory."""
     from rmqlite.cli.bench.bench import Bench
@@ -57,31 +87,56 @@ def bench(
         raise typer.BadParameter(f"no scenario {unknown[0]!r}; there are {', '.join(NAMES)}")
     if flush not in ("SYNC_FLUSH", "ASYNC_FLUSH"):
         raise typer.BadParameter("SYNC_FLUSH or ASYNC_FLUSH", param_hint="--flush")
+    earlier = None if compare is None else _earlier(compare)
+    _check_outputs(json_file, plot)
     with (
         tempfile.TemporaryDirectory(prefix="rmqlite-bench-", dir=folder) as temporary,
         progress_bar(BarColumn(), TimeElapsedColumn()) as progress,
     ):
-        figures = list(measure(Bench(Path(temporary), flush, scale, progress), wanted))
-    document = _document(figures, flush=flush, scale=scale)
-    if json_file == Path("-"):
-        sys.stdout.write(document)
+        measured = Bench(Path(temporary), flush, scale, progress, repeat)
+        figures = list(measure(measured, wanted))
+    now = document(figures, flush=flush, scale=scale, repeat=repeat)
+    for each in differences(now, earlier) if earlier else ():
+        note(f"warning: {compare} was measured in another way: {each}")
+    if plot is not None:
+        with written_bytes(plot) as image:
+            image.write(png(now, earlier))
+    if json_file == STANDARD_OUTPUT:
+        sys.stdout.write(now.to_json())
         return
     if json_file is not None:
         with written(json_file) as write:
-            write(document)
-    title = f"rmqlite {__version__}, {flush}, {cpu_count()} CPUs, scale {scale:g}"
-    print_table(COLUMNS, table_rows(figures), title=title)
+            write(now.to_json())
+    _print(now, earlier)
 
 
-def _document(figures: list[Figure], *, flush: str, scale: float) -> str:
-    tree: dict[str, Any] = {
-        "version": __version__,
-        "flush_disk_type": flush,
-        "scale": scale,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "system": f"{platform.system()} {platform.release()}",
-        "cpus": cpu_count(),
-        "figures": [dataclasses.asdict(each) for each in figures],
-    }
-    return json.dumps(tree, indent=2) + "\n"
+def _check_outputs(json_file: Path | None, plot: Path | None) -> None:
+    """Refuse what could not be written, before the measurement."""
+    if plot is not None:
+        if plot.suffix != ".png":
+            refuse("--plot", plot, "a name that ends in .png")
+        check_matplotlib()
+    for option, file in (("--json", json_file), ("--plot", plot)):
+        if file is not None and not file.parent.is_dir():
+            refuse(option, file, "a file in a folder that exists")
+
+
+def _earlier(file: Path) -> Document:
+    """Read it before the measurement, which takes long."""
+    try:
+        return document_of(file.read_text("utf-8"))
+    except OSError as error:
+        refuse("--compare", file, f"a file that can be read: {error.strerror}")
+    except ValueError as error:
+        refuse("--compare", file, f"a file that rmqlite bench --json wrote: {error}")
+
+
+def _print(now: Document, earlier: Document | None) -> None:
+    if earlier is None:
+        print_table(COLUMNS, table_rows(now.figures), title=now.title)
+    else:
+        rows = compared_rows(now.figures, earlier.figures)
+        print_table(COMPARED_COLUMNS, rows, title=now.title)
+    print_lines(["", *now.caption])
+    if earlier is not None:
+        print_lines([f"earlier: {earlier.title}"])

@@ -1,6 +1,6 @@
 """Load from separate processes, so that its threads do not wait for one interpreter.
 
-Every process starts, connects, sends a few messages to warm up, and waits at a barrier; only
+Every process starts, connects, sends some messages to warm up, and waits at a barrier; only
 what happens after it is measured.  A rate is all messages divided by the time from the
 first process's begin to the last one's end.
 """
@@ -27,6 +27,8 @@ TOPIC: Final = "bench"
 RARE_TOPIC: Final = "rare"
 GROUP: Final = "rmqlite-bench"
 WARM_UP_CALLS: Final = 20
+ENDLESS: Final = 10**9
+"""Messages of a load that ends by time."""
 READY_SECONDS_MAX: Final = 120.0
 POLL_MS: Final = 60_000
 _TELL_S: Final = 0.2
@@ -38,6 +40,8 @@ class Load:
 
     interval_s: from one call of a thread to its next; 0: each call follows the last at once.
     rare_every: one of this many messages of a thread goes to RARE_TOPIC; 0: none.
+    topics: each call of a thread sends to the next of so many topics, see topic_names().
+    warm_up_s: how long the threads send to another topic before they are measured.
     """
 
     endpoint: str
@@ -49,11 +53,22 @@ class Load:
     level: int = 0
     interval_s: float = 0.0
     rare_every: int = 0
+    topic: str = TOPIC
+    topics: int = 1
+    warm_up_s: float = 0.0
 
     def share(self, parts: int, index: int) -> Load:
         """The load of one process of several."""
         threads, messages = _share(self.threads, parts, index), _share(self.messages, parts, index)
         return replace(self, threads=threads, messages=messages)
+
+    def warm_up(self) -> Load:
+        """The same calls, to another topic, for a short time."""
+        topic, seconds = f"{self.topic}-warm-up", self.warm_up_s
+        return replace(self, topic=topic, topics=1, messages=ENDLESS, seconds=seconds)
+
+    def topic_names(self) -> list[str]:
+        return [self.topic, *[f"{self.topic}-{number}" for number in range(1, self.topics)]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +126,8 @@ def run(load: Load, on_tick: Callable[[float], None]) -> LoadResult:
         began_s = elapsed_s()
         while wait(parts, _TELL_S).not_done:
             by_count = sum(sent.values()) / load.messages
-            on_tick(min(1.0, max(by_count, (elapsed_s() - began_s) / load.seconds)))
+            by_time = (elapsed_s() - began_s) / (load.warm_up_s + load.seconds)
+            on_tick(min(1.0, max(by_count, by_time)))
         try:
             return _together([each.result() for each in parts])
         except BrokenProcessPool as error:
@@ -131,7 +147,9 @@ def _work(load: Load, barrier: Barrier, sent: MutableMapping[int, int], index: i
     try:
         with Producer(load.endpoint, GROUP) as producer:
             for _ in range(WARM_UP_CALLS):
-                producer.send(Message(TOPIC + "-warm-up", b"x"))
+                producer.send(Message(f"{load.topic}-warm-up", b"x"))
+            if load.warm_up_s:
+                _measured(load.warm_up(), producer, lambda _: None)
             barrier.wait(READY_SECONDS_MAX)
             return _measured(load, producer, tell)
     except (RmqliteError, BrokenBarrierError) as error:
@@ -142,8 +160,8 @@ def _work(load: Load, barrier: Barrier, sent: MutableMapping[int, int], index: i
 
 def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> LoadResult:
     body = bytes(range(256)) * (load.body_bytes // 256) + bytes(load.body_bytes % 256)
-    message = Message(TOPIC, body, delay_level=load.level)
-    rare = replace(message, topic=RARE_TOPIC)
+    messages = [Message(topic, body, delay_level=load.level) for topic in load.topic_names()]
+    rare = replace(messages[0], topic=RARE_TOPIC)
     began_s = elapsed_s()
 
     def send(thread: int) -> LoadResult:
@@ -154,10 +172,12 @@ def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> Lo
         ahead = load.rare_every * thread // load.threads
         told_s = now_s = began_s
         planned = turns(began_s, load.interval_s)
+        topic = load.topics * thread // load.threads
         while sent < left and now_s - began_s < load.seconds:
             if load.interval_s:
                 now_s = next(planned)
             size = min(load.batch, left - sent)
+            message, topic = messages[topic], (topic + 1) % load.topics
             if load.batch == 1:
                 result = producer.send(message)
             else:

@@ -1,6 +1,7 @@
 """Every scenario: what is measured, on a broker of its own with an empty store.
 
-Sizes are for scale 1; a smaller scale is for a quick look, not for figures to publish.
+Sizes are for scale 1; a smaller scale is for a quick look, not for figures to publish.  Scenarios
+that give a rate within seconds run several times, and their figures are medians.
 """
 
 from __future__ import annotations
@@ -11,27 +12,33 @@ from typing import Final
 from rmqlite.cli.bench.bench import FAR_LEVEL, FAR_LEVEL_MS, SECONDS_MAX, Bench, fill, log_bytes
 from rmqlite.cli.bench.beside import calls_beside, lateness
 from rmqlite.cli.bench.broker_process import BrokerProcess
-from rmqlite.cli.bench.figures import Figure, spread
-from rmqlite.cli.bench.load import GROUP, RARE_TOPIC, TOPIC, Load, parked_polls
-from rmqlite.client import AdminClient, PullConsumer
+from rmqlite.cli.bench.figures import Figure, medians, spread
+from rmqlite.cli.bench.growth import growth
+from rmqlite.cli.bench.load import ENDLESS, GROUP, RARE_TOPIC, TOPIC, Load, parked_polls
+from rmqlite.cli.bench.throughput import SEND_SECONDS, consume, drain, sends
+from rmqlite.client import AdminClient, Producer, PullConsumer
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import BrokerUnreachable
+from rmqlite.levels import DEFAULT_LEVELS
+from rmqlite.message import Message
 from rmqlite.requests.schedule import PAGE_DEFAULT, PendingFilter, PendingQuery, ScheduleAction
 from rmqlite.requests.status import LevelStatus
 from rmqlite.store.check import check
 
-SEND_SECONDS: Final = 5.0
 PARKED_POLLS: Final = 5_000
 LATENESS_SECONDS: Final = 20.0
 LATENESS_PER_S: Final = 50
 RATES: Final = ((1, 1), (100, 1), (1_000, 10), (10_000, 100))
 """Messages per second, and messages per call, which are due in the same millisecond."""
 RATES_SECONDS: Final = 15.0
-DRAIN_MESSAGES: Final = 200_000
 BURST_MESSAGES: Final = 1_000_000
 LIMITED_MESSAGES: Final = 50_000
 LIMITED_PER_S: Final = 5_000
-IDLE_SECONDS: Final = 5.0
+AFTERWARDS_SECONDS: Final = 5.0
+IDLE_POLLS: Final = 1_000
+IDLE_SECONDS: Final = 10.0
+IDLE_SECONDS_MAX: Final = 40.0
+"""Parked polls end after POLL_MS."""
 CHANGES: Final = (
     (ScheduleAction.CANCEL, 500_000, 0),
     (ScheduleAction.FIRE, 100_000, 0),
@@ -51,37 +58,38 @@ CALL_MS_MAX: Final = 60_000
 START_MESSAGES: Final = 1_000_000
 STORED_MESSAGES: Final = 4_300_000
 """Messages of 1 KiB each: a commit log of 5 GB."""
-_ENDLESS: Final = 10**9
 _PULL_MESSAGES: Final = 1_024
 _SECOND_MS: Final = 1_000
-
-
-def _sends(
-    scenario: str, threads: Sequence[int], *, size: int = 1, level: int = 0
-) -> Callable[[Bench], Iterator[Figure]]:
-    """A scenario of sends of 1 KiB: each call returns when the broker has answered."""
-
-    def measure(bench: Bench) -> Iterator[Figure]:
-        for count in threads:
-            case = f"{count} thread{'s' * (count > 1)}" + (f" x {size}" if size > 1 else "")
-            with bench.broker(scenario) as broker:
-                seconds = max(0.2, SEND_SECONDS * bench.scale)
-                load = Load(broker.endpoint, count, _ENDLESS, seconds, size, level=level)
-                result = bench.load(f"{scenario}: {case}", load)
-            yield Figure(scenario, case, "rate", result.per_second, "msg/s")
-            yield from spread(scenario, case, result.calls_ms)
-
-    return measure
 
 
 def _parked(bench: Bench) -> Iterator[Figure]:
     """Single sends by one thread, first alone, then beside long polls of another topic."""
     with bench.broker("parked") as broker:
-        load = Load(broker.endpoint, 1, _ENDLESS, max(0.2, SEND_SECONDS * bench.scale))
+        load = Load(broker.endpoint, 1, ENDLESS, bench.seconds(SEND_SECONDS))
         for polls in (0, bench.size(PARKED_POLLS)):
             with parked_polls(broker.endpoint, "quiet", polls):
                 result = bench.load(f"parked: {polls:,} polls", load)
             yield from spread("parked", f"send, {polls:,} polls", result.calls_ms)
+
+
+def _idle(bench: Bench) -> Iterator[Figure]:
+    """The CPU time of a broker without work: RocketMQ's 18 levels, a message in each, and polls.
+
+    The messages of the first levels are delivered meanwhile.
+    """
+    polls, levels = bench.size(IDLE_POLLS), len(DEFAULT_LEVELS.split())
+    with (
+        bench.broker("idle", DEFAULT_LEVELS) as broker,
+        parked_polls(broker.endpoint, "quiet", polls),
+        Producer(broker.endpoint, GROUP) as producer,
+    ):
+        producer.send_batch([Message(TOPIC, b"x", delay_level=n) for n in range(1, levels + 1)])
+        with bench.phase(f"idle: {polls:,} polls"):
+            began_s, before_s = elapsed_s(), broker.cpu_s()
+            pause_s(min(IDLE_SECONDS_MAX, bench.seconds(IDLE_SECONDS)))
+            share = (broker.cpu_s() - before_s) / (elapsed_s() - began_s)
+    case = f"{levels} levels, {polls:,} polls"
+    yield Figure("idle", case, "CPU", 100 * share, "% of a core")
 
 
 def _lateness(bench: Bench) -> Iterator[Figure]:
@@ -127,18 +135,6 @@ def _rates(bench: Bench) -> Iterator[Figure]:
             yield Figure("rates", case, "max", late.lateness_max_ms, "ms")
 
 
-def _drain(bench: Bench) -> Iterator[Figure]:
-    """The delivery rate of a backlog of one level, all of it due when the broker starts.
-
-    The time counts from the first store timestamp in the topic to the last.
-    """
-    messages = bench.size(DRAIN_MESSAGES)
-    with bench.overdue("drain", messages) as broker:
-        broker.start()
-        took_s = bench.drained("drain: deliver", broker, messages)
-    yield Figure("drain", f"{messages:,} x 1 KiB", "rate", messages / took_s, "msg/s")
-
-
 def _burst(bench: Bench) -> Iterator[Figure]:
     """A million messages are due when the broker starts: other calls, memory, and the rate."""
     messages = bench.size(BURST_MESSAGES)
@@ -150,7 +146,7 @@ def _burst(bench: Bench) -> Iterator[Figure]:
         yield Figure("burst", "peak memory", "RSS", broker.peak_mib(), "MiB")
         yield from meanwhile.figures("burst", "meanwhile")
         with bench.phase("burst: idle"), calls_beside(broker.endpoint) as afterwards:
-            pause_s(max(0.2, IDLE_SECONDS * bench.scale))
+            pause_s(bench.seconds(AFTERWARDS_SECONDS))
         yield from afterwards.figures("burst", "afterwards")
     yield from _limited(bench)
 
@@ -264,20 +260,24 @@ def _recovery(bench: Bench) -> Iterator[Figure]:
 
 
 SCENARIOS: Final[dict[tuple[str, ...], Callable[[Bench], Iterator[Figure]]]] = {
-    ("send",): _sends("send", (1, 8, 32)),
-    ("batch",): _sends("batch", (8, 32), size=32),
-    ("delayed-send",): _sends("delayed-send", (32,), level=FAR_LEVEL),
+    ("send",): sends("send", (1, 8, 32)),
+    ("batch",): sends("batch", (8, 32), size=32),
+    ("delayed-send",): sends("delayed-send", (32,), level=FAR_LEVEL),
     ("parked",): _parked,
+    ("idle",): _idle,
     ("lateness",): _lateness,
     ("rates",): _rates,
-    ("drain",): _drain,
+    ("drain",): drain,
+    ("consume",): consume,
     ("burst",): _burst,
     ("cancel",): _cancel,
     ("pending",): _pending,
     ("start", "memory"): _start,
     ("recovery", "check"): _recovery,
+    ("growth",): growth,
 }
 """In the order in which they run; those of one line share a store, which is filled once."""
+REPEATED: Final = frozenset({"send", "batch", "delayed-send", "drain", "consume"})
 NAMES: Final = tuple([name for names in SCENARIOS for name in names])
 
 
@@ -285,7 +285,9 @@ def measure(bench: Bench, wanted: frozenset[str]) -> Iterator[Figure]:
     """The figures of the wanted scenarios."""
     for names, scenario in SCENARIOS.items():
         if wanted & set(names):
-            yield from [each for each in scenario(bench) if each.scenario in wanted]
+            times = bench.repeat if REPEATED & set(names) else 1
+            figures = medians([list(scenario(bench)) for _ in range(times)])
+            yield from [each for each in figures if each.scenario in wanted]
 
 
 def _admin(broker: BrokerProcess) -> AdminClient:

@@ -1,0 +1,138 @@
+"""The scenarios that give a rate and are repeated: sends, the drain of a backlog, consumption.
+
+Each run is on a broker with an empty store.  Before it counts, it sends for a short time like the
+measured load, except drain: that begins with the start of the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any, Final
+
+from rmqlite.cli.bench.bench import Bench, fill
+from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.cli.bench.figures import Figure, spread
+from rmqlite.cli.bench.load import ENDLESS, GROUP, TOPIC, Load, LoadResult
+from rmqlite.client import CONSUME_SUCCESS, Producer, PullConsumer, PushConsumer
+from rmqlite.clock import elapsed_s, pause_s
+from rmqlite.errors import BrokerUnreachable
+from rmqlite.message import Message, StoredMessage
+
+SEND_SECONDS: Final = 5.0
+WARM_UP_SECONDS: Final = 1.0
+DRAIN_MESSAGES: Final = 200_000
+CONSUME_MESSAGES: Final = 100_000
+CONSUME_BATCH: Final = 32
+CONSUME_SENDERS: Final = 8
+CONSUME_THREADS: Final = 4
+CONSUME_PULL_BATCH: Final = 256
+CONSUME_CACHED_MAX: Final = 4_096
+CONSUME_SECONDS_MAX: Final = 600.0
+WARM_UP_MESSAGES: Final = 1_000
+"""To the same topic, before the consumption counts."""
+
+
+def sends(
+    scenario: str, threads: Sequence[int], *, size: int = 1, level: int = 0
+) -> Callable[[Bench], Iterator[Figure]]:
+    """A scenario of sends of 1 KiB: each call returns when the broker has answered."""
+
+    def measure(bench: Bench) -> Iterator[Figure]:
+        for count in threads:
+            case = f"{count} thread{'s' * (count > 1)}" + (f" x {size}" if size > 1 else "")
+            with bench.broker(scenario) as broker:
+                load = Load(
+                    broker.endpoint,
+                    count,
+                    ENDLESS,
+                    bench.seconds(SEND_SECONDS),
+                    size,
+                    level=level,
+                    warm_up_s=bench.seconds(WARM_UP_SECONDS),
+                )
+                result = bench.load(f"{scenario}: {case}", load)
+            yield Figure(scenario, case, "rate", result.per_second, "msg/s")
+            yield from spread(scenario, case, result.calls_ms)
+
+    return measure
+
+
+def drain(bench: Bench) -> Iterator[Figure]:
+    """The delivery rate of a backlog of one level, all of it due when the broker starts.
+
+    The time counts from the first store timestamp in the topic to the last.
+    """
+    messages = bench.size(DRAIN_MESSAGES)
+    with bench.overdue("drain", messages) as broker:
+        broker.start()
+        took_s = bench.drained("drain: deliver", broker, messages)
+    yield Figure("drain", f"{messages:,} x 1 KiB", "rate", messages / took_s, "msg/s")
+
+
+def consume(bench: Bench) -> Iterator[Figure]:
+    """End to end: a producer sends batches, a push consumer consumes them and commits.
+
+    The time counts from the first send to the answer to the last commit.  The consumer runs in
+    this process, the producer in another one.
+    """
+    messages = bench.size(CONSUME_MESSAGES)
+    case = f"{messages:,} x 1 KiB, {CONSUME_BATCH} a call"
+    with bench.broker("consume") as broker:
+        took_s = _consumed(bench, broker, messages)
+        _check_committed(broker, messages + WARM_UP_MESSAGES)
+    yield Figure("consume", case, "rate", messages / took_s, "msg/s")
+
+
+def _consumed(bench: Bench, broker: BrokerProcess, messages: int) -> float:
+    """Send and consume this many; returns the seconds from the first send to the last commit."""
+    seen: list[int] = []
+
+    def listener(message: StoredMessage) -> Any:
+        seen.append(message.queue_offset)
+        return CONSUME_SUCCESS
+
+    def wait_for(count: int, sending: Future[LoadResult] | None = None) -> None:
+        until_s = elapsed_s() + CONSUME_SECONDS_MAX
+        while len(seen) < count:
+            if elapsed_s() > until_s:
+                raise BrokerUnreachable(f"only {len(seen)} of {count} messages were consumed")
+            if sending is not None and sending.done() and sending.exception() is not None:
+                return
+            pause_s(0.002)
+
+    load = replace(
+        fill(broker, messages, level=0, batch=CONSUME_BATCH),
+        threads=min(CONSUME_SENDERS, messages),
+        warm_up_s=bench.seconds(WARM_UP_SECONDS),
+    )
+    with (
+        ThreadPoolExecutor(1) as pool,
+        Producer(broker.endpoint, GROUP) as producer,
+        PushConsumer(
+            broker.endpoint,
+            GROUP,
+            listener,
+            consume_threads=CONSUME_THREADS,
+            pull_batch=CONSUME_PULL_BATCH,
+            cached_messages_max=CONSUME_CACHED_MAX,
+        ) as consumer,
+    ):
+        producer.send_batch([Message(TOPIC, b"warm-up")] * WARM_UP_MESSAGES)
+        consumer.subscribe(TOPIC)
+        consumer.start()
+        wait_for(WARM_UP_MESSAGES)
+        # The load ends some time after its last answer: a thread waits for its processes.
+        sending = pool.submit(bench.load, f"consume: {messages:,}", load)
+        wait_for(messages + WARM_UP_MESSAGES, sending)
+        consumer.close()
+        ended_s = elapsed_s()
+        return ended_s - sending.result().began_s
+
+
+def _check_committed(broker: BrokerProcess, messages: int) -> None:
+    with PullConsumer(broker.endpoint, GROUP) as consumer:
+        committed = sum([consumer.committed(queue) or 0 for queue in consumer.queues(TOPIC)])
+    if committed != messages:
+        raise BrokerUnreachable(f"{committed} of {messages} messages were committed")
