@@ -83,7 +83,7 @@ def _draw_bars(axes: Any, bars: Sequence[Figure], earlier: Document | None) -> N
     series = [("now", _NOW, dict(enumerate(bars)))]
     if earlier:
         there = {row: old[each.key] for row, each in enumerate(bars) if each.key in old}
-        series.append((f"earlier, rmqlite {earlier.version}", _EARLIER, there))
+        series += [(f"earlier, rmqlite {earlier.version}", _EARLIER, there)] if there else []
     thick = 0.72 / len(series)
     for number, (label, colour, by_row) in enumerate(series):
         shift = (number - (len(series) - 1) / 2) * thick
@@ -112,7 +112,8 @@ def _draw_bars(axes: Any, bars: Sequence[Figure], earlier: Document | None) -> N
             )
     axes.set_yticks(range(len(bars)), [f"{each.scenario}: {each.case}" for each in bars])
     # The first case is at the top; a single bar is not thicker than others.
-    axes.set_ylim(max(len(bars), 3) - 0.5, -0.5)
+    middle, half = (len(bars) - 1) / 2, max(len(bars), 3) / 2
+    axes.set_ylim(middle + half, middle - half)
     shown = [each for _, _, by_row in series for each in by_row.values() if each.value > 0]
     if shown and max(e.value for e in shown) >= _LOG_FROM * min(e.value for e in shown):
         axes.set_xscale("log")
@@ -122,7 +123,7 @@ def _draw_bars(axes: Any, bars: Sequence[Figure], earlier: Document | None) -> N
     axes.set_xlabel(
         "messages per second; the thin lines go from the lowest to the highest run", fontsize=9
     )
-    if earlier:
+    if len(series) > 1:
         axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=8)
     _tidy(axes, "x")
 
