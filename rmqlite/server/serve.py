@@ -29,7 +29,7 @@ from rmqlite.server.faces.metrics.face import MetricsFace
 from rmqlite.server.faces.native.face import NativeFace
 from rmqlite.server.faces.remoting.face import RemotingFace
 from rmqlite.server.front.front import Front
-from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.reload import Reload
@@ -96,7 +96,7 @@ class _Server:
         self._clock = SystemClock()
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
-        self._syncer = ThreadPoolExecutor(1, "sync")
+        self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
         self._native = NativeFace(config)
         self._remoting = RemotingFace(config)
@@ -196,7 +196,7 @@ class _Server:
         """
         for face in self._faces:
             await face.close()
-        self._syncer.shutdown()
+        self._syncer.close()
         self._persister.shutdown()
 
 

@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from rmqlite.server.faces.native.calls import Handlers, handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import Context, Method, peer_host
-from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.wire import rpcs
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import FakeContext, ask
@@ -48,7 +48,7 @@ def in_flight() -> InFlight:
 def commit(tmp_path: Path) -> Iterator[Callable[[], GroupCommit]]:
     """Makes a group commit on the loop that runs."""
     under_test = BrokerUnderTest(tmp_path)
-    with ThreadPoolExecutor(1) as syncer:
+    with closing(SyncThread()) as syncer:
         yield lambda: GroupCommit(under_test.config, under_test.store, syncer, lambda _: None)
     under_test.store.release()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
 from tests.support.fronts import Served
-from tests.support.loops import AtOnce, run_with
+from tests.support.loops import SyncsAtOnce, run_with
 from tests.support.transactions import GROUP, bodies, send_half
 
 
@@ -61,7 +61,7 @@ def run(under_test: BrokerUnderTest, scenario: Scenario) -> None:
     """Run a scenario beside the task that asks."""
 
     async def main() -> None:
-        with AtOnce(1) as syncer:
+        with closing(SyncsAtOnce()) as syncer:
             server = Served(under_test, syncer)
             producer = Producer(server, under_test)
             server.front.transactions.listen(producer)

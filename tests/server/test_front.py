@@ -69,7 +69,7 @@ FILTER = PendingFilter(topic="orders")
 SEND = SendRequest((Message("orders", b"x"),))
 WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.send", (SEND, BORN_HOST)),
-    ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),),)),
+    ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),), print)),
     ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
     ("messages.send_back", (SendBackRequest(GROUP, 0),)),
     ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),

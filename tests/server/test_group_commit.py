@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.dispatch import QueueKey
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -34,15 +33,15 @@ class CountingFiles(SystemFiles):
 
 
 @pytest.fixture
-def syncer() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as executor:
-        yield executor
+def syncer() -> Iterator[SyncThread]:
+    with closing(SyncThread()) as thread:
+        yield thread
 
 
 class Committed:
     """A group commit that runs, on a broker whose sends it makes durable."""
 
-    def __init__(self, folder: Path, syncer: ThreadPoolExecutor, flush: str) -> None:
+    def __init__(self, folder: Path, syncer: SyncThread, flush: str) -> None:
         self.files = CountingFiles()
         self.under_test = BrokerUnderTest(folder, files=self.files, flush_disk_type=flush)
         self.told: list[QueueKey] = []
@@ -81,9 +80,7 @@ class Committed:
                 await loop
 
 
-def test_an_answer_waits_until_its_bytes_are_on_disk(
-    tmp_path: Path, syncer: ThreadPoolExecutor
-) -> None:
+def test_an_answer_waits_until_its_bytes_are_on_disk(tmp_path: Path, syncer: SyncThread) -> None:
     """P1: what is acknowledged is durable, and only then may be read."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
 
@@ -99,9 +96,7 @@ def test_an_answer_waits_until_its_bytes_are_on_disk(
     asyncio.run(main())
 
 
-def test_nobody_asks_for_a_sync_of_what_is_on_disk(
-    tmp_path: Path, syncer: ThreadPoolExecutor
-) -> None:
+def test_nobody_asks_for_a_sync_of_what_is_on_disk(tmp_path: Path, syncer: SyncThread) -> None:
     """A disk may be faster than the task that waits for it."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
 
@@ -110,13 +105,13 @@ def test_nobody_asks_for_a_sync_of_what_is_on_disk(
         end = committed.append()
         await committed.running(asyncio.ensure_future(committed.commit.durable(end)))
         await committed.commit.durable(end)
-        assert not committed.commit._is_busy
+        assert not committed.commit._is_wanted
 
     asyncio.run(main())
     assert committed.files.syncs == 1
 
 
-def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
+def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: SyncThread) -> None:
     """The cost of the disk does not grow with the number of producers."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
 
@@ -131,7 +126,7 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: ThreadPoolExecuto
     assert committed.commit.syncs.histogram().total == 1
 
 
-def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoolExecutor) -> None:
+def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: SyncThread) -> None:
     """A call is answered before its bytes are on disk only if the operator has configured that."""
     committed = Committed(tmp_path, syncer, "ASYNC_FLUSH")
 
@@ -145,7 +140,7 @@ def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: ThreadPoo
 
 
 def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
-    tmp_path: Path, syncer: ThreadPoolExecutor
+    tmp_path: Path, syncer: SyncThread
 ) -> None:
     """The kernel may have dropped the pages: a second sync that succeeds proves nothing."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
@@ -168,7 +163,7 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_a_sync_that_failed_elsewhere_is_as_final(
-    flush: str, tmp_path: Path, syncer: ThreadPoolExecutor
+    flush: str, tmp_path: Path, syncer: SyncThread
 ) -> None:
     """No call is answered after it, not even with ASYNC_FLUSH."""
     committed = Committed(tmp_path, syncer, flush)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served
-from tests.support.loops import AtOnce, run_with, turns_beside
+from tests.support.loops import SyncsAtOnce, run_with, turns_beside
 from tests.support.redrives import GROUP, bury_many, redriven_messages, start
 
 
@@ -47,7 +48,7 @@ def run(under_test: BrokerUnderTest, scenario: Callable[[RedriveCalls], Awaitabl
     """Run a scenario beside the task that runs jobs."""
 
     async def main() -> None:
-        with AtOnce(1) as syncer:
+        with closing(SyncsAtOnce()) as syncer:
             server = Served(under_test, syncer)
             redriving = Redriving(under_test.broker, server.commit, under_test.clock)
             try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 from rmqlite.errors import RmqliteError
 from rmqlite.server.front.front import Front
-from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.waiting import Waiting
 from tests.support.brokers import BrokerUnderTest
@@ -18,9 +18,7 @@ from tests.support.brokers import BrokerUnderTest
 class Served:
     """A broker that answers, without a port."""
 
-    def __init__(
-        self, under_test: BrokerUnderTest, syncer: ThreadPoolExecutor, **settings: Any
-    ) -> None:
+    def __init__(self, under_test: BrokerUnderTest, syncer: SyncThread, **settings: Any) -> None:
         """settings: of the configuration, other than the broker's."""
         broker, clock = under_test.broker, under_test.clock
         config = under_test.config.model_copy(update=settings)
@@ -38,7 +36,7 @@ def served(
     """Run a scenario; it is also given the task that fails when the broker is to end."""
 
     async def main() -> None:
-        with ThreadPoolExecutor(1) as syncer:
+        with closing(SyncThread()) as syncer:
             server = Served(under_test, syncer)
             ending = asyncio.create_task(server.commit.run())
             try:

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from rmqlite.server.group_commit import Ran, SyncThread, run_timed
+from rmqlite.store.disk_jobs import SyncJob
 from tests.support.clock import FakeClock
 
 T = TypeVar("T")
@@ -80,6 +82,13 @@ async def turns_beside(work: Awaitable[T]) -> tuple[T, int]:
     result = await work
     counting.cancel()
     return result, turns
+
+
+class SyncsAtOnce(SyncThread):
+    """Syncs at once, for the same reason as AtOnce."""
+
+    def begin(self, job: SyncJob, ran: Ran) -> None:
+        ran(run_timed(job))
 
 
 class AtOnce(ThreadPoolExecutor):

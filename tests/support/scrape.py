@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.faces.metrics.metrics import Metrics
-from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -50,7 +50,7 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
     watched = watch or watch_of(broker)
 
     async def main() -> str:
-        with ThreadPoolExecutor(1) as syncer:
+        with closing(SyncThread()) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
             metrics = Metrics(broker.broker, commit, watched)
             return metrics.collected(broker.broker.status(parked_polls=0)).text().decode()

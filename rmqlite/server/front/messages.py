@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from rmqlite.broker.draft_sends import DraftCall, Outcome
@@ -48,17 +49,17 @@ class MessageCalls(Part):
         await self._durable()
         return results
 
-    async def send_drafts(self, calls: Sequence[DraftCall]) -> DraftsSent:
-        """Store what came of many callers, each call with an outcome of its own."""
+    async def send_drafts(
+        self, calls: Sequence[DraftCall], answer: Callable[[DraftsSent], None]
+    ) -> None:
+        """Store what came of many callers, each call with an outcome of its own.
+
+        Returns when it is stored, so that the next calls can follow; answer is called when it is
+        on disk, or when the disk has refused it.
+        """
         self._check_open()
         outcomes = await done_in_turns(self._broker.drafts.send(calls))
-        try:
-            await self._durable()
-        except FlushFailed as error:
-            if error.is_final:
-                raise
-            return DraftsSent(outcomes, is_durable=False)
-        return DraftsSent(outcomes)
+        self._commit.then(self._broker.store.end, partial(_answer, outcomes, answer))
 
     async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
         self._check_open()
@@ -127,3 +128,14 @@ class MessageCalls(Part):
 
     async def bulk_jobs(self) -> tuple[BulkJob, ...]:
         return self._broker.bulk.jobs.all()
+
+
+def _answer(
+    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: FlushFailed | None
+) -> None:
+    if error is None:
+        answer(DraftsSent(outcomes))
+    elif error.is_final:
+        answer(DraftsSent([error] * len(outcomes)))
+    else:
+        answer(DraftsSent(outcomes, is_durable=False))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from html.parser import HTMLParser
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import httpx
 
+from rmqlite.server.group_commit import SyncThread
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
@@ -112,7 +113,7 @@ def browse(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> 
     """Run the scenario against this broker's page; settings of the configuration."""
 
     async def main() -> None:
-        with ThreadPoolExecutor(1) as syncer:
+        with closing(SyncThread()) as syncer:
             server = Served(under_test, syncer, **{"web_access": "write", **settings})
             redriving = Redriving(under_test.broker, server.commit, under_test.clock)
             transport = httpx.ASGITransport(web_app(Site(server.config, server.front)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.grpc_refusal import PREFACE, GrpcRefusal
@@ -34,6 +34,14 @@ log = logging.getLogger(__name__)
 
 class NotAnswered(Exception):
     """A client did not answer a request of the broker, or is gone."""
+
+
+class Answered(NamedTuple):
+    """A request of this size in bytes, and its answer."""
+
+    request: Command
+    size: int
+    frame: bytes
 
 
 class Handling(Protocol):
@@ -222,11 +230,21 @@ class Connection(asyncio.Protocol):
         """End a request of this size.  frame: None if it gets no answer."""
         if not self.is_open:
             return
-        self.in_flight -= 1
-        self._bytes -= size
-        self._all.give_back(size)
+        self._ended(1, size)
         if frame is not None and not request.is_one_way:
             self.write(frame)
+        if self._is_paused:
+            self.regulate()
+
+    def answer_all(self, answers: Sequence[Answered]) -> None:
+        """End several requests, and send what is answered to them at once."""
+        if not self.is_open:
+            return
+        self._ended(len(answers), sum([each.size for each in answers]))
+        frames = [each.frame for each in answers if not each.request.is_one_way]
+        self._out += frames
+        self._out_bytes += sum(map(len, frames))
+        self._flush()
         if self._is_paused:
             self.regulate()
 
@@ -323,6 +341,12 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     # ---- inside
+
+    def _ended(self, requests: int, size: int) -> None:
+        """Requests of this size altogether are no longer in flight."""
+        self.in_flight -= requests
+        self._bytes -= size
+        self._all.give_back(size)
 
     def _flush(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 from typing import Final
 
 from rmqlite.config import BrokerConfig
@@ -45,7 +46,7 @@ class RemotingFace:
         self._connections: Connections | None = None
         self._calls: Calls | None = None
         self._sends: Sends | None = None
-        self._sweep: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self.port = 0
         """The broker's port that bind() took; the system chooses it if listenPort is 0."""
         self.name_server_port = 0
@@ -80,7 +81,8 @@ class RemotingFace:
             config.in_flight_bytes_max,
             f"{here}, rmqlite.v1 is on grpcPort={running.grpc_port}",
         )
-        self._sweep = running.tasks.create_task(self._close_idle(), name="idle connections")
+        for name, work in (("sends", self._sends.run()), ("idle connections", self._close_idle())):
+            self._tasks.append(running.tasks.create_task(work, name=name))
         loop = asyncio.get_running_loop()
         for bound in self._sockets:
             self._servers.append(
@@ -96,19 +98,15 @@ class RemotingFace:
             server.close()
         # A pull that is answered now would be followed by the next one at once.
         self._connections.drain()
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + self._config.drain_ms_max / 1000
-        # The sends that came in this turn of the loop begin now.
-        await asyncio.sleep(0)
-        while running := self._calls.running | self._sends.running:
-            left_s = until_s - loop.time()
-            if left_s <= 0:
-                break
-            await asyncio.wait(running, timeout=left_s)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._config.drain_ms_max / 1000):
+                while running := self._calls.running:
+                    await asyncio.wait(running)
+                await self._sends.all_answered.wait()
         for connection in tuple(self._connections.open):
             connection.close()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for task in self._tasks:
+            task.cancel()
 
     async def close(self) -> None:
         for server in self._servers:

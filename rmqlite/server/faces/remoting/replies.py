@@ -7,6 +7,7 @@ for people to look at: no consumer needs it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from rmqlite.config import BrokerConfig
@@ -19,6 +20,7 @@ from rmqlite.server.faces.remoting.clients import Clients
 from rmqlite.server.faces.remoting.connection import NotAnswered
 from rmqlite.server.faces.remoting.sending import Sends, call_of
 from rmqlite.server.front.front import Front
+from rmqlite.server.front.messages import DraftsSent
 from rmqlite.wire.remoting.codes import sending as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import (
@@ -105,8 +107,9 @@ class Replies:
         if not self._config.stores_replies:
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
         draft = call_of(send, call.command, call.connection.born_host, 1)
-        sent = await self._front.messages.send_drafts([draft])
-        (outcome,) = sent.outcomes
+        answered: asyncio.Future[DraftsSent] = asyncio.get_running_loop().create_future()
+        await self._front.messages.send_drafts([draft], answered.set_result)
+        (outcome,) = (await answered).outcomes
         if isinstance(outcome, RmqliteError):
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
         queue_id, at = outcome[0]

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from rmqlite.broker.draft_sends import DraftCall, Outcome
 from rmqlite.config import BrokerConfig
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.calls import refused
-from rmqlite.server.faces.remoting.connection import Connection
+from rmqlite.server.faces.remoting.connection import Answered, Connection
 from rmqlite.server.front.front import Front
+from rmqlite.server.front.messages import DraftsSent
 from rmqlite.store.records.drafts import Draft
 from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.codes import sending as codes
@@ -44,18 +46,20 @@ class _Send(NamedTuple):
 
 
 class Sends:
-    """The sends that have arrived and are not yet stored."""
+    """The sends that have arrived and are not yet answered."""
 
     def __init__(self, config: BrokerConfig, front: Front) -> None:
         self._config = config
         self._front = front
         self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
-        self._loop = asyncio.get_running_loop()
+        self._arrived = asyncio.Event()
         self._waiting: list[_Send] = []
-        self.running: set[asyncio.Task[None]] = set()
+        self._unanswered = 0
+        self.all_answered = asyncio.Event()
+        self.all_answered.set()
 
     def add(self, connection: Connection, command: Command, size: int) -> None:
-        """Store a message, or a batch, at the end of this turn of the loop."""
+        """Store a message, or a batch, with everything else that arrives in this turn."""
         try:
             send = SENDS[command.code].read(command.ext)
             call = call_of(send, command, connection.born_host, self._config.send_messages_max)
@@ -63,26 +67,49 @@ class Sends:
             connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
         if not self._waiting:
-            self._loop.call_soon(self._begin)
+            self._arrived.set()
+            self.all_answered.clear()
         self._waiting.append(_Send(connection, command, size, call))
+        self._unanswered += 1
 
-    def _begin(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for first in range(0, len(waiting), CALLS_MAX):
-            task = self._loop.create_task(self._store(waiting[first : first + CALLS_MAX]))
-            self.running.add(task)
-            task.add_done_callback(self.running.discard)
+    async def run(self) -> None:
+        """Store what has arrived, again and again.
+
+        One task for all of it: to make one for each turn of the loop would cost a tenth of what a
+        single send costs.
+        """
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            waiting, self._waiting = self._waiting, []
+            for first in range(0, len(waiting), CALLS_MAX):
+                await self._store(waiting[first : first + CALLS_MAX])
 
     async def _store(self, sends: list[_Send]) -> None:
         try:
-            sent = await self._front.messages.send_drafts([send.call for send in sends])
+            await self._front.messages.send_drafts(
+                [send.call for send in sends], partial(self._stored, sends)
+            )
         except Exception as error:
-            for connection, command, size, _ in sends:
-                connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
-            return
+            refusals = [refused(send.command, error, REFUSED_SEND_EXT) for send in sends]
+            self._answer(sends, [encode(refusal) for refusal in refusals])
+
+    def _stored(self, sends: list[_Send], sent: DraftsSent) -> None:
         code = ResponseCode.SUCCESS if sent.is_durable else ResponseCode.FLUSH_DISK_TIMEOUT
-        for (connection, command, size, _), outcome in zip(sends, sent.outcomes, strict=True):
-            connection.answer(command, size, self._frame(command, code, outcome))
+        pairs = zip(sends, sent.outcomes, strict=True)
+        self._answer(sends, [self._frame(send.command, code, outcome) for send, outcome in pairs])
+
+    def _answer(self, sends: list[_Send], frames: list[bytes]) -> None:
+        """Answer these sends: each connection in one write."""
+        answered: dict[Connection, list[Answered]] = {}
+        for (connection, command, size, _), frame in zip(sends, frames, strict=True):
+            answers = answered.setdefault(connection, [])
+            answers.append(Answered(command, size, frame))
+        for connection, answers in answered.items():
+            connection.answer_all(answers)
+        self._unanswered -= len(sends)
+        if not self._unanswered:
+            self.all_answered.set()
 
     def message_id(self, physical_offset: int) -> str:
         """The offset message id of a record of this broker."""
