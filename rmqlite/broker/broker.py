@@ -68,7 +68,7 @@ from rmqlite.requests.messages import (
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Record
+from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Snapshot
 from rmqlite.store.wait_queues import wait_queue_of
 

@@ -43,7 +43,8 @@ from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import NewRecord, Record
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.stored import Record
 
 REASON_BYTES_MAX: Final = 1024
 ROUTING_BYTES: Final = 2 * 127 + 64

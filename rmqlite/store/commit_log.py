@@ -27,7 +27,8 @@ from rmqlite.store.log.checksums import (
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.records import record
-from rmqlite.store.records.record import BLANK_BYTES, NewRecord, Record
+from rmqlite.store.records.record import BLANK_BYTES, NewRecord
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Place, Written
 
 WALK_BYTES: Final = 1 << 20

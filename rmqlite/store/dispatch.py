@@ -27,7 +27,8 @@ from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_ano
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import completed_level, topic_ahead, waited_for
-from rmqlite.store.records.record import Head, NewRecord, Record
+from rmqlite.store.records.record import Head, NewRecord
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Place, Written
 from rmqlite.store.wait_queues import QueueKey as QueueKey
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms

@@ -40,7 +40,8 @@ from rmqlite.store.opening.recovery import (
     recover,
 )
 from rmqlite.store.progress import ScheduleProgress
-from rmqlite.store.records.record import NewRecord, Record, has_sound_body, read_head
+from rmqlite.store.records.record import NewRecord, has_sound_body, is_whole, read_head
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
@@ -282,7 +283,10 @@ class MessageStore:
         found: list[Record | None] = []
         for base, upto, near in neighbours(entries):
             data = self._log.read(base, upto - base)
-            for offset, _, _ in near:
+            for offset, size, _ in near:
+                if check_bodies and is_whole(data, offset - base, offset, size):
+                    found.append(Record.unread(data, offset - base, size))
+                    continue
                 head = read_head(data, offset - base)
                 if head is None or head.physical_offset != offset or is_repaired(head):
                     found.append(None)

@@ -12,7 +12,8 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import BORN_HOST_V6, Record
+from rmqlite.store.records.record import BORN_HOST_V6
+from rmqlite.store.records.stored import Record
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
 from tests.support.restarts import WAYS, Restart

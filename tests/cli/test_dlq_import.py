@@ -15,7 +15,8 @@ from rmqlite.errors import InvalidValue, MessageTooLarge, Refused
 from rmqlite.message import RESERVED_PROPERTIES, decode_properties, message_properties
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal, RefusedAt
 from rmqlite.requests.letters import UNREADABLE
-from rmqlite.store.records.record import Record, read_head
+from rmqlite.store.records.record import read_head
+from rmqlite.store.records.stored import Record
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
 from tests.support.fake_dead_letters import HOSTILE, letter_of, record, stored

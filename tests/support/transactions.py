@@ -9,7 +9,7 @@ from rmqlite.message import encode_properties
 from rmqlite.names import HALF_TOPIC
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
 from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import Record
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.steps import done

@@ -22,7 +22,8 @@ from rmqlite.names import BULK_JOBS_TOPIC
 from rmqlite.requests.bulk import SAMPLES_MAX, BulkJob, Refusal
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import NewRecord, Record
+from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.stored import Record
 from rmqlite.store.tables import tables
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import BulkCall, BulkJobsTable, validated

@@ -49,7 +49,8 @@ from rmqlite.store.consume_queue import ConsumeQueue, Entry
 from rmqlite.store.log.property_strings import property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head, Record, read_outline
+from rmqlite.store.records.record import Head, read_outline
+from rmqlite.store.records.stored import Record
 
 SLICE_MAX: Final = 400
 """The most letters of a slice, 4 ms."""

@@ -22,7 +22,7 @@ from rmqlite.message import UNIQ_KEY, find_property, property_marker
 from rmqlite.names import REDRIVE_JOBS_TOPIC
 from rmqlite.requests.redrive import RedriveJob, RedriveOutcome
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Record
+from rmqlite.store.records.stored import Record
 from rmqlite.store.tables.tables import Tree
 from rmqlite.table_shapes import RedriveJobsTable, RedriveTold
 

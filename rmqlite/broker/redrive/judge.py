@@ -49,7 +49,8 @@ from rmqlite.requests.redrive import RedriveOutcome
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import Head, NewRecord, Record
+from rmqlite.store.records.record import Head, NewRecord
+from rmqlite.store.records.stored import Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
 """The sender of a letter whose message id is in the log but in no job."""

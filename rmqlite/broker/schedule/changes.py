@@ -43,7 +43,8 @@ from rmqlite.requests.schedule import (
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import Completion, topic_ahead
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord, Record
+from rmqlite.store.records.record import Head, NewRecord
+from rmqlite.store.records.stored import Record
 from rmqlite.store.wait_queues import queue_of
 
 SLICE_MAX: Final = 100

@@ -33,7 +33,8 @@ from rmqlite.requests.letters import UNREADABLE
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord, Record, destination
+from rmqlite.store.records.record import Head, NewRecord, destination
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 
 DELIVER_BYTES_MAX: Final = 4 << 20

@@ -32,7 +32,8 @@ from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.drafts import Draft, derived, fresh
-from rmqlite.store.records.record import Head, NewRecord, Record, delay_level
+from rmqlite.store.records.record import Head, NewRecord, delay_level
+from rmqlite.store.records.stored import Record
 from rmqlite.store.wait_queues import wait_queue_of
 
 _SPARED_FIRST: Final = (

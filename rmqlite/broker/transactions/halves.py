@@ -39,10 +39,10 @@ from rmqlite.store.records.record import (
     TRANSACTION_TYPE,
     Head,
     NewRecord,
-    Record,
     delay_level,
     encode,
 )
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 
 SPARE_BYTES: Final = 64

@@ -35,11 +35,11 @@ from rmqlite.store.records.record import (
     TRANSACTION_TYPE,
     Head,
     NewRecord,
-    Record,
     delay_level,
     destination,
     read_outline,
 )
+from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 
 SAME_ID_MAX: Final = 32

@@ -36,7 +36,8 @@ from rmqlite.property_string import PropertyString
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.record import Head, NewRecord, Record, destination
+from rmqlite.store.records.record import Head, NewRecord, destination
+from rmqlite.store.records.stored import Record
 
 STEP_HALVES: Final = 100
 """How many open half messages a step of a round looks at, in 3 ms."""

@@ -28,7 +28,7 @@ from rmqlite.requests.messages import (
 )
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
-from rmqlite.store.records.record import Record
+from rmqlite.store.records.stored import Record
 
 Looking = Callable[[], AbstractAsyncContextManager[None]]
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from rmqlite.property_string import PropertyString
-from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, Record, body_crc
+from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, body_crc
+from rmqlite.store.records.stored import Record
 
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 """Bits of the sys flag for IPv6 hosts; encode() sets them."""

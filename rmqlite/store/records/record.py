@@ -69,6 +69,8 @@ _HEADS: Final = {
     for born in (8, 20)
     for store in (8, 20)
 }
+_PLACE: Final = struct.Struct(">iii i 12x q i 44x i")
+"""Size, magic, body CRC, queue id, physical offset, sys flag, body length; with IPv4 hosts."""
 _HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
 _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
 """The most bytes behind a body: topic, properties, and their lengths."""
@@ -123,53 +125,6 @@ class Head(NamedTuple):
     properties: bytes
 
 
-class Record:
-    """A record of the log: its header, the bytes it lies in, and a view on its properties.
-
-    buffer: the bytes that the header was read from; it may hold other records, too.
-    """
-
-    __slots__ = ("_properties", "buffer", "head")
-
-    def __init__(self, head: Head, buffer: bytes) -> None:
-        self.head = head
-        self.buffer = buffer
-        self._properties: PropertyString | None = None
-
-    @property
-    def properties(self) -> PropertyString:
-        """The same view each time, so that the property string is parsed at most once."""
-        if self._properties is None:
-            self._properties = PropertyString(self.head.properties)
-        return self._properties
-
-    @property
-    def body(self) -> bytes:
-        return self.buffer[self.head.body_position : self.head.body_end]
-
-    @property
-    def encoded(self) -> bytes:
-        """All bytes of the record, as they lie in the log."""
-        head = self.head
-        begin = head.body_position - HEAD.size
-        if len(head.born_host) + len(head.store_host) != 16:
-            begin = head.body_position - _HEADS[len(head.born_host), len(head.store_host)].size
-        return self.buffer[begin : begin + head.size]
-
-    @property
-    def end(self) -> int:
-        """The physical offset at which it ends."""
-        return self.head.physical_offset + self.head.size
-
-    def has_sound_body(self) -> bool:
-        """Does the body's CRC fit?"""
-        return has_sound_body(self.head, self.buffer)
-
-    def to_message(self) -> StoredMessage:
-        """The record as text, for a person or a client."""
-        return to_message(self.head, self.buffer)
-
-
 def body_crc(body: bytes) -> int:
     """The lowest 31 bits of a body's CRC-32, as in a record; 0 for an empty body."""
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
@@ -199,7 +154,7 @@ def encode(
     encoded = properties.encoded
     head = HEAD
     if len(born_host) + len(store_host) != 16:
-        head = _HEADS[len(born_host), len(store_host)]
+        head = layout_of(born_host, store_host)
         sys_flag |= BORN_HOST_V6 if len(born_host) == 20 else 0
         sys_flag |= STORE_HOST_V6 if len(store_host) == 20 else 0
     tail = b"%b%b%b" % (_encoded_topic(topic), len(encoded).to_bytes(2, "big"), encoded)
@@ -222,6 +177,12 @@ def encode(
         len(body),
     )
     return size, packed, body, tail
+
+
+def layout_of(born_host: bytes, store_host: bytes) -> struct.Struct:
+    """The header's layout for these hosts, which nearly always are IPv4."""
+    born, store = len(born_host), len(store_host)
+    return HEAD if born + store == 16 else _HEADS[born, store]
 
 
 def encode_blank(size: int) -> bytes:
@@ -305,6 +266,41 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
     return found if found and found.physical_offset == physical_offset else None
 
 
+def is_whole(data: bytes, position: int, physical_offset: int, size: int) -> bool:
+    """Do these bytes of data hold this very record, with a body whose CRC fits?
+
+    The fast form of read_head() and has_sound_body(), which makes no Head: it takes a third of
+    their time.  It says no where they must look themselves: IPv6 hosts, and records without an
+    entry in their queue.
+    """
+    if len(data) - position < size or size < RECORD_BYTES_MIN:
+        return False
+    found_size, magic, crc, queue_id, found_offset, sys_flag, body_length = _PLACE.unpack_from(
+        data, position
+    )
+    if (found_size, magic, found_offset) != (size, MAGIC, physical_offset) or queue_id < 0:
+        return False
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6) or sys_flag & TRANSACTION_TYPE == ROLLBACK:
+        return False
+    end = position + size
+    body_position = position + HEAD.size
+    body_end = body_position + body_length
+    if not body_position <= body_end <= end - 3:
+        return False
+    topic_end = body_end + 1 + data[body_end]
+    if topic_end + 2 > end or (topic_end + 2 + (data[topic_end] << 8 | data[topic_end + 1]) != end):
+        return False
+    return (
+        _is_sound_topic(data[body_end + 1 : topic_end])
+        and body_crc(data[body_position:body_end]) == crc
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_sound_topic(name: bytes) -> bool:
+    return _topic_of(name) is not None
+
+
 def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None:
     """Topic and properties, if they fill the bytes between the body and the record's end."""
     if not 0 <= body_end <= end - 3:
@@ -315,14 +311,18 @@ def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None
     properties_length = (data[topic_end] << 8) | data[topic_end + 1]
     if topic_end + 2 + properties_length != end:
         return None
+    topic = _topic_of(data[body_end + 1 : topic_end])
+    return None if topic is None else (topic, data[topic_end + 2 : end])
+
+
+def _topic_of(name: bytes) -> str | None:
+    """The topic with this name in a record; None if no topic can have it."""
     try:
-        topic = data[body_end + 1 : topic_end].decode()
+        topic = name.decode()
     except UnicodeDecodeError:
         return None
     # The topic names a folder.  No CRC covers it: a torn topic contains zeros.
-    if "\0" in topic or "/" in topic or topic in _NO_TOPICS:
-        return None
-    return topic, data[topic_end + 2 : end]
+    return None if "\0" in topic or "/" in topic or topic in _NO_TOPICS else topic
 
 
 def has_sound_body(head: Head, data: bytes) -> bool:

@@ -1,0 +1,74 @@
+"""A record that lies in the log: what record.py reads, at the first question.
+
+Retry, redrive, restore and a protocol that passes records on change header and properties, and
+keep every other byte; text is made of a record only where a person or a client asks for it.
+"""
+
+from __future__ import annotations
+
+from rmqlite.message import StoredMessage
+from rmqlite.property_string import PropertyString
+from rmqlite.store.records.record import Head, has_sound_body, layout_of, read_head, to_message
+
+
+class Record:
+    """A record of the log: its header, the bytes it lies in, and a view on its properties.
+
+    buffer: the bytes that the header was read from; it may hold other records, too.
+    """
+
+    __slots__ = ("_begin", "_head", "_properties", "_size", "buffer")
+
+    def __init__(self, head: Head, buffer: bytes) -> None:
+        self._head: Head | None = head
+        self.buffer = buffer
+        self._begin = head.body_position - layout_of(head.born_host, head.store_host).size
+        self._size = head.size
+        self._properties: PropertyString | None = None
+
+    @classmethod
+    def unread(cls, buffer: bytes, begin: int, size: int) -> Record:
+        """A record that is_whole() has looked at: its header is read at the first question.
+
+        A pull by a client that takes records apart itself asks none, and costs half as much.
+        """
+        record = cls.__new__(cls)
+        record._head = record._properties = None
+        record.buffer, record._begin, record._size = buffer, begin, size
+        return record
+
+    @property
+    def head(self) -> Head:
+        if self._head is None:
+            self._head = read_head(self.buffer, self._begin)
+            assert self._head is not None
+        return self._head
+
+    @property
+    def properties(self) -> PropertyString:
+        """The same view each time, so that the property string is parsed at most once."""
+        if self._properties is None:
+            self._properties = PropertyString(self.head.properties)
+        return self._properties
+
+    @property
+    def body(self) -> bytes:
+        return self.buffer[self.head.body_position : self.head.body_end]
+
+    @property
+    def encoded(self) -> bytes:
+        """All bytes of the record, as they lie in the log."""
+        return self.buffer[self._begin : self._begin + self._size]
+
+    @property
+    def end(self) -> int:
+        """The physical offset at which it ends."""
+        return self.head.physical_offset + self._size
+
+    def has_sound_body(self) -> bool:
+        """Does the body's CRC fit?"""
+        return has_sound_body(self.head, self.buffer)
+
+    def to_message(self) -> StoredMessage:
+        """The record as text, for a person or a client."""
+        return to_message(self.head, self.buffer)
