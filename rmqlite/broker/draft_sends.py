@@ -110,6 +110,7 @@ class DraftSends:
         self._room = room
         self._log = appending
         self._counts = counts
+        self._cluster = config.cluster_name
         self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
         self._needed = needed
 
@@ -138,31 +139,37 @@ class DraftSends:
         """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
         self._retention.check_room()
         records: list[NewRecord] = []
-        queue_ids: list[int] = []
         work = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
+        queue_id, checked_topic = -1, ""
+        stored_in = ("", -1)
         for draft in call.drafts:
-            if is_retry(draft.topic):
-                draft = self._of_consumer(draft, call.max_reconsume_times)
-            check_sendable(draft.topic)
+            # The messages of a batch have one topic and go into one queue.
+            if draft.topic != checked_topic:
+                checked_topic = draft.topic
+                if is_retry(checked_topic):
+                    draft, checked_topic = self._of_consumer(draft, call.max_reconsume_times), ""
+                check_sendable(draft.topic)
             if not draft.body:
                 raise InvalidValue("body", "", BODY_RULE)
             self._room.check_body(len(draft.body))
-            # A batch goes into one queue.
-            queue_id = queue_ids[0] if queue_ids else self._queue_for(draft)
+            if not records:
+                queue_id = self._queue_for(draft)
             work += 1 + _keys_of(draft)
-            queue_ids.append(queue_id)
             sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
             if queue_id != draft.queue_id or sys_flag != draft.sys_flag:
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
             record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
             # Where it is stored: the topic of a message that waits may have no queue yet.
-            if self._store.queue(record.topic, record.queue_id) is None:
-                work += _NEW_QUEUE_WORK
+            if (record.topic, record.queue_id) != stored_in:
+                stored_in = (record.topic, record.queue_id)
+                if self._store.queue(*stored_in) is None:
+                    work += _NEW_QUEUE_WORK
             records.append(record)
         if not records:
             raise InvalidValue("messages", 0, "at least one")
+        queue_ids = [queue_id] * len(records)
         part.records += records
         part.calls.append((number, queue_ids))
         part.work += work
@@ -195,12 +202,8 @@ class DraftSends:
         return queue_id
 
     def _record_of(self, draft: Draft) -> NewRecord:
-        return record_of(
-            draft,
-            self._level_of(draft),
-            cluster=self._config.cluster_name,
-            store_host=self._store_host,
-        )
+        level = self._level_of(draft) if _DELAY_PAIR in draft.properties else 0
+        return record_of(draft, level, cluster=self._cluster, store_host=self._store_host)
 
     def _half_of(self, draft: Draft) -> NewRecord:
         """The half message of a transaction.  Its delay begins when it is committed."""
@@ -212,8 +215,6 @@ class DraftSends:
         return record
 
     def _level_of(self, draft: Draft) -> int:
-        if _DELAY_PAIR not in draft.properties:
-            return 0
         level = PropertyString(draft.properties).number(DELAY)
         return self._store.levels.current.clamp(level) if level else 0
 

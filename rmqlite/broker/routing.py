@@ -64,16 +64,15 @@ def routed(own: bytes, place: Routing) -> PropertyString:
     Nearly always the new pairs are added at the end.  If the string has some of them already, a
     pair with the same value stays in its place, and so does its own WAIT.
     """
-    for marker in place.markers:
+    _, _, wanted, ending, markers = place
+    for marker in markers:
         if marker in own:
             break
     else:
-        return _ending_with(own, place.ending)
+        return _ending_with(own, ending)
     properties = PropertyString(own)
     changes = {
-        name: value
-        for name, value in place.properties.items()
-        if properties.get(name) != value.encode()
+        name: value for name, value in wanted.items() if properties.get(name) != value.encode()
     }
     if properties.get(WAIT) is not None:
         changes.pop(WAIT, None)
@@ -84,5 +83,6 @@ def routed(own: bytes, place: Routing) -> PropertyString:
 
 
 def _ending_with(own: bytes, ending: bytes) -> PropertyString:
-    separator = b"\x02" if own and ending and own[-1] != 2 else b""
-    return PropertyString(own + separator + ending)
+    if not own or not ending or own[-1] == 2:
+        return PropertyString(own + ending)
+    return PropertyString(b"%b\x02%b" % (own, ending))

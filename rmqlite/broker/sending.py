@@ -131,7 +131,8 @@ def record_of(draft: Draft, level: int, *, cluster: str, store_host: bytes) -> N
     """
     place = route(draft.topic, draft.queue_id, level, cluster)
     properties = routed(draft.properties, place)
-    check_property_string(properties)
+    if len(properties.encoded) > PROPERTIES_BYTES_MAX:
+        check_property_string(properties)
     return fresh(draft, store_host, place.topic, place.queue_id, properties)
 
 

@@ -17,13 +17,12 @@ class Record:
     buffer: the bytes that the header was read from; it may hold other records, too.
     """
 
-    __slots__ = ("_begin", "_head", "_properties", "_size", "buffer")
+    __slots__ = ("_head", "_place", "_properties", "buffer")
 
     def __init__(self, head: Head, buffer: bytes) -> None:
-        self._head: Head | None = head
         self.buffer = buffer
-        self._begin = head.body_position - layout_of(head.born_host, head.store_host).size
-        self._size = head.size
+        self._head: Head | None = head
+        self._place: tuple[int, int] | None = None
         self._properties: PropertyString | None = None
 
     @classmethod
@@ -33,14 +32,16 @@ class Record:
         A pull by a client that takes records apart itself asks none, and costs half as much.
         """
         record = cls.__new__(cls)
+        record.buffer = buffer
         record._head = record._properties = None
-        record.buffer, record._begin, record._size = buffer, begin, size
+        record._place = begin, begin + size
         return record
 
     @property
     def head(self) -> Head:
         if self._head is None:
-            self._head = read_head(self.buffer, self._begin)
+            assert self._place is not None
+            self._head = read_head(self.buffer, self._place[0])
             assert self._head is not None
         return self._head
 
@@ -58,12 +59,16 @@ class Record:
     @property
     def encoded(self) -> bytes:
         """All bytes of the record, as they lie in the log."""
-        return self.buffer[self._begin : self._begin + self._size]
+        if self._place is None:
+            head = self.head
+            begin = head.body_position - layout_of(head.born_host, head.store_host).size
+            self._place = begin, begin + head.size
+        return self.buffer[slice(*self._place)]
 
     @property
     def end(self) -> int:
         """The physical offset at which it ends."""
-        return self.head.physical_offset + self._size
+        return self.head.physical_offset + self.head.size
 
     def has_sound_body(self) -> bool:
         """Does the body's CRC fit?"""

@@ -148,10 +148,10 @@ def call_of(send: SendMessage, command: Command, born_host: bytes, messages_max:
 
 def _items(batch: Draft, messages_max: int) -> Iterator[Draft]:
     """The messages of a batch; what the batch says of all of them ends their properties."""
-    common = batch.properties
-    for item in read_batch(batch.body, messages_max=messages_max):
-        own = item.properties
+    topic, queue_id, common, bodies, born_timestamp_ms, born_host, _, sys_flag, times = batch
+    for flag, body, own in read_batch(bodies, messages_max=messages_max):
         if common:
             between = b"" if not own or own.endswith(_PAIR_END) else _PAIR_END
             own = own + between + common
-        yield batch._replace(properties=own, body=item.body, flag=item.flag)
+        # Not _replace(): it takes three times as long, and runs once per message.
+        yield Draft(topic, queue_id, own, body, born_timestamp_ms, born_host, flag, sys_flag, times)
