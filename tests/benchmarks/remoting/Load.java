@@ -30,6 +30,7 @@ import org.apache.rocketmq.remoting.protocol.RemotingCommand;
 
 /** Loads a broker through RocketMQ's own client as the lines of JSON on its input say. */
 public class Load {
+  private static final int DELAYING_THREADS = 32;
   private static final int PATIENCE_S = 100;
   private static final int PARKED_MS = 30_000;
   private static final byte[] BODY = new byte[1024];
@@ -65,6 +66,8 @@ public class Load {
       case "send": send(asked, topic); break;
       case "fill": fill(topic, asked.getIntValue("count")); break;
       case "drain": drain(topic, asked.getIntValue("count")); break;
+      case "delay": delay(topic, asked.getIntValue("count"), asked.getIntValue("level")); break;
+      case "deliver": deliver(topic, asked.getIntValue("count")); break;
       case "park": park(topic, asked.getIntValue("count")); break;
       case "unpark": parking.shutdown(); break;
       case "latency": latency(topic, asked.getIntValue("count")); break;
@@ -167,6 +170,63 @@ public class Load {
     made.registerMessageListener(listener);
     made.start();
     return made;
+  }
+
+  /** Messages that wait at a level: nearly all of them are sent before the first one is due. */
+  private static void delay(String topic, int count, int level) throws Exception {
+    made(topic);
+    AtomicLong left = new AtomicLong(count - 1);
+    Set<String> failures = ConcurrentHashMap.newKeySet();
+    Thread[] threads = new Thread[DELAYING_THREADS];
+    for (int each = 0; each < threads.length; each++) {
+      threads[each] = new Thread(() -> {
+        try {
+          while (left.getAndDecrement() > 0) {
+            Message message = new Message(topic, BODY);
+            message.setDelayTimeLevel(level);
+            check(producer.send(message));
+          }
+        } catch (Exception error) {
+          failures.add(error.toString());
+        }
+      });
+      threads[each].start();
+    }
+    for (Thread thread : threads) {
+      thread.join();
+    }
+    if (!failures.isEmpty()) {
+      throw new IllegalStateException(failures.iterator().next());
+    }
+  }
+
+  /** Until all messages are in the queues of their topic, none of them twice. */
+  private static void deliver(String topic, int count) throws Exception {
+    List<MessageQueue> queues = producer.fetchPublishMessageQueues(topic);
+    long began = System.nanoTime();
+    long until = began + PATIENCE_S * 1_000_000_000L;
+    long before = stored(queues);
+    while (stored(queues) < count) {
+      if (System.nanoTime() > until) {
+        throw new IllegalStateException("only " + stored(queues) + " of " + count + " came");
+      }
+      // Each look is a request for each queue.
+      Thread.sleep(50);
+    }
+    long nanos = System.nanoTime() - began;
+    Thread.sleep(200);
+    if (stored(queues) != count) {
+      throw new IllegalStateException(stored(queues) + " messages came, not " + count);
+    }
+    figures(Math.max(1, count - before), nanos);
+  }
+
+  private static long stored(List<MessageQueue> queues) throws Exception {
+    long sum = 0;
+    for (MessageQueue queue : queues) {
+      sum += producer.maxOffset(queue);
+    }
+    return sum;
   }
 
   /** From the first of the waiting messages to the last one; each must come. */

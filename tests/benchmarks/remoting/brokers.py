@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -41,6 +42,14 @@ class Target(NamedTuple):
         # The name of the program, in brackets, may have blanks.
         fields = status.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+    def stand_still(self, seconds: float) -> None:
+        """Stop the process for a time, so that whatever becomes due meanwhile is due at once."""
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            pause_s(seconds)
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
 
 @contextmanager

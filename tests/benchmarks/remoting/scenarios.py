@@ -10,6 +10,8 @@ from tests.support.programs import Program
 
 LEVEL: Final = 18
 """Two hours: nothing is delivered while the next scenario is measured."""
+DUE_LEVELS: Final = ((1, 1.0, 1_000), (4, 30.0, 1_000_000))
+"""Level, its delay in seconds, and how many messages can be sent before the first is due."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,16 @@ class Figure(NamedTuple):
 
 
 class Scenario(NamedTuple):
-    """what: the command of Load.java.  before: commands that are not measured."""
+    """what: the command of Load.java.  before: commands that are not measured.
+
+    stops_s: for so long the broker's process stands still before the measurement.
+    """
 
     name: str
     what: dict[str, Any]
     before: tuple[dict[str, Any], ...] = ()
     after: tuple[dict[str, Any], ...] = ()
+    stops_s: float = 0
 
 
 def scenarios(sizes: Sizes) -> list[Scenario]:
@@ -47,6 +53,8 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
     waits = {"do": "latency", "count": sizes.waited}
     parks = {"do": "park", "topic": "parked", "count": sizes.parked}
     fills = {"do": "fill", "topic": "drained", "count": sizes.drained}
+    level, delay_s, _ = next(each for each in DUE_LEVELS if sizes.drained <= each[2])
+    delays = {"do": "delay", "topic": "due", "count": sizes.drained, "level": level}
     return [
         *[
             Scenario(f"single sends, {threads} thread{'s' * (threads > 1)}", send(threads))
@@ -54,7 +62,17 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
         ],
         Scenario("delayed sends, 32 threads", send(32, level=LEVEL)),
         Scenario("batches of 32, 8 threads", send(8, batch=32)),
-        Scenario(f"drain of {sizes.drained:,} messages", fills | {"do": "drain"}, before=(fills,)),
+        Scenario(
+            f"{sizes.drained:,} stored, pushed to a consumer",
+            fills | {"do": "drain"},
+            before=(fills,),
+        ),
+        Scenario(
+            f"{sizes.drained:,} due at once, delivered",
+            delays | {"do": "deliver"},
+            before=(delays,),
+            stops_s=delay_s + 1,
+        ),
         Scenario("send to receive", waits | {"topic": "waited-alone"}),
         Scenario(
             f"send to receive, {sizes.parked:,} parked pulls",
@@ -75,6 +93,8 @@ def measured(scenario: Scenario, target: Target, program: Program) -> Figure:
     """Run a scenario.  Fails if a message is refused, lost or received twice."""
     for asked in scenario.before:
         program.do(asked["do"], **_but_do(asked))
+    if scenario.stops_s:
+        target.stand_still(scenario.stops_s)
     before_s = target.cpu_s()
     (found,) = [
         event
