@@ -12,10 +12,13 @@ import pytest
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server.group_commit import GroupCommit, SyncThread
+from rmqlite.server.group_commit import GroupCommit, Ran, SyncThread, run_timed
 from rmqlite.store.disk.files import SystemFiles
+from rmqlite.store.disk_jobs import SyncJob
 from rmqlite.store.dispatch import QueueKey
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.calls import turns_until
+from tests.support.loops import run_with
 from tests.support.steps import done
 
 
@@ -124,6 +127,115 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: SyncThread) -> No
     asyncio.run(main())
     assert committed.files.syncs == 1
     assert committed.commit.syncs.histogram().total == 1
+
+
+class HeldThread(SyncThread):
+    """Runs a job when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[tuple[SyncJob, Ran]] = []
+
+    def begin(self, job: SyncJob, ran: Ran) -> None:
+        self.held.append((job, ran))
+
+    def run_next(self) -> None:
+        job, ran = self.held.pop(0)
+        ran(run_timed(job))
+
+
+def test_a_call_is_answered_though_a_persist_was_faster_than_its_sync(tmp_path: Path) -> None:
+    """It waited for a sync that nobody began, because everything was on disk already."""
+    thread = HeldThread()
+    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
+
+    async def main() -> None:
+        committed.begin()
+        first = asyncio.ensure_future(committed.commit.durable(committed.append()))
+        await turns_until(lambda: len(thread.held) == 1)
+        second = asyncio.ensure_future(committed.commit.durable(committed.append()))
+        await asyncio.sleep(0)
+        committed.under_test.store.persist({})
+        thread.run_next()
+        await first
+        await turns_until(lambda: len(thread.held) == 1)
+        thread.run_next()
+        await second
+
+    asyncio.run(main())
+
+
+def test_who_has_gathered_calls_is_told_at_once(tmp_path: Path) -> None:
+    """then() begins the sync itself, and calls back without a turn of the loop in between."""
+    thread = HeldThread()
+    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
+    told: list[FlushFailed | None] = []
+
+    async def main() -> None:
+        committed.begin()
+        committed.commit.then(committed.append(), told.append)
+        assert len(thread.held) == 1
+        committed.commit.then(committed.append(), told.append)
+        thread.run_next()
+        await turns_until(lambda: told == [None])
+        # The second one was appended while the disk worked.
+        committed.files.failing = True
+        thread.run_next()
+        await turns_until(lambda: len(told) == 2)
+        committed.commit.then(0, told.append)
+        with pytest.raises(FlushFailed):
+            await committed.commit.run()
+
+    asyncio.run(main())
+    assert [str(each) for each in told[1:]] == ["cannot sync: Input/output error"] * 2
+
+
+def test_a_mistake_in_the_thread_that_syncs_is_a_failed_sync(tmp_path: Path) -> None:
+    """Otherwise its callers would wait for ever, or take their bytes for durable."""
+    thread = HeldThread()
+    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
+    told: list[FlushFailed | None] = []
+
+    async def main() -> None:
+        committed.begin()
+        committed.commit.then(committed.append(), told.append)
+        committed.files.sync = None  # type: ignore[assignment, method-assign]
+        thread.run_next()
+        await turns_until(lambda: bool(told))
+        with pytest.raises(FlushFailed):
+            await committed.commit.run()
+
+    asyncio.run(main())
+    assert "the sync failed: TypeError" in str(told[0])
+
+
+def test_a_disk_that_is_slow_refuses_once_and_goes_on(tmp_path: Path) -> None:
+    """One timer serves many syncs: it must not be that of an earlier one that counts."""
+    thread = HeldThread()
+    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
+    told: list[FlushFailed | None] = []
+    clock = committed.under_test.clock
+    timeout_s = committed.under_test.config.sync_flush_timeout_ms / 1000
+
+    async def main() -> None:
+        committed.begin()
+        committed.commit.then(committed.append(), told.append)
+        await asyncio.sleep(timeout_s * 0.8)
+        thread.run_next()
+        await turns_until(lambda: told == [None])
+        committed.commit.then(committed.append(), told.append)
+        await asyncio.sleep(timeout_s - 0.002)
+        assert len(told) == 1
+        await asyncio.sleep(0.004)
+        assert len(told) == 2
+        thread.run_next()
+        await asyncio.sleep(0.001)
+        committed.commit.then(committed.append(), told.append)
+        thread.run_next()
+        await turns_until(lambda: len(told) == 3)
+
+    run_with(clock, main())
+    assert [each and each.is_final for each in told] == [None, False, None]
 
 
 def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: SyncThread) -> None:
