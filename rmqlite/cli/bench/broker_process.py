@@ -99,10 +99,7 @@ class BrokerProcess:
         return self._status_mib("VmHWM:")
 
     def cpu_s(self) -> float:
-        """The CPU time of all threads so far, in user and in kernel mode, in steps of 0.01 s."""
-        # The name of the program, in brackets, may have blanks.
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return cpu_s_of(self.pid)
 
     def _status_mib(self, name: str) -> float:
         status = Path(f"/proc/{self.pid}/status").read_text()
@@ -112,3 +109,10 @@ class BrokerProcess:
     def _last_line(self) -> str:
         lines = self._log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
+
+
+def cpu_s_of(pid: int) -> float:
+    """The CPU time of a process so far, in user and in kernel mode, in steps of 0.01 s."""
+    # The name of the program, in brackets, may have blanks.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S

@@ -187,24 +187,25 @@ class IndexFile:
 
     # ---- writing
 
-    def enter(self, key_hash: int, physical_offset: int, timestamp_ms: int) -> None:
-        """Add an entry; the file must have room, and its slots must be in memory."""
+    def enter(self, hashes: Sequence[int], physical_offset: int, timestamp_ms: int) -> None:
+        """Add an entry for each hash of a key; the file has room, its slots are in memory."""
         if timestamp_ms != self.end_ms:
             self.end_ms = timestamp_ms
             seconds = (timestamp_ms - self.begin_ms) // 1000
             self._end_seconds = min(max(0, seconds), SECONDS_MAX)
-        position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._slots)
-        page = position // PAGE_BYTES
-        if page not in self._dirty:
-            self._touch(page)
-        image = self._image
-        (previous,) = _get_slot(image, position)
-        if not previous:
-            self.used_slots += 1
-        number = self.next_number
-        _set_slot(image, position, number)
-        self._tail += _pack_entry(key_hash, physical_offset, self._end_seconds, previous)
-        self.next_number = number + 1
+        image, dirty, number = self._image, self._dirty, self.next_number
+        for key_hash in hashes:
+            position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._slots)
+            page = position // PAGE_BYTES
+            if page not in dirty:
+                self._touch(page)
+            (previous,) = _get_slot(image, position)
+            if not previous:
+                self.used_slots += 1
+            _set_slot(image, position, number)
+            self._tail += _pack_entry(key_hash, physical_offset, self._end_seconds, previous)
+            number += 1
+        self.next_number = number
         self.end_offset = physical_offset
 
     def begin_flush(self) -> Part | None:

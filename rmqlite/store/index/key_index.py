@@ -145,21 +145,22 @@ class KeyIndex:
         if physical_offset <= self._end_offset:
             return
         pairs = properties.pairs
-        tokens = [pairs.get(_UNIQ_KEY)]
-        keys = pairs.get(_KEYS)
-        if keys:
-            tokens += keys.split(_SEPARATOR)
+        unique_key, keys = pairs.get(_UNIQ_KEY), pairs.get(_KEYS)
         prefix = self._prefixes.get(topic)
         if prefix is None:
             prefix = self._prefix(topic)
-        for token in tokens:
-            if token:
-                file = self._newest
-                if file is None or file.next_number >= self._shape[1]:
-                    file = self._begin_file(physical_offset, store_timestamp_ms)
-                hashed = positive(token_hash(prefix, token))
-                file.enter(hashed, physical_offset, store_timestamp_ms)
-                self._end_offset = physical_offset
+        hashes = [] if unique_key is None else [positive(token_hash(prefix, unique_key))]
+        if keys is not None:
+            tokens = [keys] if _SEPARATOR not in keys else filter(None, keys.split(_SEPARATOR))
+            hashes += [positive(token_hash(prefix, token)) for token in tokens]
+        while hashes:
+            file = self._newest
+            if file is None or file.next_number >= self._shape.entries:
+                file = self._begin_file(physical_offset, store_timestamp_ms)
+            room = self._shape.entries - file.next_number
+            file.enter(hashes[:room], physical_offset, store_timestamp_ms)
+            del hashes[:room]
+            self._end_offset = physical_offset
 
     def begin_flush(self) -> IndexJob:
         """A job for all changes up to now; add() may go on while the job runs.

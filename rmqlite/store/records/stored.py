@@ -17,11 +17,11 @@ class Record:
     buffer: the bytes that the header was read from; it may hold other records, too.
     """
 
-    __slots__ = ("_head", "_place", "_properties", "buffer")
+    __slots__ = ("_place", "_properties", "buffer", "head")
 
     def __init__(self, head: Head, buffer: bytes) -> None:
+        self.head = head
         self.buffer = buffer
-        self._head: Head | None = head
         self._place: tuple[int, int] | None = None
         self._properties: PropertyString | None = None
 
@@ -33,17 +33,21 @@ class Record:
         """
         record = cls.__new__(cls)
         record.buffer = buffer
-        record._head = record._properties = None
+        record._properties = None
         record._place = begin, begin + size
         return record
 
-    @property
-    def head(self) -> Head:
-        if self._head is None:
-            assert self._place is not None
-            self._head = read_head(self.buffer, self._place[0])
-            assert self._head is not None
-        return self._head
+    def __getattr__(self, name: str) -> Head:
+        """Python asks only for an attribute that is not set: the header of an unread record.
+
+        A property would cost those that have one a call at each of their questions.
+        """
+        if name != "head" or self._place is None:
+            raise AttributeError(name)
+        head = read_head(self.buffer, self._place[0])
+        assert head is not None
+        self.head = head
+        return head
 
     @property
     def properties(self) -> PropertyString:

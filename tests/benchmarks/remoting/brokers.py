@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.cli.bench.broker_process import BrokerProcess, cpu_s_of
 from rmqlite.clock import elapsed_s, pause_s
 from tests.support import toolchains
 from tests.support.broker_processes import free_port
@@ -20,7 +20,6 @@ from tests.support.broker_processes import free_port
 POM: Final = Path(__file__).parent / "broker" / "pom.xml"
 VERSION: Final = "4.9.7"
 START_S_MAX: Final = 120.0
-_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 # Its mapped files are unmapped through classes that Java 17 does not open by itself.
 _OPEN: Final = (
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -37,11 +36,7 @@ class Target(NamedTuple):
     pid: int
 
     def cpu_s(self) -> float:
-        """The CPU time that the process has taken so far, in user and in kernel mode."""
-        status = Path(f"/proc/{self.pid}/stat").read_text()
-        # The name of the program, in brackets, may have blanks.
-        fields = status.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+        return cpu_s_of(self.pid)
 
     def stand_still(self, seconds: float) -> None:
         """Stop the process for a time, so that whatever becomes due meanwhile is due at once."""
