@@ -24,7 +24,7 @@ from rmqlite.store.message_store import MessageStore
 
 Readable = Callable[[Iterable[QueueKey]], None]
 Ran = Callable[[float | FlushFailed], None]
-Answer = Callable[[FlushFailed | None], None]
+Answer = Callable[[FlushFailed | None], object]
 
 
 class SyncThread:
@@ -152,6 +152,9 @@ class GroupCommit:
         if self._error is not None or not self._is_sync or self._store.durable_end >= log_end:
             answer(self._error)
             return
+        if self._waiters:
+            # The answers of many callers take a while: these get a turn of the loop of their own.
+            answer = partial(self._in_turn, answer)
         self._waiters.append((log_end, answer))
         self._start()
 
@@ -165,6 +168,9 @@ class GroupCommit:
     async def run(self) -> None:
         """Wait for a sync that fails, then raise its FlushFailed, which ends the broker."""
         await self._failure
+
+    def _in_turn(self, answer: Answer, error: FlushFailed | None) -> None:
+        self._loop.call_soon(answer, error)
 
     def _start(self) -> None:
         self._is_wanted = False
@@ -193,19 +199,18 @@ class GroupCommit:
         if job.paths:
             self.syncs.add(ran)
         self._store.synced(job)
-        waiters, self._waiters = self._waiters, []
+        answers = [answer for log_end, answer in self._waiters if log_end <= job.log_end]
+        self._waiters = [waiter for waiter in self._waiters if waiter[0] > job.log_end]
         if self._store.end > job.log_end:
             # Appended while the disk worked; now it works while these calls are answered.
-            self._waiters = [waiter for waiter in waiters if waiter[0] > job.log_end]
             if self._is_sync:
                 self._start()
             else:
                 self.wanted()
         if fresh:
             self._readable(fresh)
-        for log_end, answer in waiters:
-            if log_end <= job.log_end:
-                answer(None)
+        for answer in answers:
+            answer(None)
 
     def _look(self) -> None:
         """Does the sync that runs take too long?  One timer for many syncs, which are short."""
