@@ -142,14 +142,15 @@ class DraftSends:
         work = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
-        queue_id, checked_topic = -1, ""
-        stored_in = ("", -1)
+        queue_id = -1
+        checked_topic: str | None = None
+        stored_in: tuple[str, int] | None = None
         for draft in call.drafts:
             # The messages of a batch have one topic and go into one queue.
             if draft.topic != checked_topic:
                 checked_topic = draft.topic
                 if is_retry(checked_topic):
-                    draft, checked_topic = self._of_consumer(draft, call.max_reconsume_times), ""
+                    draft, checked_topic = self._of_consumer(draft, call.max_reconsume_times), None
                 check_sendable(draft.topic)
             if not draft.body:
                 raise InvalidValue("body", "", BODY_RULE)

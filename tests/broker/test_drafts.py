@@ -7,7 +7,7 @@ import pytest
 from rmqlite.broker.draft_sends import DraftCall
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
-from rmqlite.errors import MessageTooLarge
+from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
@@ -119,6 +119,20 @@ def test_a_property_string_that_would_become_too_long_is_refused(level: int) -> 
     assert record_of(draft(fits), level, cluster=CLUSTER, store_host=STORE_HOST)
     with pytest.raises(MessageTooLarge, match="properties"):
         record_of(draft(fits + b"x"), level, cluster=CLUSTER, store_host=STORE_HOST)
+
+
+@pytest.mark.parametrize("topic", ["", "a b", "SCHEDULE_TOPIC_XXXX"])
+def test_each_call_is_refused_for_its_own_topic(under_test: BrokerUnderTest, topic: str) -> None:
+    """A batch has one topic, which is checked once; an empty one is a topic, too."""
+    create_topic(under_test, TOPIC)
+    good = Draft(TOPIC, 0, b"", b"x", 1, BORN_HOST)
+    bad = good._replace(topic=topic)
+    calls = [DraftCall((bad,)), DraftCall((good, good)), DraftCall((good, bad)), DraftCall(())]
+    outcomes = done(under_test.broker.drafts.send(calls))
+    assert [isinstance(outcome, Refused) for outcome in outcomes] == [True, False, True, True]
+    queue = under_test.store.queue(TOPIC, 0)
+    assert queue is not None
+    assert queue.max_offset == 2
 
 
 def test_a_delayed_call_counts_the_queue_that_it_is_stored_in(under_test: BrokerUnderTest) -> None:
