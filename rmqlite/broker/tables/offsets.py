@@ -92,7 +92,9 @@ class ConsumerOffsets:
             if not 0 <= offset <= highest:
                 rule = f"0 to {highest}, the end of {queue.topic} queue {queue.queue_id}"
                 raise InvalidValue("queue_offset", offset, rule)
-        added = len(offsets.keys() - self.of(group).keys())
+        known = self.of(group)
+        # Not a difference of the keys: that would walk over all queues of the group.
+        added = sum([queue not in known for queue in offsets])
         most = self._config.consumer_offsets_max
         if added and self._count + added > most:
             raise Overloaded(KEYS["consumer_offsets_max"], most)

@@ -118,25 +118,41 @@ public class Load {
   private static void send(JSONObject asked, String topic) throws Exception {
     int size = asked.getIntValue("batch");
     AtomicLong sent = new AtomicLong();
-    Set<String> failures = ConcurrentHashMap.newKeySet();
     long began = System.nanoTime();
     long until = began + (long) (asked.getDoubleValue("seconds") * 1e9);
-    Thread[] threads = new Thread[asked.getIntValue("threads")];
-    for (int each = 0; each < threads.length; each++) {
+    together(asked.getIntValue("threads"), () -> {
+      while (System.nanoTime() < until) {
+        if (size > 1) {
+          check(producer.send(batch(topic, size)));
+        } else {
+          check(producer.send(message(topic, asked.getIntValue("level"))));
+        }
+        sent.addAndGet(size);
+      }
+    });
+    figures(sent.get(), System.nanoTime() - began);
+  }
+
+  private static Message message(String topic, int level) {
+    Message message = new Message(topic, BODY);
+    if (level > 0) {
+      message.setDelayTimeLevel(level);
+    }
+    return message;
+  }
+
+  private interface Work {
+    void run() throws Exception;
+  }
+
+  /** The same work in several threads, until all of them are done; the first failure is thrown. */
+  private static void together(int count, Work work) throws Exception {
+    Set<String> failures = ConcurrentHashMap.newKeySet();
+    Thread[] threads = new Thread[count];
+    for (int each = 0; each < count; each++) {
       threads[each] = new Thread(() -> {
         try {
-          while (System.nanoTime() < until) {
-            if (size > 1) {
-              check(producer.send(batch(topic, size)));
-            } else {
-              Message message = new Message(topic, BODY);
-              if (asked.getIntValue("level") > 0) {
-                message.setDelayTimeLevel(asked.getIntValue("level"));
-              }
-              check(producer.send(message));
-            }
-            sent.addAndGet(size);
-          }
+          work.run();
         } catch (Exception error) {
           failures.add(error.toString());
         }
@@ -149,7 +165,6 @@ public class Load {
     if (!failures.isEmpty()) {
       throw new IllegalStateException(failures.iterator().next());
     }
-    figures(sent.get(), System.nanoTime() - began);
   }
 
   private static void fill(String topic, int count) throws Exception {
@@ -176,28 +191,11 @@ public class Load {
   private static void delay(String topic, int count, int level) throws Exception {
     made(topic);
     AtomicLong left = new AtomicLong(count - 1);
-    Set<String> failures = ConcurrentHashMap.newKeySet();
-    Thread[] threads = new Thread[DELAYING_THREADS];
-    for (int each = 0; each < threads.length; each++) {
-      threads[each] = new Thread(() -> {
-        try {
-          while (left.getAndDecrement() > 0) {
-            Message message = new Message(topic, BODY);
-            message.setDelayTimeLevel(level);
-            check(producer.send(message));
-          }
-        } catch (Exception error) {
-          failures.add(error.toString());
-        }
-      });
-      threads[each].start();
-    }
-    for (Thread thread : threads) {
-      thread.join();
-    }
-    if (!failures.isEmpty()) {
-      throw new IllegalStateException(failures.iterator().next());
-    }
+    together(DELAYING_THREADS, () -> {
+      while (left.getAndDecrement() > 0) {
+        check(producer.send(message(topic, level)));
+      }
+    });
   }
 
   /** Until all messages are in the queues of their topic, none of them twice. */
