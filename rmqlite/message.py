@@ -20,6 +20,8 @@ from rmqlite.property_string import pairs_of
 
 # Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
 KEYS: Final = "KEYS"
+KEY_SEPARATOR: Final = " "
+"""The separator of the tokens in KEYS: a space, and no other blank."""
 TAGS: Final = "TAGS"
 DELAY: Final = "DELAY"
 WAIT: Final = "WAIT"

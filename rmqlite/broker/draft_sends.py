@@ -143,18 +143,14 @@ class DraftSends:
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
         queue_id = -1
-        checked_topic: str | None = None
-        stored_in: tuple[str, int] | None = None
         for draft in call.drafts:
-            # The messages of a batch have one topic and go into one queue.
-            if draft.topic != checked_topic:
-                checked_topic = draft.topic
-                if is_retry(checked_topic):
-                    draft, checked_topic = self._of_consumer(draft, call.max_reconsume_times), None
-                check_sendable(draft.topic)
+            if is_retry(draft.topic):
+                draft = self._of_consumer(draft, call.max_reconsume_times)
+            check_sendable(draft.topic)
             if not draft.body:
                 raise InvalidValue("body", "", BODY_RULE)
             self._room.check_body(len(draft.body))
+            # A batch goes into one queue.
             if not records:
                 queue_id = self._queue_for(draft)
             work += 1 + _keys_of(draft)
@@ -163,16 +159,13 @@ class DraftSends:
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
             record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
             # Where it is stored: the topic of a message that waits may have no queue yet.
-            if (record.topic, record.queue_id) != stored_in:
-                stored_in = (record.topic, record.queue_id)
-                if self._store.queue(*stored_in) is None:
-                    work += _NEW_QUEUE_WORK
+            if self._store.queue(record.topic, record.queue_id) is None:
+                work += _NEW_QUEUE_WORK
             records.append(record)
         if not records:
             raise InvalidValue("messages", 0, "at least one")
-        queue_ids = [queue_id] * len(records)
         part.records += records
-        part.calls.append((number, queue_ids))
+        part.calls.append((number, [queue_id] * len(records)))
         part.work += work
 
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:

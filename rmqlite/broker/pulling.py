@@ -63,7 +63,11 @@ def pull(
             return Pulled(PullStatus.NO_NEW_MESSAGE, offset, low, high)
         return Pulled(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
     scan = config.filter_scan_max if tags or sql else count
-    entries = _readable(queue.read(offset, scan), readable_end)
+    entries = [
+        entry
+        for entry in queue.read(offset, scan)
+        if entry.physical_offset + entry.size <= readable_end
+    ]
     matching = None
     if tags:
         codes = tags_codes(tags)
@@ -180,7 +184,7 @@ def earliest_ms(store: MessageStore, queue: Queue) -> int | None:
 
 
 def _chosen(
-    entries: list[Entry],
+    entries: Sequence[Entry],
     offset: int,
     matching: Iterable[bool] | None,
     count: int,
@@ -190,9 +194,6 @@ def _chosen(
 
     matching: for each entry, or only for the first ones; None means that all match.
     """
-    if matching is None and len(entries) <= count and _size_of(entries) <= size:
-        # Nearly always: it saves the loop below.
-        return entries, offset + len(entries)
     chosen: list[Entry] = []
     total = 0
     matching = repeat(True) if matching is None else matching
@@ -208,9 +209,6 @@ def _chosen(
 
 def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
     """The entries in parts, one for each step."""
-    if len(entries) <= STEP_MESSAGES and _size_of(entries) <= STEP_BYTES:
-        yield entries
-        return
     part: list[Entry] = []
     size = 0
     for entry in entries:
@@ -221,17 +219,6 @@ def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:
         size += entry.size
     if part:
         yield part
-
-
-def _readable(entries: list[Entry], end: int) -> list[Entry]:
-    """The entries of records that end at or before a physical offset: nearly always all."""
-    if entries and entries[-1].physical_offset + entries[-1].size <= end:
-        return entries
-    return [entry for entry in entries if entry.physical_offset + entry.size <= end]
-
-
-def _size_of(entries: list[Entry]) -> int:
-    return sum([entry.size for entry in entries])
 
 
 def _limit(field: str, asked: int, default: int, most: int) -> int:

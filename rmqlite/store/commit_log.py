@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, StoreUnavailable
 from rmqlite.store.disk.files import Files
@@ -27,6 +27,7 @@ from rmqlite.store.log.checksums import (
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.records import record
+from rmqlite.store.records.encoding import encode, encode_all
 from rmqlite.store.records.record import BLANK_BYTES, NewRecord
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Place, Written
@@ -94,40 +95,26 @@ class CommitLog:
             self.cut(self.end)
         timestamp_ms = self.timestamp_ms(now_ms)
         begin = position = self.end
-        chunks: list[bytes] = []
-        runs: list[tuple[int, list[bytes]]] = [(position, chunks)]
-        written = []
+        runs: list[tuple[int, list[bytes]]] = []
+        written: list[Written] = []
+        placed = list(zip(records, places, strict=True))
         # Where the last record of this file must end: a blank and the mark follow.
         room_until = position - position % self.segment_bytes + self._record_bytes_max
-        encode = record.encode
-        for new, (queue_offset, due_ms) in zip(records, places, strict=True):
-            size, *parts = encode(
-                new,
-                queue_offset=queue_offset,
-                physical_offset=position,
-                store_timestamp_ms=timestamp_ms,
+        while True:
+            chunks, more, end = encode_all(
+                placed[len(written) :], position, timestamp_ms, room_until
             )
-            if position + size > room_until:
-                room = self.segment_bytes - position % self.segment_bytes
-                if size > self._record_bytes_max:
-                    most = self._record_bytes_max
-                    rule = f"at most {most} bytes as a record in log files of {self.segment_bytes}"
-                    raise MessageTooLarge("message", size, rule)
-                chunks.append(record.encode_blank(room))
-                position += room
-                chunks = []
-                runs.append((position, chunks))
-                room_until += self.segment_bytes
-                # Encode once more, for the place in the next file; this happens once per file.
-                size, *parts = encode(
-                    new,
-                    queue_offset=queue_offset,
-                    physical_offset=position,
-                    store_timestamp_ms=timestamp_ms,
-                )
-            chunks += parts
-            written.append(Written(queue_offset, position, size, timestamp_ms, due_ms))
-            position += size
+            runs.append((position, chunks))
+            written += more
+            if len(written) == len(placed):
+                break
+            room = self.segment_bytes - end % self.segment_bytes
+            if room == self.segment_bytes and not more:
+                self._refuse(records[len(written)])
+            # The next one has its place in the next file.
+            chunks.append(record.encode_blank(room))
+            position = end + room
+            room_until += self.segment_bytes
         try:
             point = self._write(runs)
         except Exception:
@@ -135,9 +122,16 @@ class CommitLog:
             self.cut(begin)
             raise
         self.sums.last = point
-        self.end = position
+        self.end = end
         self.newest_timestamp_ms = timestamp_ms
         return written
+
+    def _refuse(self, new: NewRecord) -> NoReturn:
+        size = len(encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=0))
+        most, of = self._record_bytes_max, self.segment_bytes
+        raise MessageTooLarge(
+            "message", size, f"at most {most} bytes as a record in log files of {of}"
+        )
 
     def _write(self, runs: Sequence[tuple[int, Sequence[bytes]]]) -> Point:
         """Write each run at its beginning; returns the last end and the chain there."""

@@ -8,7 +8,7 @@ complete these again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,6 +22,7 @@ from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
+from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.progress import ScheduleProgress
@@ -34,8 +35,10 @@ from rmqlite.store.wait_queues import QueueKey as QueueKey
 from rmqlite.store.wait_queues import queue_of, wait_queue_of, when_due_ms
 
 _BUFFERED_MAX: Final = 4096
+_INDEXED_TOGETHER: Final = 256
 _QUEUE_ID_MAX: Final = 2**31 - 1
 _TAGS: Final = TAGS.encode()
+_TAGS_START: Final = f"{TAGS}\x01".encode()
 _DELAY_MS: Final = 1_000
 """Every delay is a multiple of this, whatever the table."""
 
@@ -107,13 +110,20 @@ class Dispatch:
         """Note that the last flush is synced; without this call the next one repeats it."""
         self._flush = QueueFlush()
 
-    def index_record(self, found: Record) -> None:
-        """Enter the keys of a record of the log, if RocketMQ would index it."""
-        head = found.head
-        if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
-            self.index.add(
-                head.topic, found.properties, head.physical_offset, head.store_timestamp_ms
-            )
+    def indexed(self, walk: Iterable[Record]) -> Iterator[Record]:
+        """The records of a walk; those that RocketMQ would index are entered, the last ones at
+        the end."""
+        keyed: list[Keyed] = []
+        for walked in walk:
+            yield walked
+            head = walked.head
+            if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
+                prefix, place = self.index.prefix(head.topic), head.physical_offset
+                keyed.append((prefix, head.properties, place, head.store_timestamp_ms))
+            if len(keyed) >= _INDEXED_TOGETHER:
+                self.index.add(keyed)
+                keyed = []
+        self.index.add(keyed)
 
     def next_places(self, records: Sequence[NewRecord], stored_ms: int) -> list[Place]:
         """Where each record goes if they are stored at stored_ms, and when it is due."""
@@ -131,23 +141,21 @@ class Dispatch:
     def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
         batches: dict[QueueKey, list[bytes]] = {}
-        pack = ENTRY.pack
-        for new, at in zip(records, written, strict=True):
-            code = at.due_ms
-            if not code and (tags := new.properties.pairs.get(_TAGS)):
-                code = record.code_of_tags(tags)
-            entry = pack(at.physical_offset, at.size, code)
-            key = (new.topic, new.queue_id)
-            batch = batches.get(key)
-            if batch is None:
-                batches[key] = [entry]
-            else:
-                batch.append(entry)
+        keyed: list[Keyed] = []
+        pack, prefix = ENTRY.pack, self.index.prefix
+        for new, (_, position, size, timestamp_ms, code) in zip(records, written, strict=True):
+            topic, queue_id, properties, *_ = new
+            encoded = properties.encoded
+            if not code and _TAGS_START in encoded:
+                tags = properties.pairs.get(_TAGS)
+                code = record.code_of_tags(tags) if tags else 0
+            batches.setdefault((topic, queue_id), []).append(pack(position, size, code))
+            keyed.append((prefix(topic), encoded, position, timestamp_ms))
         self.changed.update(batches)
         try:
             for key, batch in batches.items():
                 queue = self.queues[key]
-                queue.write(queue.max_offset, batch[0] if len(batch) == 1 else b"".join(batch))
+                queue.write(queue.max_offset, b"".join(batch))
         except Exception:
             # Cut: RocketMQ would read an entry behind the last one as an entry of the queue.
             for key in batches:
@@ -157,12 +165,11 @@ class Dispatch:
         for key, batch in batches.items():
             queue = self.queues[key]
             queue.advance(queue.max_offset + len(batch))
-        add = self.index.add
+        self.index.add(keyed)
         for new, at in zip(records, written, strict=True):
             if at.due_ms:
                 wait_queue = wait_queue_of(new.topic, new.queue_id)
                 self.progress.scheduled(wait_queue, topic_ahead(new.properties))
-            add(new.topic, new.properties, at.physical_offset, at.store_timestamp_ms)
 
 
 class Redo:
@@ -182,7 +189,7 @@ class Redo:
     def run(self, walk: Iterator[Record]) -> int:
         """Dispatch every record of a walk; returns their number."""
         count = 0
-        for walked in walk:
+        for walked in self._dispatch.indexed(walk):
             head = walked.head
             count += 1
             transaction = head.sys_flag & record.TRANSACTION_TYPE
@@ -201,7 +208,6 @@ class Redo:
             elif is_repaired(head):
                 self._enter(walked)
                 self._complete_lost(head.topic, head.queue_id, head.queue_offset, 1)
-            self._dispatch.index_record(walked)
         for key in list(self._buffers):
             self._write(key)
         return count

@@ -22,6 +22,7 @@ from rmqlite.spark.options import parse_options
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.wait_queues import when_due_ms
 from tests.support.brokers import small_config
@@ -79,7 +80,7 @@ def encoded(news: Sequence[NewRecord]) -> bytes:
     log = b""
     for number, new in enumerate(news):
         place = {"queue_offset": number, "physical_offset": len(log), "store_timestamp_ms": 5}
-        log += b"".join(record.encode(new, **place)[1:])
+        log += encode(new, **place)
     return log
 
 
@@ -212,7 +213,7 @@ def hostile_body(place: int, count: int) -> bytes:
     while len(body) < count:
         fake = new_record(b"fake", "stolen")
         at = {"queue_offset": 0, "physical_offset": place + len(body), "store_timestamp_ms": 1}
-        body += b"".join(record.encode(fake, **at)[1:])
+        body += encode(fake, **at)
     return body
 
 

@@ -16,7 +16,6 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
-from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
@@ -400,8 +399,8 @@ def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
     for each in waiting(under_test):
         index._end_offset = -1
         record = under_test.store.read(each.physical_offset, each.store_size)
-        properties = PropertyString(record[record.index(b"KEYS") :])
-        index.add(SCHEDULE_TOPIC, properties, each.physical_offset, each.store_timestamp_ms)
+        place = (each.physical_offset, each.store_timestamp_ms)
+        index.add([(index.prefix(SCHEDULE_TOPIC), record[record.index(b"KEYS") :], *place)])
     assert waiting_ids(under_test, PendingFilter(key="k")) == ["a", "b"]
     assert by_filter(under_test, FIRE, PendingFilter(key="k")) == 2
     assert len(under_test.messages(TOPIC)) == 2

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.property_string import PropertyString
 from rmqlite.store.check import Finding, check
 from rmqlite.store.checking.index import NO_ENTRY, WRONG_ENTRY, IndexCheck
 from rmqlite.store.checking.index_files import AHEAD, CHAIN, HEAD, UNREADABLE
-from rmqlite.store.checking.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.store.index.index_file import ENTRY, HEADER
 from rmqlite.store.index.key_hash import key_hash, positive, token_hash
+from rmqlite.store.index.key_hashes import key_hashes, keys_of, topic_prefix
 from rmqlite.store.index.key_index import KeyIndex
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import NewRecord
@@ -356,7 +355,7 @@ def test_times_that_an_entry_cannot_tell_are_no_finding(
     files = QuickFiles()
     index = KeyIndex(files, folder, slots=7, entries=9)
     for number, time_ms in enumerate(times_ms):
-        index.add("orders", PropertyString(b"KEYS\x01key"), 100 * number, time_ms)
+        index.add([(topic_prefix("orders"), b"KEYS\x01key", 100 * number, time_ms)])
     index.begin_flush().run()
     for wrong_by_ms, count in ((0, 0), (1_000, 1)):
         checking = IndexCheck(

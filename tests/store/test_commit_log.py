@@ -10,7 +10,8 @@ from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, Store
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import decode_mark, mark_position
-from rmqlite.store.records.record import OVERHEAD_BYTES, encode, encode_blank
+from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.record import OVERHEAD_BYTES, encode_blank
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
 
@@ -25,11 +26,10 @@ def log_in(root: Path, files: SystemFiles | None = None) -> CommitLog:
     return CommitLog(files or SystemFiles(), root / "commitlog", SIZE)
 
 
-def encoded_of_size(size: int, physical_offset: int) -> tuple[bytes, ...]:
+def encoded_of_size(size: int, physical_offset: int) -> bytes:
     new = new_record(b"r" * (size - FIXED))
     place = {"queue_offset": 0, "physical_offset": physical_offset, "store_timestamp_ms": 1}
-    _, *parts = encode(new, **place)
-    return tuple(parts)
+    return encode(new, **place)
 
 
 def append(log: CommitLog, *sizes: int, now_ms: int = 1_000) -> list[int]:
@@ -80,8 +80,8 @@ def test_a_record_of_exactly_what_is_left_still_fits(tmp_path: Path) -> None:
 
 def test_rocketmqs_larger_records_are_read(tmp_path: Path) -> None:
     """It fills a file up to the last eight bytes."""
-    first = b"".join(encoded_of_size(SIZE - 8, 0))
-    second = b"".join(encoded_of_size(200, SIZE))
+    first = encoded_of_size(SIZE - 8, 0)
+    second = encoded_of_size(200, SIZE)
     (tmp_path / "commitlog").mkdir()
     for start, data in ((0, first + encode_blank(8)), (SIZE, second)):
         path = tmp_path / "commitlog" / f"{start:020d}"
@@ -95,7 +95,7 @@ def test_behind_a_file_that_rocketmq_filled_up_is_no_mark(tmp_path: Path) -> Non
     """Its place is taken by a record; the next file has one."""
     (tmp_path / "commitlog").mkdir()
     path = tmp_path / "commitlog" / f"{0:020d}"
-    path.write_bytes(b"".join(encoded_of_size(SIZE - 8, 0)).ljust(SIZE, b"\0"))
+    path.write_bytes(encoded_of_size(SIZE - 8, 0).ljust(SIZE, b"\0"))
     log = reopened(tmp_path)
     before = path.read_bytes()
     assert append(log, 100) == [SIZE]
@@ -259,7 +259,7 @@ def test_whatever_rocketmq_leaves_of_a_file_is_rolled_over(tmp_path: Path, left:
     """Also where a blank would reach into our mark's place, or end with the file."""
     (tmp_path / "commitlog").mkdir()
     path = tmp_path / "commitlog" / f"{0:020d}"
-    path.write_bytes(b"".join(encoded_of_size(SIZE - left, 0)).ljust(SIZE, b"\0"))
+    path.write_bytes(encoded_of_size(SIZE - left, 0).ljust(SIZE, b"\0"))
     log = reopened(tmp_path)
     log.cut(log.end)
     assert append(log, 100) == [SIZE]
@@ -276,10 +276,8 @@ def test_a_body_that_looks_like_a_mark_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "commitlog" / f"{0:020d}"
     for shift in range(8):
         body = (b"rmqlsync" * SIZE)[shift:][: SIZE - 8 - FIXED]
-        _, *parts = encode(
-            new_record(body), queue_offset=0, physical_offset=0, store_timestamp_ms=1
-        )
-        path.write_bytes(b"".join(parts).ljust(SIZE, b"\0"))
+        data = encode(new_record(body), queue_offset=0, physical_offset=0, store_timestamp_ms=1)
+        path.write_bytes(data.ljust(SIZE, b"\0"))
         log = reopened(tmp_path)
         before = path.read_bytes()
         log.remove_broken_marks(0)

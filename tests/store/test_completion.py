@@ -30,7 +30,8 @@ from rmqlite.store.records.completion import (
     topic_ahead,
     waited_for,
 )
-from rmqlite.store.records.record import NewRecord, encode, read_head
+from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.record import NewRecord, read_head
 from rmqlite.store.records.written import Written
 from tests.support.stores import StoreUnderTest, new_record
 
@@ -47,8 +48,8 @@ def under_test(tmp_path: Path) -> StoreUnderTest:
 def level_completed_by(topic: str, completes: int, sys_flag: int, properties: Any) -> int:
     """Of a record as it lies in the log."""
     new = new_record("x", topic, properties=properties, completes=completes, sys_flag=sys_flag)
-    _, *parts = encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=1)
-    head = read_head(b"".join(parts))
+    data = encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=1)
+    head = read_head(data)
     assert head is not None
     return completed_level(head, PropertyString(head.properties))
 

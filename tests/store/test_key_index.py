@@ -147,8 +147,15 @@ def new_index(folder: Path, files: Files | None = None) -> KeyIndex:
 
 
 def add(index: KeyIndex, records: Sequence[Record]) -> None:
-    for each in records:
-        index.add(*each)
+    """In one call, as an append does."""
+    index.add([(index.prefix(each.topic), each.properties.encoded, *each[2:]) for each in records])
+
+
+def enter(
+    index: KeyIndex, topic: str, own: PropertyString, physical_offset: int, time_ms: int
+) -> None:
+    """A record by itself."""
+    add(index, [Record(topic, own, physical_offset, time_ms)])
 
 
 def flush(index: KeyIndex) -> IndexJob:
@@ -259,7 +266,8 @@ def test_the_index_of_rocketmqs_log_is_rocketmqs(golden: Path, tmp_path: Path) -
     index = KeyIndex(QuickFiles(), tmp_path / "index", slots=1000, entries=8000)
     for head in log_records(golden):
         if head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK:
-            index.add(
+            enter(
+                index,
                 head.topic,
                 PropertyString(head.properties),
                 head.physical_offset,
@@ -301,9 +309,9 @@ def test_rocketmqs_files_are_read(golden: Path) -> None:
 def test_a_record_is_entered_under_its_id_then_its_keys(tmp_path: Path) -> None:
     """RocketMQ's order, which makes its bytes; only a blank separates, and none is empty."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties("ID", " a  b\tc "), 500, BEGIN_MS)
-    index.add(TOPIC, properties(), 700, BEGIN_MS + 9)
-    index.add(TOPIC, properties(keys="a"), 900, BEGIN_MS + 1000)
+    enter(index, TOPIC, properties("ID", " a  b\tc "), 500, BEGIN_MS)
+    enter(index, TOPIC, properties(), 700, BEGIN_MS + 9)
+    enter(index, TOPIC, properties(keys="a"), 900, BEGIN_MS + 1000)
     flush(index)
     wanted = ["ID", "a", "b\tc"]
     reader = KeyIndex.reading(ReadOnlyFiles(), tmp_path / "index", slots=SLOTS, entries=ENTRIES)
@@ -333,8 +341,8 @@ def test_what_is_not_flushed_is_found(tmp_path: Path) -> None:
 def test_another_topics_message_is_not_found(tmp_path: Path) -> None:
     """The topic is part of what is hashed."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties("ID", "a"), 100, BEGIN_MS)
-    index.add("SCHEDULE_TOPIC_XXXX", properties("ID", "a"), 200, BEGIN_MS)
+    enter(index, TOPIC, properties("ID", "a"), 100, BEGIN_MS)
+    enter(index, "SCHEDULE_TOPIC_XXXX", properties("ID", "a"), 200, BEGIN_MS)
     assert list(index.find(TOPIC, "a")) == [100]
     assert list(index.find("SCHEDULE_TOPIC_XXXX", "ID")) == [200]
     assert list(index.find("payments", "ID")) == []
@@ -343,8 +351,8 @@ def test_another_topics_message_is_not_found(tmp_path: Path) -> None:
 def test_keys_of_one_hash_are_all_candidates(tmp_path: Path) -> None:
     """Java's hash of "Aa" is that of "BB": only the message itself tells which it is."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties("Aa"), 100, BEGIN_MS)
-    index.add(TOPIC, properties("BB"), 200, BEGIN_MS)
+    enter(index, TOPIC, properties("Aa"), 100, BEGIN_MS)
+    enter(index, TOPIC, properties("BB"), 200, BEGIN_MS)
     assert list(index.find(TOPIC, "Aa")) == list(index.find(TOPIC, "BB")) == [200, 100]
 
 
@@ -352,7 +360,7 @@ def test_keys_of_one_slot_are_told_apart(tmp_path: Path) -> None:
     """One slot holds them all, each with its hash."""
     index = KeyIndex(QuickFiles(), tmp_path / "index", slots=1, entries=ENTRIES)
     for n in range(30):
-        index.add(TOPIC, properties(f"order-{n % 10}"), 100 * n, BEGIN_MS)
+        enter(index, TOPIC, properties(f"order-{n % 10}"), 100 * n, BEGIN_MS)
     for n in range(10):
         assert list(index.find(TOPIC, f"order-{n}")) == [2000 + 100 * n, 1000 + 100 * n, 100 * n]
 
@@ -360,7 +368,7 @@ def test_keys_of_one_slot_are_told_apart(tmp_path: Path) -> None:
 def test_a_key_given_twice_is_found_once(tmp_path: Path) -> None:
     """RocketMQ also enters a record twice when it recovers."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties("a", "a a"), 100, BEGIN_MS)
+    enter(index, TOPIC, properties("a", "a a"), 100, BEGIN_MS)
     assert list(index.find(TOPIC, "a")) == [100]
 
 
@@ -369,7 +377,7 @@ def test_a_record_is_entered_under_the_last_of_several_pairs(tmp_path: Path) -> 
     index = new_index(tmp_path)
     encoded = (properties("first", "a").encoded, properties("last", "b").encoded)
     several = PropertyString(b"\x02".join(encoded))
-    index.add(TOPIC, several, 100, BEGIN_MS)
+    enter(index, TOPIC, several, 100, BEGIN_MS)
     found = {key: list(index.find(TOPIC, key)) for key in ("first", "a", "last", "b")}
     assert found == {"first": [], "a": [], "last": [100], "b": [100]}
 
@@ -380,7 +388,7 @@ def test_a_time_window_loses_nothing(tmp_path: Path, begin_ms: int, length_ms: i
     """Entries keep whole seconds; RocketMQ misses what lies up to a second behind (#5174)."""
     index = new_index(tmp_path)
     for n in range(60):
-        index.add(TOPIC, properties(keys="a"), 100 * n, BEGIN_MS + 70 * n)
+        enter(index, TOPIC, properties(keys="a"), 100 * n, BEGIN_MS + 70 * n)
     window = (BEGIN_MS + begin_ms, BEGIN_MS + begin_ms + length_ms)
     inside = [100 * n for n in range(60) if window[0] <= BEGIN_MS + 70 * n <= window[1]]
     found = list(index.find(TOPIC, "a", begin_ms=window[0], end_ms=window[1]))
@@ -393,8 +401,8 @@ def test_a_time_window_loses_nothing(tmp_path: Path, begin_ms: int, length_ms: i
 def test_a_clock_that_went_back_hides_nothing(tmp_path: Path) -> None:
     """RocketMQ's log may have it; such an entry has 0 seconds."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties(keys="a"), 100, BEGIN_MS)
-    index.add(TOPIC, properties(keys="a"), 200, BEGIN_MS - 60_000)
+    enter(index, TOPIC, properties(keys="a"), 100, BEGIN_MS)
+    enter(index, TOPIC, properties(keys="a"), 200, BEGIN_MS - 60_000)
     assert list(index.find(TOPIC, "a", end_ms=BEGIN_MS - 60_000)) == [200, 100]
 
 
@@ -402,8 +410,8 @@ def test_seconds_end_at_the_largest_number(tmp_path: Path) -> None:
     """68 years behind a file's first record; what is later still is found."""
     index = new_index(tmp_path)
     late_ms = BEGIN_MS + 1000 * SECONDS_MAX + 5_000_000
-    index.add(TOPIC, properties(keys="a"), 100, BEGIN_MS)
-    index.add(TOPIC, properties(keys="a"), 200, late_ms)
+    enter(index, TOPIC, properties(keys="a"), 100, BEGIN_MS)
+    enter(index, TOPIC, properties(keys="a"), 200, late_ms)
     assert list(index.find(TOPIC, "a", begin_ms=late_ms)) == [200]
 
 
@@ -446,7 +454,7 @@ def test_names_ascend_whatever_the_clock_says(tmp_path: Path) -> None:
     index = new_index(tmp_path)
     for n in range(100):
         back_ms = 3_600_000 * (n > 60)
-        index.add(TOPIC, properties(f"{n}"), 100 * n, BEGIN_MS + 999 - back_ms)
+        enter(index, TOPIC, properties(f"{n}"), 100 * n, BEGIN_MS + 999 - back_ms)
     flush(index)
     names = [path.name for path in sorted((tmp_path / "index").iterdir())]
     assert [int(name) - int(names[0]) for name in names] == [0, 1, 2]
@@ -499,7 +507,7 @@ def test_little_is_written_for_little(tmp_path: Path) -> None:
     add(index, some_records(20))
     flush(index)
     files.written = 0
-    index.add(TOPIC, properties("one more"), 1 << 20, BEGIN_MS)
+    enter(index, TOPIC, properties("one more"), 1 << 20, BEGIN_MS)
     assert files.written == 0
     flush(index)
     assert files.written == HEADER.size + ENTRY.size + 4096
@@ -516,7 +524,7 @@ def test_a_job_writes_the_moment_it_was_made_at(tmp_path: Path) -> None:
             super().write(path, position, data)
             for each in (next(late, None), next(late, None), next(late, None)):
                 if each is not None:
-                    index.add(*each)
+                    add(index, [each])
 
     index = new_index(tmp_path / "busy", Busy())
     add(index, records[:20])
@@ -799,7 +807,7 @@ def test_a_damaged_chain_ends(tmp_path: Path, previous: int) -> None:
     """Wherever an entry points, each step of a search goes back."""
     index = KeyIndex(QuickFiles(), tmp_path / "index", slots=1, entries=ENTRIES)
     for n in range(1, ENTRIES):
-        index.add(TOPIC, properties(keys="a"), 100 * n, BEGIN_MS)
+        enter(index, TOPIC, properties(keys="a"), 100 * n, BEGIN_MS)
     flush(index)
     [path] = index.headers()
     _patched(HEADER.size + 4 + ENTRY.size * 10 + 16, struct.pack(">i", previous))(path)
@@ -815,7 +823,7 @@ def test_a_damaged_chain_ends(tmp_path: Path, previous: int) -> None:
 def test_the_first_entry_has_its_files_time(tmp_path: Path) -> None:
     """RocketMQ counts its seconds from the end of the file before, and then misses it."""
     index = new_index(tmp_path)
-    index.add(TOPIC, properties(keys="a"), 100, BEGIN_MS)
+    enter(index, TOPIC, properties(keys="a"), 100, BEGIN_MS)
     flush(index)
     [path] = index.headers()
     _patched(Shape(SLOTS, ENTRIES).entries_at + ENTRY.size + 12, struct.pack(">i", 9000))(path)

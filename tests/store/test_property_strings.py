@@ -9,7 +9,8 @@ import pytest
 from rmqlite.message import pack_host
 from rmqlite.store.consume_queue import Entry
 from rmqlite.store.log.property_strings import property_strings
-from rmqlite.store.records.record import NewRecord, encode, read_head
+from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.record import NewRecord, read_head
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 from tests.support.stores import new_record
@@ -50,10 +51,8 @@ ODD = [
 
 def laid_out(record: NewRecord, physical_offset: int = 100) -> tuple[Entry, bytes]:
     """A record at a place, and its entry."""
-    size, *parts = encode(
-        record, queue_offset=3, physical_offset=physical_offset, store_timestamp_ms=5
-    )
-    return Entry(physical_offset, size, 0), b"".join(parts)
+    data = encode(record, queue_offset=3, physical_offset=physical_offset, store_timestamp_ms=5)
+    return Entry(physical_offset, len(data), 0), data
 
 
 def properties_in(entry: Entry, data: bytes, base: int = 100) -> bytes | None:

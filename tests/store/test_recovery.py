@@ -11,7 +11,7 @@ import pytest
 
 from rmqlite.errors import StoreDamaged
 from rmqlite.store.log.checksums import mark_position
-from rmqlite.store.records.record import encode
+from rmqlite.store.records.encoding import encode
 from tests.support.clock import FakeClock
 from tests.support.repairs import overwrite
 from tests.support.stores import (
@@ -278,13 +278,12 @@ def test_what_rocketmq_left_behind_its_tail_never_comes_back(under_test: StoreUn
     # As if RocketMQ had cut behind "keep", then appended one record of another size.
     keep_size = int.from_bytes(stale[:4], "big")
     new = new_record("appended after the cut")
-    _, *parts = encode(
+    data = encode(
         new,
         queue_offset=1,
         physical_offset=keep_size,
         store_timestamp_ms=under_test.clock.now_ms() + 10_000,
     )
-    data = b"".join(parts)
     overwrite(path, keep_size, data)
     under_test.open()
     assert under_test.bodies() == [b"keep", b"appended after the cut"]
@@ -306,9 +305,9 @@ def test_the_rest_of_a_mark_that_rocketmq_wrote_over_is_not_cut_off_loudly(
     end = int.from_bytes(path.read_bytes()[:4], "big")
     size = LOG_FILE_BYTES - left - end
     place = {"queue_offset": 1, "physical_offset": end, "store_timestamp_ms": FakeClock().now_ms()}
-    empty = sum(map(len, encode(new_record(""), **place)[1:]))
+    empty = len(encode(new_record(""), **place))
     body = "x" * (size - empty)
-    overwrite(path, end, b"".join(encode(new_record(body), **place)[1:]))
+    overwrite(path, end, encode(new_record(body), **place))
     assert "unsynced-tail" not in [each.what for each in under_test.findings()]
     caplog.clear()
     under_test.open()

@@ -21,7 +21,8 @@ from rmqlite.requests.finding import FoundMessage, MessageState
 from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 from rmqlite.requests.log import QueueRead, QueueReadRequest
 from rmqlite.store.records.drafts import Draft, fresh
-from rmqlite.store.records.record import encode, read_head, to_message
+from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.record import read_head, to_message
 from tests.support.fake_broker import STATUS, FakeBroker
 
 NOW_MS = STATUS.now_ms
@@ -52,8 +53,7 @@ def record(
     )
     new = fresh(draft, pack_host(HOST))
     place = {"queue_offset": number, "physical_offset": number * 1_000}
-    _, *parts = encode(new, **place, store_timestamp_ms=NOW_MS - 60_000)
-    return b"".join(parts)
+    return encode(new, **place, store_timestamp_ms=NOW_MS - 60_000)
 
 
 def stored(data: bytes) -> StoredMessage:

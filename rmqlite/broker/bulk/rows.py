@@ -21,7 +21,7 @@ from rmqlite.limits import (
     MESSAGE_ID_BYTES_MAX,
     PROPERTIES_MAX,
 )
-from rmqlite.message import KEY_END, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
+from rmqlite.message import KEY_END, KEY_SEPARATOR, KEYS, PAIR_END, TAGS, UNIQ_KEY, Message
 from rmqlite.requests.bulk import (
     COLUMNS,
     BulkMatch,
@@ -30,7 +30,6 @@ from rmqlite.requests.bulk import (
     check_job_id,
     check_property_text,
 )
-from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.records.drafts import Draft
 from rmqlite.store.records.record import NewRecord
 

@@ -20,6 +20,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue, MessageNotFound
 from rmqlite.limits import KEY_BYTES_MAX, check_length
 from rmqlite.message import (
+    KEY_SEPARATOR,
     KEYS,
     REAL_TOPIC,
     RETRY_TOPIC,
@@ -28,7 +29,6 @@ from rmqlite.message import (
 )
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, is_dlq, is_retry
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery, MessageState
-from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.waits import wait_of

@@ -21,6 +21,7 @@ from rmqlite.message import (
     DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     FAILURE_REASON_ATTEMPT,
+    KEY_SEPARATOR,
     KEYS,
     REAL_TOPIC,
     RETRY_TOPIC,
@@ -30,7 +31,6 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
-from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.record import Head
 

@@ -22,6 +22,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
+    KEY_SEPARATOR,
     KEYS,
     ORIGIN_MESSAGE_ID,
     REDRIVE_ID_PREFIX,
@@ -34,7 +35,6 @@ from rmqlite.message import (
 from rmqlite.names import is_dlq
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery
-from rmqlite.store.index.key_index import KEY_SEPARATOR
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import completed_level
 from rmqlite.store.records.record import Head

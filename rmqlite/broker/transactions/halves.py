@@ -34,13 +34,13 @@ from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, UNDECIDED_TOPIC, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.transactions import TransactionQuestion
 from rmqlite.store.records.drafts import Draft, derived, fresh
+from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import (
     COMMITTED,
     TRANSACTION_TYPE,
     Head,
     NewRecord,
     delay_level,
-    encode,
 )
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
@@ -135,9 +135,8 @@ def times_asked(head: Head) -> int:
 
 def question(half: Record, copy: NewRecord, at: Written, to: Destination) -> TransactionQuestion:
     """The question of a half message whose copy was stored there; its answer names the copy."""
-    shown = copy._replace(topic=to[0], queue_id=to[1])
-    _, *parts = encode(
-        shown,
+    shown = encode(
+        copy._replace(topic=to[0], queue_id=to[1]),
         queue_offset=at.queue_offset,
         physical_offset=at.physical_offset,
         store_timestamp_ms=half.head.store_timestamp_ms,
@@ -148,5 +147,5 @@ def question(half: Record, copy: NewRecord, at: Written, to: Destination) -> Tra
         at.physical_offset,
         half.properties.text(UNIQ_KEY),
         offset_message_id(unpack_host(copy.store_host), at.physical_offset),
-        b"".join(parts),
+        shown,
     )

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.index_files import CHAIN, Block, ToldFile, ToldIndex
-from rmqlite.store.checking.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.disk.files import Files
 from rmqlite.store.index.index_file import ENTRY, SECONDS_MAX
+from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 from rmqlite.store.records import record
 from rmqlite.store.records.record import Head
 

@@ -19,11 +19,11 @@ from rmqlite.store.checking.damage import Damage, Gap, what_is_wrong
 from rmqlite.store.checking.deliveries import DeliveryCheck, Moment
 from rmqlite.store.checking.finding import Finding
 from rmqlite.store.checking.index import IndexCheck
-from rmqlite.store.checking.key_hashes import Keyed
 from rmqlite.store.checking.queues import WAITING_ENTRIES_MAX, QueueCheck, QueueChecks
 from rmqlite.store.checking.sums import Span, SumsCheck, span_finding
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, Entry
+from rmqlite.store.index.key_hashes import Keyed
 from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_anonymous, is_repaired
 from rmqlite.store.records import record
 from rmqlite.store.records.record import BLANK_BYTES, Head

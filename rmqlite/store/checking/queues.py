@@ -25,11 +25,11 @@ from rmqlite.store.checking.entry_runs import (
 from rmqlite.store.checking.file_layer import FileLayer
 from rmqlite.store.checking.finding import Finding, from_error
 from rmqlite.store.checking.folders import look_at_folder, queue_folder, queue_name
-from rmqlite.store.checking.key_hashes import topic_prefix
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, PRE_BLANK, ConsumeQueue, Entry
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.segments import is_zeros
 from rmqlite.store.dispatch import QueueKey
+from rmqlite.store.index.key_hashes import topic_prefix
 from rmqlite.store.wait_queues import wait_queue_of
 
 BLOCK_ENTRIES: Final = 8192

@@ -187,14 +187,18 @@ class IndexFile:
 
     # ---- writing
 
-    def enter(self, hashes: Sequence[int], physical_offset: int, timestamp_ms: int) -> None:
-        """Add an entry for each hash of a key; the file has room, its slots are in memory."""
-        if timestamp_ms != self.end_ms:
-            self.end_ms = timestamp_ms
-            seconds = (timestamp_ms - self.begin_ms) // 1000
-            self._end_seconds = min(max(0, seconds), SECONDS_MAX)
+    def enter(
+        self, hashes: Sequence[int], physical_offsets: Sequence[int], times_ms: Sequence[int]
+    ) -> None:
+        """Add an entry for each key; the file must have room, and its slots be in memory."""
         image, dirty, number = self._image, self._dirty, self.next_number
-        for key_hash in hashes:
+        for key_hash, physical_offset, timestamp_ms in zip(
+            hashes, physical_offsets, times_ms, strict=True
+        ):
+            if timestamp_ms != self.end_ms:
+                self.end_ms = timestamp_ms
+                seconds = (timestamp_ms - self.begin_ms) // 1000
+                self._end_seconds = min(max(0, seconds), SECONDS_MAX)
             position = _SLOTS_AT + _SLOT_BYTES * (key_hash % self._slots)
             page = position // PAGE_BYTES
             if page not in dirty:
@@ -206,7 +210,7 @@ class IndexFile:
             self._tail += _pack_entry(key_hash, physical_offset, self._end_seconds, previous)
             number += 1
         self.next_number = number
-        self.end_offset = physical_offset
+        self.end_offset = physical_offsets[-1]
 
     def begin_flush(self) -> Part | None:
         """The changes to write; None if there are none.

@@ -15,8 +15,6 @@ from typing import Any, Final, Self
 
 from rmqlite.clock import local_text
 from rmqlite.errors import StoreDamaged
-from rmqlite.message import KEYS, UNIQ_KEY
-from rmqlite.property_string import PropertyString
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import REGULAR
 from rmqlite.store.disk.segments import is_numbered
@@ -29,14 +27,10 @@ from rmqlite.store.index.index_file import (
     Shape,
     read_header,
 )
-from rmqlite.store.index.key_hash import Suffix, positive, text_hash, token_hash
+from rmqlite.store.index.key_hash import Suffix, positive, token_hash
+from rmqlite.store.index.key_hashes import Keyed, key_hashes, keys_of, topic_prefix
 
-KEY_SEPARATOR: Final = " "
-"""The separator of the tokens in KEYS: a space, and no other blank."""
-_KEYS: Final = KEYS.encode()
-_UNIQ_KEY: Final = UNIQ_KEY.encode()
 _PREFIXES_MAX: Final = 4096
-_SEPARATOR: Final = KEY_SEPARATOR.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,32 +129,34 @@ class KeyIndex:
 
     # ---- writing
 
-    def add(
-        self, topic: str, properties: PropertyString, physical_offset: int, store_timestamp_ms: int
-    ) -> None:
-        """Enter a record under its UNIQ_KEY, then each of its KEYS; in memory, never fails.
+    def add(self, records: Sequence[Keyed]) -> None:
+        """Enter each record under its UNIQ_KEY, then each of its KEYS; in memory, never fails.
 
-        Records come in the order of the log; a record that is in the index is skipped.
+        Records come in the order of the log; those that are in the index are skipped.
         """
-        if physical_offset <= self._end_offset:
-            return
-        pairs = properties.pairs
-        unique_key, keys = pairs.get(_UNIQ_KEY), pairs.get(_KEYS)
-        prefix = self._prefixes.get(topic)
-        if prefix is None:
-            prefix = self._prefix(topic)
-        hashes = [] if unique_key is None else [positive(token_hash(prefix, unique_key))]
-        if keys is not None:
-            tokens = [keys] if _SEPARATOR not in keys else filter(None, keys.split(_SEPARATOR))
-            hashes += [positive(token_hash(prefix, token)) for token in tokens]
-        while hashes:
+        if records and records[0][2] <= self._end_offset:
+            records = [each for each in records if each[2] > self._end_offset]
+        prefixes, tokens, places, times = keys_of(records)
+        hashes = key_hashes(prefixes, tokens)
+        begin = 0
+        while begin < len(hashes):
             file = self._newest
             if file is None or file.next_number >= self._shape.entries:
-                file = self._begin_file(physical_offset, store_timestamp_ms)
-            room = self._shape.entries - file.next_number
-            file.enter(hashes[:room], physical_offset, store_timestamp_ms)
-            del hashes[:room]
-            self._end_offset = physical_offset
+                file = self._begin_file(places[begin], times[begin])
+            end = begin + self._shape.entries - file.next_number
+            file.enter(hashes[begin:end], places[begin:end], times[begin:end])
+            begin = end
+        if places:
+            self._end_offset = places[-1]
+
+    def prefix(self, topic: str) -> int:
+        """The topic_prefix() of a topic, which a record is added with."""
+        prefix = self._prefixes.get(topic)
+        if prefix is None:
+            if len(self._prefixes) >= _PREFIXES_MAX:
+                self._prefixes.clear()
+            prefix = self._prefixes[topic] = topic_prefix(topic)
+        return prefix
 
     def begin_flush(self) -> IndexJob:
         """A job for all changes up to now; add() may go on while the job runs.
@@ -204,7 +200,7 @@ class KeyIndex:
         Different keys may have one hash, and times are exact to the second only: the caller
         compares the records.  Raises StoreUnavailable.
         """
-        wanted = positive(token_hash(self._prefix(topic), key.encode("utf-8", "replace")))
+        wanted = positive(token_hash(self.prefix(topic), key.encode("utf-8", "replace")))
         last = -1
         for file in reversed(list(self._all.values())):
             times = (file.begin_ms, file.end_ms)
@@ -224,7 +220,7 @@ class KeyIndex:
 
         The same as find() for each key, in any order.  Raises StoreUnavailable.
         """
-        prefix = self._prefix(topic)
+        prefix = self.prefix(topic)
         hashes = [positive(key.behind(prefix)) for key in keys]
         for file in reversed(list(self._all.values())):
             if max(file.begin_ms, file.end_ms) >= begin_ms:
@@ -242,15 +238,6 @@ class KeyIndex:
             yield from file.entries()
 
     # ---- files
-
-    def _prefix(self, topic: str) -> int:
-        """The hash of the text before each key of a topic."""
-        prefix = self._prefixes.get(topic)
-        if prefix is None:
-            if len(self._prefixes) >= _PREFIXES_MAX:
-                self._prefixes.clear()
-            prefix = self._prefixes[topic] = text_hash(f"{topic}#")
-        return prefix
 
     def _begin_file(self, physical_offset: int, timestamp_ms: int) -> IndexFile:
         digits = "".join(each for each in local_text(timestamp_ms) if each.isdigit())

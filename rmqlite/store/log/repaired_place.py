@@ -15,6 +15,7 @@ from rmqlite.message import REAL_QID, REAL_TOPIC, encode_properties
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.store.records import record
 from rmqlite.store.records.drafts import Draft, fresh
+from rmqlite.store.records.encoding import encode
 from rmqlite.store.records.record import OVERHEAD_BYTES, RECORD_BYTES_MIN, Head
 
 REPAIRED: Final = "REPAIRED"
@@ -93,13 +94,12 @@ def encode_named(
         ),
         _NO_HOST,
     )
-    _, *parts = record.encode(
+    return encode(
         lost,
         queue_offset=queue_offset,
         physical_offset=physical_offset,
         store_timestamp_ms=store_timestamp_ms,
     )
-    return b"".join(parts)
 
 
 def encode_anonymous(physical_offset: int, size: int, store_timestamp_ms: int) -> bytes:

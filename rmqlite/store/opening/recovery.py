@@ -210,8 +210,8 @@ def _make_index(log: CommitLog, dispatch: Dispatch) -> None:
         logger.warning(
             "the key index is made again from the log bytes=%d", log.end - log.min_offset
         )
-    for walked in log.walk(log.min_offset):
-        dispatch.index_record(walked)
+    for _ in dispatch.indexed(log.walk(log.min_offset)):
+        pass
 
 
 def _load(files: Files, path: Path) -> ProgressTable | None:

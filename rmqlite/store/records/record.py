@@ -130,59 +130,9 @@ def body_crc(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF if body else 0
 
 
-def encode(
-    record: NewRecord, *, queue_offset: int, physical_offset: int, store_timestamp_ms: int
-) -> tuple[int, bytes, bytes, bytes]:
-    """The record's size, and its parts, which the caller joins.
-
-    Parts, because a batch is joined once; joining each record first would copy it twice.
-    """
-    (
-        topic,
-        queue_id,
-        properties,
-        body,
-        crc,
-        flag,
-        sys_flag,
-        born_timestamp_ms,
-        born_host,
-        store_host,
-        reconsume_times,
-        completes,
-    ) = record
-    encoded = properties.encoded
-    head = HEAD
-    if len(born_host) + len(store_host) != 16:
-        head = layout_of(born_host, store_host)
-        sys_flag |= BORN_HOST_V6 if len(born_host) == 20 else 0
-        sys_flag |= STORE_HOST_V6 if len(store_host) == 20 else 0
-    tail = b"%b%b%b" % (_encoded_topic(topic), len(encoded).to_bytes(2, "big"), encoded)
-    size = head.size + len(body) + len(tail)
-    packed = head.pack(
-        size,
-        MAGIC,
-        crc,
-        queue_id,
-        flag,
-        queue_offset,
-        physical_offset,
-        sys_flag,
-        born_timestamp_ms,
-        born_host,
-        store_timestamp_ms,
-        store_host,
-        reconsume_times,
-        completes,
-        len(body),
-    )
-    return size, packed, body, tail
-
-
 def layout_of(born_host: bytes, store_host: bytes) -> struct.Struct:
-    """The header's layout for these hosts, which nearly always are IPv4."""
-    born, store = len(born_host), len(store_host)
-    return HEAD if born + store == 16 else _HEADS[born, store]
+    """The header's layout for these hosts, each IPv4 or IPv6."""
+    return _HEADS[len(born_host), len(store_host)]
 
 
 def encode_blank(size: int) -> bytes:
@@ -387,13 +337,6 @@ def tags_hash(text: str) -> int:
     """Java's String.hashCode over UTF-16 units, as a signed 32-bit number."""
     value = token_hash(0, text.encode()) if text.isascii() else text_hash(text)
     return value - 0x1_0000_0000 if value & 0x8000_0000 else value
-
-
-@lru_cache(maxsize=4096)
-def _encoded_topic(topic: str) -> bytes:
-    """Length and name of a topic, as in a record."""
-    name = topic.encode()
-    return len(name).to_bytes(1, "big") + name
 
 
 _host_text = lru_cache(maxsize=4096)(unpack_host)

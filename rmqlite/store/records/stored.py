@@ -63,11 +63,11 @@ class Record:
     @property
     def encoded(self) -> bytes:
         """All bytes of the record, as they lie in the log."""
-        if self._place is None:
-            head = self.head
-            begin = head.body_position - layout_of(head.born_host, head.store_host).size
-            self._place = begin, begin + head.size
-        return self.buffer[slice(*self._place)]
+        if self._place is not None:
+            return self.buffer[slice(*self._place)]
+        head = self.head
+        begin = head.body_position - layout_of(head.born_host, head.store_host).size
+        return self.buffer[begin : begin + head.size]
 
     @property
     def end(self) -> int:

@@ -1,9 +1,9 @@
 """The keys of many records and their hashes in bulk, at a third of the cost of one by one.
 
-A check hashes every key of a store.  Nearly all records have a UNIQ_KEY and no KEYS, or
-both; then one search finds the keys of all records.  The hashes are folded as in key_hash,
-but with all tokens in one number, each in its own 32 bytes: no step carries into the next
-token, because powers of 31 are reduced modulo 2^32.
+An append enters the keys of all its records, and a check hashes every key of a store.  Nearly
+all records have a UNIQ_KEY and no KEYS, or both; then one search finds the keys of all records.
+The hashes are folded as in key_hash, but with all tokens in one number, each in its own 32
+bytes: no step carries into the next token, because powers of 31 are reduced modulo 2^32.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from functools import lru_cache
 from itertools import chain, repeat
 from typing import Final, NamedTuple
 
-from rmqlite.message import KEYS, UNIQ_KEY, find_property, property_marker
+from rmqlite.message import KEY_SEPARATOR, KEYS, UNIQ_KEY, find_property, property_marker
 from rmqlite.store.index.key_hash import positive, text_hash, token_hash
-from rmqlite.store.index.key_index import KEY_SEPARATOR
 
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 _KEYS: Final = property_marker(KEYS)
@@ -27,6 +26,8 @@ _VALUE: Final = rb"([^\x02\0]*)[^\0]*"
 _find_uniques: Final = re.compile(_UNIQ_KEY + _VALUE).findall
 _find_keys: Final = re.compile(_KEYS + _VALUE).findall
 _LANE_BYTES: Final = 32
+_FEW: Final = 8
+"""So few tokens are hashed one by one: together takes longer."""
 _ROUND: Final = 128
 _WIDTHS: Final = (1, 2, 4, 8, 16)
 _MASK: Final = 0xFFFF_FFFF
@@ -86,11 +87,14 @@ def _repeated(column: Sequence[int], counts: Sequence[int]) -> list[int]:
 
 def key_hashes(prefixes: Sequence[int], tokens: Sequence[bytes]) -> list[int]:
     """The index's hash of each token behind its prefix's hash; see key_hash.key_hash."""
-    lanes = b"".join([token.rjust(_LANE_BYTES, b"\0") for token in tokens])
-    if len(lanes) != _LANE_BYTES * len(tokens) or not lanes.isascii():
+    lanes = b""
+    if len(tokens) > _FEW:
+        lanes = b"".join([token.rjust(_LANE_BYTES, b"\0") for token in tokens])
+    if not lanes or len(lanes) != _LANE_BYTES * len(tokens) or not lanes.isascii():
         return [positive(token_hash(p, t)) for p, t in zip(prefixes, tokens, strict=True)]
     # Round up to a few sizes, because _steps() and _lanes() are cached by size.
-    count = -(-len(tokens) // _ROUND) * _ROUND
+    few = min(_ROUND, 1 << (len(tokens) - 1).bit_length())
+    count = -(-len(tokens) // few) * few
     folded = int.from_bytes(lanes.ljust(count * _LANE_BYTES, b"\0"), "big")
     for bits, low, power in _steps(count):
         folded = (folded >> bits & low) * power + (folded & low)
