@@ -81,6 +81,9 @@ class BrokerConfig(BaseModel):
 
     # The broker's name and addresses.
     bind_address: Host = _key("bindAddress", "127.0.0.1")
+    acl_enabled: Switch = _key("aclEnable", False)
+    acl_file: Annotated[Path, BeforeValidator(folder)] = _key("aclFile", "conf/plain_acl.yml")
+    allow_unauthenticated: Switch = _key("allowUnauthenticated", False)
     listen_port: Port = _key("listenPort", 10911)
     name_server_port: Port = _key("nameServerPort", 9876)
     grpc_port: Port = _key("grpcPort", 8081)

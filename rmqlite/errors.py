@@ -120,11 +120,9 @@ class TopicUnknown(Refused):
     response_code = 17
 
     def __init__(self, topic: str) -> None:
+        rule = "create the topic first, or set autoCreateTopicEnable=true"
         super().__init__(
-            f"no topic named {shortened(topic)!r}",
-            field="topic",
-            value=topic,
-            rule="create the topic first, or set autoCreateTopicEnable=true",
+            f"no topic named {shortened(topic)!r}", field="topic", value=topic, rule=rule
         )
 
 
@@ -148,6 +146,12 @@ class PermissionMissing(Refused):
     def __init__(self, name: str, operation: str, rule: str) -> None:
         sentence = f"{operation} {shortened(name)!r} is forbidden: {rule}"
         super().__init__(sentence, field="topic", value=name, rule=rule)
+
+
+class AccessDenied(Refused):
+    """The caller has no account, or its account lacks a right; the sentence names the rule."""
+
+    code = "access-denied"
 
 
 class QueueUnknown(Refused):
@@ -286,12 +290,9 @@ class StoreLocked(Refused):
     code = "store-locked"
 
     def __init__(self, path: str) -> None:
-        super().__init__(
-            f"{path} is locked: another broker is running on this store",
-            field="storePathRootDir",
-            value=path,
-            rule="one broker per store",
-        )
+        sentence = f"{path} is locked: another broker is running on this store"
+        rule = "one broker per store"
+        super().__init__(sentence, field="storePathRootDir", value=path, rule=rule)
 
 
 class StoreUnavailable(Unavailable):
@@ -365,12 +366,9 @@ class Overloaded(Unavailable):
     response_code = 2
 
     def __init__(self, limit: str, value: int) -> None:
-        super().__init__(
-            f"the broker is at its limit {limit}={value}",
-            field=limit,
-            value=value,
-            rule="try again later, or raise the limit",
-        )
+        rule = "try again later, or raise the limit"
+        sentence = f"the broker is at its limit {limit}={value}"
+        super().__init__(sentence, field=limit, value=value, rule=rule)
 
 
 class BrokerUnreachable(Unavailable):

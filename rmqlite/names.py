@@ -98,6 +98,11 @@ def is_system(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
 
 
+def is_system_group(group: str) -> bool:
+    """Is this one of the broker's own groups, which no client consumes with?"""
+    return group == SCHEDULE_GROUP or group.startswith("CID_RMQ_SYS_")
+
+
 def group_of(topic: str) -> str | None:
     """The group that a retry or dead-letter topic belongs to; None for any other topic."""
     for prefix in (RETRY_PREFIX, DLQ_PREFIX):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -25,7 +25,8 @@ class ReadOptions:
     queue offset < ending_offsets; a number stands for all queues, None for the default (start
     of a batch: earliest, of a stream: latest).  starting_timestamp_ms <= store timestamp <
     ending_timestamp_ms.  starting_physical_offset <= a record's begin < ending_physical_offset.
-    group: the consumer group in which a stream shows its progress.
+    group: the consumer group in which a stream shows its progress.  access_key, secret_key: the
+    account at the broker.
     """
 
     path: str = ""
@@ -48,6 +49,8 @@ class ReadOptions:
     rows_per_partition: int = ROWS_PER_PARTITION
     max_offsets_per_trigger: int | None = None
     group: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
 
     @property
     def where(self) -> str:

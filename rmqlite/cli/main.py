@@ -8,7 +8,7 @@ store was not closed and the next start completes it, 130 interrupted.
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.markup import escape
@@ -16,6 +16,7 @@ from typer.core import HAS_RICH, TyperGroup
 
 from rmqlite import __version__
 from rmqlite.cli import (
+    acl,
     broker,
     completion,
     consume,
@@ -40,6 +41,11 @@ from rmqlite.errors import RmqliteError, Unavailable
 REFUSED = 1
 UNAVAILABLE = 3
 INTERRUPTED = 130
+ACCOUNT_HELP: Final = (
+    "Account: every command that talks to a broker signs its calls with RMQLITE_ACCESS_KEY and"
+    " RMQLITE_SECRET_KEY, or with the file of mode 600 that RMQLITE_CREDENTIALS names. There is no"
+    " option for it, because other users could see the secret in the list of processes."
+)
 
 
 class CommandLine(TyperGroup):
@@ -76,6 +82,7 @@ app = typer.Typer(
     name="rmqlite",
     cls=CommandLine,
     no_args_is_help=True,
+    epilog=ACCOUNT_HELP,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
@@ -112,6 +119,7 @@ app.add_typer(levels.app, name="levels")
 app.add_typer(job.app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(pipeline_app, name="pipeline")
+app.add_typer(acl.app, name="acl")
 app.command("status")(status.status)
 app.command("top")(top.top)
 app.command("bench")(bench.bench)

@@ -6,7 +6,7 @@ import sys
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
 from rmqlite.cli.output.spans import size_text, span_text
-from rmqlite.cli.output.terminal import print_json, print_table, time_text
+from rmqlite.cli.output.terminal import print_json, print_table, printable, time_text
 from rmqlite.names import SCHEDULE_GROUP, dlq_topic
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 
@@ -36,7 +36,8 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
             )
         ],
     )
-    for line in [*schedule_lines(answer), *disk_lines(answer)]:
+    warnings = [f"warning: {printable(sentence)}" for sentence in answer.warnings]
+    for line in [*warnings, *schedule_lines(answer), *disk_lines(answer)]:
         sys.stdout.write(line + "\n")
     print_table(
         ("LEVEL", "DELAY", "PENDING", "NEXT DUE", "DELIVERED", "P50 MS", "P99 MS", "MAX MS"),

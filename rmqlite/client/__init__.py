@@ -12,6 +12,7 @@ from rmqlite.client.consuming.listener import (
 from rmqlite.client.consuming.pull_consumer import PullConsumer
 from rmqlite.client.consuming.push_consumer import PushConsumer
 from rmqlite.client.consuming.queue_reader import ConsumeFrom
+from rmqlite.client.credentials import Credentials
 from rmqlite.client.producing.bulk import (
     BulkMessage,
     BulkOutcome,
@@ -68,6 +69,7 @@ __all__ = [
     "ChangedId",
     "ConsumeFrom",
     "ConsumeResult",
+    "Credentials",
     "DeadLetterGroup",
     "Hop",
     "HopKind",

@@ -2,7 +2,7 @@
 
 A Connection owns a gRPC channel and the table of calls; everything above it uses values of
 requests/ and errors of errors.py and never sees gRPC.  A call either
-blocks its thread (call) or costs no thread at all (start).
+blocks its thread (call) or costs no thread at all (start).  Both sign it, if there are credentials.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 import grpc
 
-from rmqlite.clock import elapsed_s
+from rmqlite.client.credentials import Credentials, found_credentials
+from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.wire.rpcs import Rpc
+from rmqlite.wire.signing import Signer
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata, error_from_status
 
 Q = TypeVar("Q")
@@ -71,10 +73,20 @@ class Started(Protocol):
 class Connection(Closing):
     """Calls to the broker at endpoint ("host:port").  Usable from any thread.
 
-    channel: a gRPC channel to use instead; the caller closes it.
+    channel: a gRPC channel to use instead; the caller closes it.  credentials: None means those
+    of the environment or of a file; without any, calls are not signed.
     """
 
-    def __init__(self, endpoint: str, channel: grpc.Channel | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        channel: grpc.Channel | None = None,
+        *,
+        credentials: Credentials | None = None,
+    ) -> None:
+        """Raises InvalidValue and ConfigInvalid for credentials that cannot be used."""
+        account = credentials or found_credentials()
+        self._signer = Signer(account.access_key, account.secret) if account else None
         self._endpoint = endpoint
         self._owned = channel is None
         self._channel = channel or grpc.insecure_channel(endpoint, options=_OPTIONS)
@@ -89,9 +101,9 @@ class Connection(Closing):
         wait_for_ready: while the broker cannot be reached, wait for it until the timeout.
         """
         method, data = self._prepared(rpc, value)
-        waiting: dict[str, Any] = {"wait_for_ready": True} if wait_for_ready else {}
+        how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
         try:
-            answer = method(data, timeout=timeout_s, **waiting)
+            answer = method(data, **how)
         except grpc.RpcError as error:
             raise self._translated(error) from error
         except ValueError as error:  # another thread closed the channel meanwhile
@@ -129,9 +141,9 @@ class Connection(Closing):
         Raises InvalidValue for a value that cannot be encoded, Refused once closed.
         """
         method, data = self._prepared(rpc, value)
-        waiting: dict[str, Any] = {"wait_for_ready": True} if wait_for_ready else {}
+        how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
         try:
-            future = method.future(data, timeout=timeout_s, **waiting)
+            future = method.future(data, **how)
         except ValueError as error:
             raise _closed() from error
 
@@ -164,6 +176,15 @@ class Connection(Closing):
         if method is None:
             method = self._calls[rpc.path] = self._channel.unary_unary(rpc.path)
         return method, data
+
+    def _how(self, rpc: Rpc[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:
+        """What a call has beside its request; each attempt has a signature of its own."""
+        how: dict[str, Any] = {"timeout": timeout_s}
+        if wait_for_ready:
+            how["wait_for_ready"] = True
+        if self._signer is not None:
+            how["metadata"] = self._signer.metadata(rpc.path, wall_ms())
+        return how
 
     def _outcome(self, rpc: Rpc[Any, A], done: Any) -> A | RmqliteError:
         try:

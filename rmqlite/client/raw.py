@@ -11,6 +11,7 @@ from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
 from rmqlite.client.channel import Closing, Connection, Started
+from rmqlite.client.credentials import Credentials
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.log import (
@@ -35,7 +36,8 @@ _A = TypeVar("_A", LogRead, QueueRead)
 class RawReader(Closing):
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 
-    patience_ms: how long to wait for a broker that does not answer.
+    patience_ms: how long to wait for a broker that does not answer.  credentials: None means those
+    of the environment or of a file.
     """
 
     def __init__(
@@ -44,8 +46,9 @@ class RawReader(Closing):
         *,
         patience_ms: int = 30_000,
         chunk_bytes: int = READ_BYTES_DEFAULT,
+        credentials: Credentials | None = None,
     ) -> None:
-        self._connection = Connection(endpoint)
+        self._connection = Connection(endpoint, credentials=credentials)
         self._patience_s = patience_ms / 1000
         self._chunk_bytes = chunk_bytes
         self._has_met = False

@@ -48,7 +48,6 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "enableConsumeQueueExt": "consume queue extension files are not written",
     "enablePropertyFilter": "consumers filter by tags only",
     "traceTopicEnable": _ALWAYS,
-    "aclEnable": "there is no authentication yet: protect the ports by the network",
     "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
     "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",
     "maxTransferBytesOnMessageInDisk": "the limit of one pull is maxPullBytes",

@@ -30,7 +30,8 @@ class BrokerStatus:
     disk_used_ratio: used share of the store's disk, 0 to 1.  is_disk_full: sends are refused
     now.  pinned_*: the undelivered message for which whole log files older than
     fileReservedTime stay, and the bytes of these files; all 0 if there is none.  undeliverable:
-    scheduled messages that became dead letters of the schedule itself.
+    scheduled messages that became dead letters of the schedule itself.  warnings: what an
+    operator should mend, a sentence each, such as a port that others reach without an account.
     """
 
     version: str
@@ -55,3 +56,4 @@ class BrokerStatus:
     fired: int = 0
     rescheduled: int = 0
     undeliverable: int = 0
+    warnings: tuple[str, ...] = ()

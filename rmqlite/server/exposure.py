@@ -1,35 +1,61 @@
-"""Warns at each start of ports that other machines can reach: no port authenticates its callers."""
+"""Ports that other machines can reach and that do not authenticate their callers.
+
+A broker refuses to listen on such an address until an operator has allowed it by name; then it
+says so at each start, in rmqlite status and on the web page.
+"""
 
 from __future__ import annotations
 
 import ipaddress
-import logging
 import socket
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from rmqlite.config import BrokerConfig
+from rmqlite.config import KEYS, BrokerConfig
 
+_RULE: Final = (
+    f"a loopback address, such as 127.0.0.1, unless {KEYS['allow_unauthenticated']}=true:"
+    " without accounts, anyone who reaches a port can use it"
+)
+_NO_LOG_IN: Final = f"0 with {KEYS['acl_enabled']}=true: the web page has no log-in yet"
 _WEB: Final = {
     "read": "see every message",
     "write": "see every message, cancel, redrive and purge",
 }
 
-log = logging.getLogger(__name__)
+
+class _Listener(NamedTuple):
+    """address, ports: names of attributes of the configuration; can: what its callers can do."""
+
+    address: str
+    ports: tuple[str, ...]
+    can: str
 
 
-def warn_of_open_ports(config: BrokerConfig) -> None:
-    """One warning for each port that listens on more than loopback."""
-    for address_key, address, port_key, port, can in _ports(config):
-        if port and not is_loopback(address):
-            log.warning(
-                "anyone who reaches %s=%s %s=%d can %s: there is no authentication and no TLS",
-                address_key,
-                address,
-                port_key,
-                port,
-                can,
-            )
+def check_exposure(config: BrokerConfig) -> None:
+    """Raises ConfigInvalid for an address that others can reach and nobody has allowed.
+
+    Also for a web page beside accounts, which it could not ask for.
+    """
+    if config.acl_enabled and config.web_port:
+        raise config.refusal("web_port", _NO_LOG_IN)
+    if config.allow_unauthenticated:
+        return
+    for listener in _listeners(config):
+        if not is_loopback(getattr(config, listener.address)):
+            raise config.refusal(listener.address, _RULE)
+
+
+def open_ports(config: BrokerConfig) -> tuple[str, ...]:
+    """A sentence for each address that others can reach: what they can do there."""
+    sentences = []
+    for name, ports, can in _listeners(config):
+        address = getattr(config, name)
+        if not is_loopback(address):
+            told = ", ".join([f"{KEYS[port]}={getattr(config, port)}" for port in ports])
+            who = f"anyone who reaches {KEYS[name]}={address} ({told})"
+            sentences.append(f"{who} can {can}: it asks for no account")
+    return tuple(sentences)
 
 
 def is_loopback(address: str) -> bool:
@@ -41,11 +67,11 @@ def is_loopback(address: str) -> bool:
     return all(ipaddress.ip_address(each.partition("%")[0]).is_loopback for each in found)
 
 
-def _ports(config: BrokerConfig) -> Iterator[tuple[str, str, str, int, str]]:
-    bind, web = ("bindAddress", config.bind_address), ("webAddress", config.web_address)
-    every = "send, read, purge and reconfigure everything"
-    yield *bind, "listenPort", config.listen_port, every
-    yield *bind, "nameServerPort", config.name_server_port, every
-    yield *bind, "grpcPort", config.grpc_port, every
-    yield *bind, "metricsPort", config.metrics_port, "read the metrics"
-    yield *web, "webPort", config.web_port, _WEB[config.web_access]
+def _listeners(config: BrokerConfig) -> Iterator[_Listener]:
+    if not config.acl_enabled:
+        broker = ("listen_port", "name_server_port", "grpc_port")
+        yield _Listener("bind_address", broker, "send, read, purge and reconfigure everything")
+    if config.metrics_port:
+        yield _Listener("bind_address", ("metrics_port",), "read the metrics")
+    if config.web_port:
+        yield _Listener("web_address", ("web_port",), _WEB[config.web_access])

@@ -20,14 +20,16 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Unavailable
+from rmqlite.server.accounts import AccountsFile
 from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
-from rmqlite.server.exposure import warn_of_open_ports
+from rmqlite.server.exposure import check_exposure
 from rmqlite.server.faces.face import Face, Running
 from rmqlite.server.faces.metrics.face import MetricsFace
 from rmqlite.server.faces.native.face import NativeFace
 from rmqlite.server.faces.remoting.face import RemotingFace
+from rmqlite.server.front.access import Access
 from rmqlite.server.front.front import Front
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.rebalancing import Rebalancing
@@ -70,12 +72,18 @@ def serve(
     StoreDamaged, StoreUnavailable, ConfigInvalid and InvalidValue when it cannot start.
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
+    check_exposure(config)
+    access = Access()
+    accounts = AccountsFile(config.acl_file, access) if config.acl_enabled else None
+    if accounts is not None:
+        accounts.load()
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     loop, name = _event_loop()
     log.info("the broker starts event_loop=%s", name)
     with asyncio.Runner(loop_factory=loop) as runner:
-        return runner.run(_Server(config, reload).run(on_ready or (lambda _endpoints: None)))
+        server = _Server(config, reload, access, accounts)
+        return runner.run(server.run(on_ready or (lambda _endpoints: None)))
 
 
 def _event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str]:
@@ -90,8 +98,16 @@ def _event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str]:
 class _Server:
     """One broker process; as the broker's listener it passes appends to the commit and delivery."""
 
-    def __init__(self, config: BrokerConfig, reload: Callable[[], BrokerConfig] | None) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        reload: Callable[[], BrokerConfig] | None,
+        access: Access,
+        accounts: AccountsFile | None,
+    ) -> None:
         self._config = config
+        self._access = access
+        self._accounts = accounts
         self._load = reload
         self._clock = SystemClock()
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
@@ -149,7 +165,8 @@ class _Server:
         upkeep = Upkeep(config, broker, self._persister, watch)
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
-        front = Front(config, broker, self._commit, self._pulls, self._heartbeats, self._clock)
+        waiting = (self._pulls, self._heartbeats)
+        front = Front(config, broker, self._commit, *waiting, self._clock, self._access)
         async with asyncio.TaskGroup() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -163,9 +180,12 @@ class _Server:
                     config, broker, self._commit, front.transactions
                 ).run(),
             }
+            if self._accounts is not None:
+                loops["accounts"] = self._accounts.run()
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
-            warn_of_open_ports(config)
+            for sentence in front.open_ports:
+                log.warning("%s", sentence)
             for face in self._faces:
                 await face.open(
                     Running(front, tasks, broker, self._commit, watch, self._native.port)

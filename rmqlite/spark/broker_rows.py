@@ -13,6 +13,7 @@ from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueStretch
 from rmqlite.arrow.records import RECORD_BYTES_MIN, Bytes, Longs, UnsoundRecord
 from rmqlite.arrow.rows import Making
 from rmqlite.errors import OffsetGone, StoreDamaged
+from rmqlite.spark.credentials import credentials_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ def broker_rows(
     from rmqlite.client.raw import RawReader
 
     making = Making(partition, place, options, columns)
-    with RawReader(place.endpoint) as reader:
+    with RawReader(place.endpoint, credentials=credentials_of(options)) as reader:
         try:
             if isinstance(partition, LogSlice):
                 room = place.log_file_bytes

@@ -7,15 +7,19 @@ rows may be sent again: rows that the broker has already are duplicates.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from rmqlite.errors import JobUnknown
 from rmqlite.requests.bulk import BulkJob
+from rmqlite.spark.credentials import options_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from rmqlite.client.credentials import Credentials
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def bulk_schedule(
     max_per_second: int = 0,
     batch_size: int = 500,
     in_flight: int = 4,
+    credentials: Credentials | None = None,
 ) -> BulkResult:
     """Schedule the rows of a DataFrame at the broker at endpoint ("host:port").
 
@@ -57,7 +62,8 @@ def bulk_schedule(
     delay_level, delay and deliver_at (milliseconds since 1970, or a local time) hold for all
     rows.  refused_path: a folder that driver and executors can reach; on_invalid="collect"
     without it makes one on this machine.  max_per_second: for the whole job, which then sends
-    from one task.  An exception of Spark ends with one line of rmqlite's.
+    from one task.  credentials: None means those of the environment or of a file.  An exception of
+    Spark ends with one line of rmqlite's.
     """
     from rmqlite.spark.session import register
     from rmqlite.spark.sink.sink import refused_file
@@ -81,21 +87,25 @@ def bulk_schedule(
         "maxPerSecond": max_per_second,
         "batchSize": batch_size,
         "inFlight": in_flight,
+        **options_of(credentials),
     }
-    given = {name: str(value) for name, value in options.items() if value not in (None, "")}
     # One task keeps the rate exactly, and without a shuffle, which could reorder the rows.
-    rows = df.coalesce(1) if max_per_second else df
-    rows.write.format("rmqlite").mode("append").options(**given).save()
-    job = _job(endpoint, job_id)
+    _send(df.coalesce(1) if max_per_second else df, options)
+    job = _job(endpoint, job_id, credentials)
     refused = spark.read.parquet(refused_file(refused_path, job_id)) if is_collecting else None
     return BulkResult(job_id, job.accepted, job.duplicates, job.refused, refused)
 
 
-def _job(endpoint: str, job_id: str) -> BulkJob:
+def _send(rows: DataFrame, options: Mapping[str, Any]) -> None:
+    given = {name: str(value) for name, value in options.items() if value not in (None, "")}
+    rows.write.format("rmqlite").mode("append").options(**given).save()
+
+
+def _job(endpoint: str, job_id: str, credentials: Credentials | None) -> BulkJob:
     """The broker's counts; all 0 if there was no row."""
     from rmqlite.client.admin.admin_client import AdminClient
 
-    with AdminClient(endpoint) as admin:
+    with AdminClient(endpoint, credentials=credentials) as admin:
         try:
             return admin.job(job_id)
         except JobUnknown:

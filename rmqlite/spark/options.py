@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.errors import InvalidValue
+from rmqlite.spark.credentials import ACCESS_KEY, SECRET_KEY, credentials_of
 
 SLICE_BYTES_MAX: Final = 1 << 30
 
@@ -37,7 +38,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
             raise InvalidValue("option", name, _hint(name))
         field, read = _OPTIONS[known]
         if field in given:
-            raise InvalidValue(known, text, "given once: topic or topics, not both")
+            raise InvalidValue("option", known, "given once: topic or topics, not both")
         given[field] = read(known, text.strip())
     parsed = ReadOptions(**given)
     _check(parsed)
@@ -45,7 +46,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def written(options: ReadOptions) -> dict[str, str]:
-    """The options as text, in the spelling of users; the inverse of parse_options."""
+    """The options as text, also the secret, as users spell them; the inverse of parse_options."""
     found = {}
     for name, (field, _) in _OPTIONS.items():
         value = getattr(options, field)
@@ -68,6 +69,7 @@ def _check(options: ReadOptions) -> None:
     if options.starting_offsets is not None and options.starting_timestamp_ms is not None:
         rule = "startingOffsets or startingTimestamp, not both"
         raise InvalidValue("startingTimestamp", options.starting_timestamp_ms, rule)
+    credentials_of(options)
 
 
 def offsets_text(offsets: Mapping[tuple[str, int], int] | Offsets) -> str:
@@ -188,6 +190,8 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "rowsPerPartition": ("rows_per_partition", _count),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count),
     "group": ("group", as_it_is),
+    ACCESS_KEY: ("access_key", as_it_is),
+    SECRET_KEY: ("secret_key", as_it_is),
 }
 """Option -> the field that it fills, and the function that reads its text."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}

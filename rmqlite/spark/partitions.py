@@ -15,6 +15,7 @@ from rmqlite.arrow.partitions import Partition, Place
 from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.levels import LevelHistory, parse_levels
 from rmqlite.requests.log import LogSnapshot
+from rmqlite.spark.credentials import credentials_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,15 +25,15 @@ def look(options: ReadOptions) -> Look:
     """Look at a store or a broker.  Raises InvalidValue if the folder is no store, StoreDamaged,
     Unavailable.
     """
-    return look_at_store(options.path) if options.path else look_at_broker(options.endpoint)
+    return look_at_store(options.path) if options.path else look_at_broker(options)
 
 
-def look_at_broker(endpoint: str) -> Look:
+def look_at_broker(options: ReadOptions) -> Look:
     # Import it here: only a reading of a broker needs gRPC.
     from rmqlite.client.raw import RawReader
 
-    with RawReader(endpoint) as reader:
-        return look_of(endpoint, reader.snapshot())
+    with RawReader(options.endpoint, credentials=credentials_of(options)) as reader:
+        return look_of(options.endpoint, reader.snapshot())
 
 
 def look_of(endpoint: str, found: LogSnapshot) -> Look:

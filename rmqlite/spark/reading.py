@@ -37,13 +37,14 @@ class SourceSnapshot:
         return f"{self.where}: physical offsets {self.begin_offset} to {self.end_offset}{newest}"
 
 
-def snapshot(*, path: str = "", endpoint: str = "") -> SourceSnapshot:
+def snapshot(*, path: str = "", endpoint: str = "", **options: object) -> SourceSnapshot:
     """A store or a broker in its present state.  Raises InvalidValue, StoreDamaged, Unavailable.
 
     Several loads read the same records if they get its two offsets as startingPhysicalOffset
-    and endingPhysicalOffset.
+    and endingPhysicalOffset.  options: accessKey and secretKey, the account at the broker.
     """
-    found = look(parse_options(_place(path, endpoint)))
+    texts = load_texts(path=path, endpoint=endpoint, columns=(), options=options)
+    found = look(parse_options(texts))
     place = found.place
     return SourceSnapshot(place.where, place.begin, place.end, found.newest_timestamp_ms)
 

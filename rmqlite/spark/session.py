@@ -14,15 +14,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rmqlite.arrow.packages import ARROW_PACKAGES, check_packages
 from rmqlite.errors import ExtraMissing
+from rmqlite.extras import check_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN: Final = 17
-PACKAGES: Final = {"pyspark": ((4, 2, 1), (4, 4))} | ARROW_PACKAGES
-REPORT_PACKAGES: Final = {"matplotlib": ((3, 9), (4,))}
 _JAVA_REMEDY: Final = (
     "install Java 17 or newer (Debian, Ubuntu: apt install openjdk-17-jre-headless;"
     " Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17)"
@@ -41,7 +39,7 @@ def session(
     Spark's own configuration, else "local[*]".  conf overrides every setting of this function.
     Raises ExtraMissing.
     """
-    check_packages(PACKAGES)
+    check_extra("spark")
     from pyspark import SparkContext
     from pyspark.conf import SparkConf
     from pyspark.sql import SparkSession
@@ -69,7 +67,7 @@ def session(
 
 def active() -> SparkSession | None:
     """The running session, with the format registered; None if no session runs."""
-    check_packages(PACKAGES)
+    check_extra("spark")
     from pyspark.sql import SparkSession
 
     running = SparkSession.getActiveSession()
@@ -78,7 +76,7 @@ def active() -> SparkSession | None:
 
 def register(spark: SparkSession) -> SparkSession:
     """Register the format "rmqlite" in a session.  Raises ExtraMissing."""
-    check_packages(PACKAGES)
+    check_extra("spark")
     from rmqlite.spark.source import RmqliteDataSource
 
     spark.dataSource.register(RmqliteDataSource)

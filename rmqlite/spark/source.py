@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from rmqlite.arrow.columns import columns_named
-from rmqlite.arrow.packages import check_arrow
+from rmqlite.extras import check_extra
 from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class RmqliteDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """Raises ExtraMissing."""
         super().__init__(options)
-        check_arrow()
+        check_extra("arrow")
 
     @classmethod
     def name(cls) -> str:
@@ -34,25 +34,32 @@ class RmqliteDataSource(DataSource):
 
     def reader(self, schema: StructType) -> LogReader:
         from rmqlite.spark.batch import LogReader
+        from rmqlite.spark.credentials import with_credentials
         from rmqlite.spark.options import parse_options
 
-        return LogReader(parse_options(self.options), schema)
+        return LogReader(with_credentials(parse_options(self.options)), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BulkWriter:
+        from rmqlite.spark.credentials import with_credentials
         from rmqlite.spark.sink.options import SinkOptions
         from rmqlite.spark.sink.sink import BulkWriter
 
-        return BulkWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+        options = with_credentials(SinkOptions.parse(self.options))
+        return BulkWriter(options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> BulkStreamWriter:
+        from rmqlite.spark.credentials import with_credentials
         from rmqlite.spark.sink.options import SinkOptions
         from rmqlite.spark.sink.sink import BulkStreamWriter
 
-        return BulkStreamWriter(SinkOptions.parse(self.options), schema, overwrite=overwrite)
+        options = with_credentials(SinkOptions.parse(self.options))
+        return BulkStreamWriter(options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> RmqliteStreamReader:
         from rmqlite.spark.batch import checked_columns
+        from rmqlite.spark.credentials import with_credentials
         from rmqlite.spark.options import parse_options
         from rmqlite.spark.stream.stream import RmqliteStreamReader
 
-        return RmqliteStreamReader(parse_options(self.options), checked_columns(schema))
+        options = with_credentials(parse_options(self.options))
+        return RmqliteStreamReader(options, checked_columns(schema))

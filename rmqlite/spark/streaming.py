@@ -66,7 +66,7 @@ def read_stream(
         texts = {name: text for name, text in texts.items() if name.lower() not in _BEGIN}
         texts["startingOffsets"] = begin
     if parsed.group:
-        source = BrokerRanges(parsed.endpoint)
+        source = BrokerRanges(parsed)
         spark.streams.addListener(Progress(folder, parsed.group, source))
     return spark.readStream.format("rmqlite").options(**texts).load()
 

@@ -34,6 +34,7 @@ STATUS_NAMES: Final[dict[str, str]] = {
     errors.TopicUnknown.code: "NOT_FOUND",
     errors.TopicExists.code: "ALREADY_EXISTS",
     errors.PermissionMissing.code: "PERMISSION_DENIED",
+    errors.AccessDenied.code: "PERMISSION_DENIED",
     errors.QueueUnknown.code: "NOT_FOUND",
     errors.GroupUnknown.code: "NOT_FOUND",
     errors.MessageNotFound.code: "NOT_FOUND",

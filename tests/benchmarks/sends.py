@@ -21,10 +21,13 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from rmqlite.access.accounts import PERMS
 from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
+from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
+from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import QuickFiles
 from tests.support.remoting import FaceUnderTest, served_face
@@ -32,6 +35,7 @@ from tests.support.remoting import FaceUnderTest, served_face
 TOPIC: Final = "orders"
 QUEUES: Final = 4
 BODY: Final = b"x" * 1024
+ACCOUNT: Final = account("order-service", topic_perms={TOPIC: PERMS["PUB"]})
 FILES: Final[dict[str, Any]] = {
     "mapped_file_size_commit_log": 1 << 30,
     "mapped_file_size_consume_queue": 6_000_000,
@@ -74,8 +78,8 @@ class Answers(asyncio.Transport):
     close = abort
 
 
-def frames_of(count: int, level: int = 0) -> list[bytes]:
-    """Sends in turn to the queues of the topic."""
+def frames_of(count: int, level: int = 0, *, is_signed: bool = False) -> list[bytes]:
+    """Sends in turn to the queues of the topic; is_signed: by an account."""
     delay = f"DELAY\x01{level}\x02" if level else ""
     frames = []
     for number in range(count):
@@ -88,6 +92,9 @@ def frames_of(count: int, level: int = 0) -> list[bytes]:
             properties=f"{delay}UNIQ_KEY\x01{unique}\x02WAIT\x01true",
         )
         ext = {**SEND_MESSAGE_V2.fields.write(send), "n": "broker-a"}
+        if is_signed:
+            ext[ACCESS_KEY] = ACCOUNT.access_key
+            ext[SIGNATURE] = signature(ext, BODY, SECRET)
         frames.append(encode(Command(310, number, ext, BODY)))
     return frames
 
@@ -104,13 +111,22 @@ async def send_all(face: FaceUnderTest, reads: list[bytes], together: int) -> No
     connection.connection_lost(None)
 
 
-def cpu_us(together: int, level: int, count: int, profile: cProfile.Profile | None = None) -> float:
-    """CPU microseconds for a message of one round."""
-    frames = frames_of(count, level)
+def cpu_us(
+    together: int,
+    level: int,
+    count: int,
+    profile: cProfile.Profile | None = None,
+    *,
+    is_signed: bool = False,
+) -> float:
+    """CPU microseconds for a message of one round; is_signed: the broker has accounts."""
+    frames = frames_of(count, level, is_signed=is_signed)
     reads = [b"".join(frames[at : at + together]) for at in range(0, count, together)]
     taken: list[float] = []
 
     async def scenario(face: FaceUnderTest) -> None:
+        if is_signed:
+            face.server.access.accounts = accounts(ACCOUNT)
         # The topic and its queues are made before.
         await send_all(face, frames[:QUEUES], 1)
         # As the broker does.
@@ -139,17 +155,19 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="count the function calls, too")
     options = parser.parse_args()
     count = options.messages // 32 * 32
-    for name, together, level in (
-        ("1 at a time", 1, 0),
-        ("8 together", 8, 0),
-        ("32 together", 32, 0),
-        ("32 together, delayed", 32, 3),
+    for name, together, level, is_signed in (
+        ("1 at a time", 1, 0, False),
+        ("8 together", 8, 0, False),
+        ("32 together", 32, 0, False),
+        ("32 together, delayed", 32, 3, False),
+        ("32 together, signed", 32, 0, True),
     ):
-        best = min(cpu_us(together, level, count) for _ in range(options.rounds))
+        rounds = range(options.rounds)
+        best = min(cpu_us(together, level, count, is_signed=is_signed) for _ in rounds)
         calls = ""
         if options.calls:
             profile = cProfile.Profile()
-            cpu_us(together, level, count, profile)
+            cpu_us(together, level, count, profile, is_signed=is_signed)
             total = sum(each.callcount for each in profile.getstats())
             calls = f", {total / count:.0f} calls"
         print(f"{name:22} {best:6.1f} us CPU for a message{calls}", flush=True)

@@ -10,11 +10,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from rmqlite import __version__
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
-from rmqlite.client import Message, Producer, PullConsumer
+from rmqlite.cli.main import app
+from rmqlite.client import AdminClient, Message, Producer, PullConsumer
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check
 
@@ -142,3 +144,20 @@ def test_only_a_new_store_needs_log_files_for_the_largest_message(
     assert "broker.conf:5: mappedFileSizeCommitLog='1048576'" in said
     assert "at least maxMessageSize + 65544, that is 4259848" in said
     assert "Traceback" not in said
+
+
+def test_a_broker_that_others_can_reach_needs_the_operators_word(tmp_path: Path) -> None:
+    """Refused by line and key; once allowed, the log and rmqlite status say what others can do."""
+    keys = {"bindAddress": "0.0.0.0"}
+    process = BrokerProcess(tmp_path / "broker", keys)
+    with pytest.raises(BrokerUnreachable):
+        process.start()
+    log = tmp_path / "broker" / "broker.log"
+    assert "broker.conf:5: bindAddress='0.0.0.0': a loopback address" in log.read_text()
+    with BrokerProcess(tmp_path / "broker", keys | {"allowUnauthenticated": "true"}) as broker:
+        with AdminClient(broker.endpoint) as admin:
+            (sentence,) = admin.broker_status().warnings
+        result = CliRunner().invoke(app, ["status", "--endpoint", broker.endpoint])
+        assert sentence in result.stdout
+        broker.stop()
+    assert f"WARNING rmqlite.server.serve {sentence}" in log.read_text()

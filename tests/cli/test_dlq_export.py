@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyarrow import parquet
 
-from rmqlite.arrow import packages
 from rmqlite.cli.dlq.export_rows import COLUMNS
 from rmqlite.errors import BrokerClosing
+from rmqlite.extras import EXTRAS
 from rmqlite.requests.letters import LetterFilter, LettersQuery
 from tests.cli.conftest import Run
 from tests.support.fake_broker import FakeBroker
@@ -118,7 +118,7 @@ def test_without_the_extra_parquet_says_what_to_install(
 ) -> None:
     """One line, and no file."""
     has_letters(broker, record(0, b"x"))
-    monkeypatch.setitem(packages.ARROW_PACKAGES, "pyarrow", ((99,), (100,)))
+    monkeypatch.setitem(EXTRAS["arrow"], "pyarrow", ((99,), (100,)))
     result = run("dlq", "export", "billing", "-o", str(tmp_path / "x.parquet"))
     assert result.exit_code == 1
     assert "pip install" in result.stderr

@@ -25,9 +25,11 @@ WITHOUT_JSON = {
     "store cat": "its lines are for people; store export is for programs",
     "store export": "it writes JSON lines, or the kind that is asked for",
 }
-LOCAL = {"broker", "bench", "store show", "store cat", "store check", "store repair"} | {
-    "store export"
-}
+LOCAL = (
+    {"broker", "bench"}
+    | {"store show", "store cat", "store check", "store repair", "store export"}
+    | {"acl check", "acl show", "acl test"}
+)
 """They ask no broker; the pipeline's commands only perhaps."""
 ARGUMENTS = {
     "send": "orders x",

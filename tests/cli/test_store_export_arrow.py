@@ -10,6 +10,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from rmqlite.arrow.columns import COLUMNS, DEFAULT_NAMES
+from rmqlite.extras import EXTRAS
 from rmqlite.message import KEYS, UNIQ_KEY, offset_message_id
 from tests.support.golden import unpack_golden
 from tests.support.looking import run_store, untouched
@@ -135,9 +136,7 @@ def test_without_arrow_it_says_what_to_install(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lines of JSON need nothing, a table does."""
-    from rmqlite.arrow import packages
-
-    monkeypatch.setitem(packages.ARROW_PACKAGES, "pyarrow", ((999,), (1000,)))
+    monkeypatch.setitem(EXTRAS["arrow"], "pyarrow", ((999,), (1000,)))
     result = run_store("export", store, "-o", tmp_path / "x.parquet")
     told = " ".join(result.stderr.split())
     assert 'pip install "rmqlite[arrow]"' in told

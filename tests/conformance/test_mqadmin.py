@@ -39,8 +39,7 @@ def mqadmin(java_program: Program, broker: BrokerProcess) -> Mqadmin:
         port = load_config(broker.folder / "broker.conf").listen_port
         known = {"broker": f"127.0.0.1:{port}", "levels": LEVELS}
         words = [word.format(**known) for word in line.split()]
-        said = java_program.do("mqadmin", words=[*words, "-n", broker.name_server])
-        printed = "".join([event["printed"] for event in said if "printed" in event])
+        printed = java_program.mqadmin(*words, "-n", broker.name_server)
         assert "Exception" not in printed, printed
         return printed
 

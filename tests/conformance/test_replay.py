@@ -7,8 +7,10 @@ from typing import Final
 
 import pytest
 
+from rmqlite.access.accounts import PERMS, Role
 from tests.conformance.captures import before, steps_of
 from tests.conformance.replay import Replay
+from tests.support.accounts import account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.clock import FakeClock
 from tests.support.exchanges import scenarios
@@ -17,13 +19,22 @@ from tests.support.remoting import FaceUnderTest, served_face
 CAPTURED_MS: Final = 1_795_300_000_000
 """A little before the captures were taken: messages are looked for by time."""
 ELSEWHERE: Final = {
-    "acl": "access rules are no part of this protocol here",
     "broker-start": "no other broker registers here",
 }
 NOT_YET: Final[dict[int, str]] = {}
 """Codes that are still refused with 3, and why."""
 
 
+ACCOUNTS: Final = accounts(
+    account("rocketmqadm", secret="12345678", role=Role.ADMIN),
+    account(
+        "RocketMQ",
+        secret="12345678",
+        default_group_perm=PERMS["SUB"],
+        topic_perms={"topicB": PERMS["PUB|SUB"], "topicC": PERMS["SUB"]},
+    ),
+)
+"""Those of the captured broker."""
 SCENARIOS_NOT_YET: Final[dict[str, str]] = {}
 """Scenarios that still differ, and why."""
 
@@ -45,6 +56,8 @@ def test_a_captured_scenario_gets_the_same_answers(scenario: str, tmp_path: Path
         replay = Replay(face, under_test, frozenset(NOT_YET))
         replays.append(replay)
         replay.prepare(needed)
+        if scenario == "acl":
+            face.server.access.accounts = ACCOUNTS
         await replay.run(steps, needed)
 
     served_face(under_test, run)

@@ -82,7 +82,7 @@ def test_a_key_like_no_other_is_refused_without_a_guess() -> None:
 
 @pytest.mark.parametrize("key", sorted(WITHOUT_MEANING))
 def test_a_key_of_rocketmq_without_meaning_here_is_refused_with_the_reason(key: str) -> None:
-    """aclEnable=true that protects nothing must not start; the others must not seem to work."""
+    """A key that changes nothing must not seem to work."""
     error = refusal(f"{key}=1")
     assert WITHOUT_MEANING[key] in error.rule
     assert error.line == 1

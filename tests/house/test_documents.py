@@ -18,6 +18,7 @@ import pytest
 import typer
 
 import rmqlite
+from rmqlite.access.reading import ACCOUNT_KEYS, FILE_KEYS
 from rmqlite.cli.main import app
 from rmqlite.config import KEYS
 from rmqlite.spark import options
@@ -203,7 +204,7 @@ def test_the_command_line_page_lists_every_command() -> None:
 def test_every_configuration_key_that_is_named_exists(page: Page) -> None:
     """A key that is spelled another way stops the broker's start."""
     known = set(KEYS.values()) | CAMEL_CASE_OF_OTHERS
-    known |= {*options.option_names(), *sink_options.option_names()}
+    known |= {*options.option_names(), *sink_options.option_names(), *FILE_KEYS, *ACCOUNT_KEYS}
     used = {span.split("=")[0] for span in page.spans}
     for code in page.fences("sh", "properties"):
         used |= set(re.findall(r"(?:^|[\s'\"])([a-z]+[A-Z]\w*)=", code.replace("\\n", "\n")))

@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
-    | {"requests", "retry_policy", "visible", "compression"}
-    | {"json_tree", "property_string", "table_shapes"}
+    | {"access", "requests", "retry_policy", "visible", "compression"}
+    | {"json_tree", "property_string", "table_shapes", "extras"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
 
@@ -35,6 +35,7 @@ ONLY_THESE_OF = {
     ("cli", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.check", "rmqlite.store.repair"),
         *("rmqlite.store.wait_queues", "rmqlite.store.records.completion"),
+        "rmqlite.store.records.record",
     },
     ("arrow", "store"): {
         *("rmqlite.store.reader", "rmqlite.store.disk.regular_file", "rmqlite.store.wait_queues"),
@@ -45,13 +46,18 @@ INSIDE_FUNCTIONS = {("cli", "server"), ("cli", "arrow"), ("cli", "spark")}
 ALONE = {
     "os": {
         *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
-        *("rmqlite.spark.session", "rmqlite.cli.completion"),
+        *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
+        "rmqlite.access.files",
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
     "datetime": {"rmqlite.clock"},
-    "pydantic": {"rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"},
+    "pydantic": {
+        *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
+        *("rmqlite.access.accounts", "rmqlite.access.reading"),
+    },
+    "yaml": {"rmqlite.access.plain_yaml"},
     "google": {"rmqlite.wire"},
     "grpc": {"rmqlite.server.faces", "rmqlite.client"},
     "asyncio": {"rmqlite.server"},

@@ -28,6 +28,7 @@ from rmqlite.requests.messages import SendRequest
 from rmqlite.server.faces.native import calls
 from rmqlite.server.faces.native.calls import Handlers, handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import everybody
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import Context, Method, peer_host
 from rmqlite.server.group_commit import GroupCommit, SyncThread
@@ -55,7 +56,7 @@ def commit(tmp_path: Path) -> Iterator[Callable[[], GroupCommit]]:
 
 def sending(method: Method, in_flight: InFlight) -> Handlers:
     """A broker that has one method."""
-    return handlers_of({rpcs.SEND: method}, in_flight, Conversion(BrokerConfig()))
+    return handlers_of({rpcs.SEND: method}, in_flight, Conversion(BrokerConfig()), everybody)
 
 
 Fail = Callable[[GroupCommit], Awaitable[None]]

@@ -1,54 +1,48 @@
-"""The broker warns at each start of ports that other machines can reach."""
+"""A broker listens where only this machine reaches it, or says at each start who else does."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rmqlite.server.exposure import is_loopback, warn_of_open_ports
+from rmqlite.errors import ConfigInvalid
+from rmqlite.server.exposure import check_exposure, is_loopback, open_ports
 from tests.support.brokers import small_config
 
-NOBODY_ASKS = "there is no authentication and no TLS"
+NOBODY_ASKS = "it asks for no account"
+ALL = {"metrics_port": 9870, "web_port": 8080, "web_access": "write"}
 
 
-def warnings(
-    folder: Path, caplog: pytest.LogCaptureFixture, **changes: Any
-) -> list[tuple[str, str]]:
-    caplog.set_level(logging.INFO)
-    warn_of_open_ports(small_config(folder, **changes))
-    return [(each.levelname, each.getMessage()) for each in caplog.records]
-
-
-def test_a_broker_on_loopback_says_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broker_on_loopback_says_nothing(tmp_path: Path) -> None:
     """The default addresses, with all ports open."""
-    assert warnings(tmp_path, caplog, metrics_port=9870, web_port=8080, web_access="write") == []
+    config = small_config(tmp_path, **ALL)
+    check_exposure(config)
+    assert open_ports(config) == ()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "no-such-host.invalid"])
+@pytest.mark.parametrize("key", ["bind_address", "web_address"])
+def test_another_address_needs_the_operators_word(key: str, address: str, tmp_path: Path) -> None:
+    """The error names the key that allows it; the ports that stay closed do not count."""
+    config = small_config(tmp_path, **ALL, **{key: address})
+    with pytest.raises(ConfigInvalid, match=r"Address='.*': a loopback .* allowUnauthenticated"):
+        check_exposure(config)
+    check_exposure(config.model_copy(update={"allow_unauthenticated": True}))
+    check_exposure(small_config(tmp_path, web_port=0, web_address=address))
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])
-def test_a_broker_that_others_can_reach_says_what_they_can_do(
-    address: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """One sentence for each port on the same address."""
-    assert warnings(tmp_path, caplog, bind_address=address, metrics_port=9870) == [
-        *(
-            (
-                "WARNING",
-                f"anyone who reaches bindAddress={address} {port} can send, read, purge and"
-                f" reconfigure everything: {NOBODY_ASKS}",
-            )
-            for port in ("listenPort=10911", "nameServerPort=9876", "grpcPort=8081")
-        ),
-        (
-            "WARNING",
-            f"anyone who reaches bindAddress={address} metricsPort=9870 can read the metrics:"
-            f" {NOBODY_ASKS}",
-        ),
-    ]
+def test_a_broker_that_others_can_reach_says_what_they_can_do(address: str, tmp_path: Path) -> None:
+    """One sentence for what they can do."""
+    config = small_config(tmp_path, bind_address=address, metrics_port=9870)
+    assert open_ports(config) == (
+        f"anyone who reaches bindAddress={address} (listenPort=10911, nameServerPort=9876,"
+        f" grpcPort=8081) can send, read, purge and reconfigure everything: {NOBODY_ASKS}",
+        f"anyone who reaches bindAddress={address} (metricsPort=9870) can read the metrics:"
+        f" {NOBODY_ASKS}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,18 +50,14 @@ def test_a_broker_that_others_can_reach_says_what_they_can_do(
     [("read", "see every message"), ("write", "see every message, cancel, redrive and purge")],
 )
 def test_a_web_page_that_others_can_reach_says_what_they_can_do(
-    access: str, can: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    access: Any, can: str, tmp_path: Path
 ) -> None:
     """The page has an address key of its own."""
-    (told,) = warnings(
-        tmp_path,
-        caplog,
-        web_address="0.0.0.0",
-        web_port=8080,
-        web_access=access,
+    config = small_config(tmp_path, web_address="0.0.0.0", web_port=8080, web_access=access)
+    (told,) = open_ports(config)
+    assert told == (
+        f"anyone who reaches webAddress=0.0.0.0 (webPort=8080) can {can}: {NOBODY_ASKS}"
     )
-    sentence = f"anyone who reaches webAddress=0.0.0.0 webPort=8080 can {can}: {NOBODY_ASKS}"
-    assert told == ("WARNING", sentence)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])

@@ -12,26 +12,26 @@ import pytest
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server.group_commit import GroupCommit, Ran, SyncThread, run_timed
+from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.store.disk.files import SystemFiles
-from rmqlite.store.disk_jobs import SyncJob
 from rmqlite.store.dispatch import QueueKey
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import turns_until
+from tests.support.fronts import HeldThread
 from tests.support.loops import run_with
 from tests.support.steps import done
 
 
 class CountingFiles(SystemFiles):
-    """Counts syncs; fails them while failing is set."""
+    """Counts syncs; they fail from the moment that failure is set."""
 
     syncs = 0
-    failing = False
+    failure: Exception | None = None
 
     def sync(self, path: Path) -> None:
         self.syncs += 1
-        if self.failing:
-            raise FlushFailed("cannot sync: Input/output error")
+        if self.failure is not None:
+            raise self.failure
         super().sync(path)
 
 
@@ -39,6 +39,14 @@ class CountingFiles(SystemFiles):
 def syncer() -> Iterator[SyncThread]:
     with closing(SyncThread()) as thread:
         yield thread
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Held:
+    return Held(tmp_path)
+
+
+BROKEN = FlushFailed("cannot sync: Input/output error")
 
 
 class Committed:
@@ -81,6 +89,22 @@ class Committed:
             loop.cancel()
             with suppress(asyncio.CancelledError, FlushFailed):
                 await loop
+
+
+class Held(Committed):
+    """Its syncs run when the test says so; answers: those of ask(), in their order."""
+
+    def __init__(self, folder: Path) -> None:
+        self.thread = HeldThread()
+        self.answers: list[FlushFailed | None] = []
+        super().__init__(folder, self.thread, "SYNC_FLUSH")
+
+    def ask(self) -> None:
+        """Append, and be told at once when it is on disk."""
+        self.commit.then(self.append(), self.answers.append)
+
+    async def until_answered(self, count: int) -> None:
+        await turns_until(lambda: len(self.answers) == count)
 
 
 def test_an_answer_waits_until_its_bytes_are_on_disk(tmp_path: Path, syncer: SyncThread) -> None:
@@ -129,113 +153,86 @@ def test_those_who_wait_share_one_sync(tmp_path: Path, syncer: SyncThread) -> No
     assert committed.commit.syncs.histogram().total == 1
 
 
-class HeldThread(SyncThread):
-    """Runs a job when the test says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.held: list[tuple[SyncJob, Ran]] = []
-
-    def begin(self, job: SyncJob, ran: Ran) -> None:
-        self.held.append((job, ran))
-
-    def run_next(self) -> None:
-        job, ran = self.held.pop(0)
-        ran(run_timed(job))
-
-
-def test_a_call_is_answered_though_a_persist_was_faster_than_its_sync(tmp_path: Path) -> None:
+def test_a_call_is_answered_though_a_persist_was_faster_than_its_sync(held: Held) -> None:
     """It waited for a sync that nobody began, because everything was on disk already."""
-    thread = HeldThread()
-    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
 
     async def main() -> None:
-        committed.begin()
-        first = asyncio.ensure_future(committed.commit.durable(committed.append()))
-        await turns_until(lambda: len(thread.held) == 1)
-        second = asyncio.ensure_future(committed.commit.durable(committed.append()))
+        held.begin()
+        first = asyncio.ensure_future(held.commit.durable(held.append()))
+        await turns_until(lambda: len(held.thread.jobs) == 1)
+        second = asyncio.ensure_future(held.commit.durable(held.append()))
         await asyncio.sleep(0)
-        committed.under_test.store.persist({})
-        thread.run_next()
+        held.under_test.store.persist({})
+        held.thread.run_next()
         await first
-        await turns_until(lambda: len(thread.held) == 1)
-        thread.run_next()
+        await turns_until(lambda: len(held.thread.jobs) == 1)
+        held.thread.run_next()
         await second
 
     asyncio.run(main())
 
 
-def test_who_has_gathered_calls_is_told_at_once(tmp_path: Path) -> None:
+def test_who_has_gathered_calls_is_told_at_once(held: Held) -> None:
     """then() begins the sync itself, and calls back without a turn of the loop in between."""
-    thread = HeldThread()
-    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
-    told: list[FlushFailed | None] = []
 
     async def main() -> None:
-        committed.begin()
-        committed.commit.then(committed.append(), told.append)
-        assert len(thread.held) == 1
-        committed.commit.then(committed.append(), told.append)
-        thread.run_next()
-        await turns_until(lambda: told == [None])
+        held.begin()
+        held.ask()
+        assert len(held.thread.jobs) == 1
+        held.ask()
+        held.thread.run_next()
+        await held.until_answered(1)
         # The second one was appended while the disk worked.
-        committed.files.failing = True
-        thread.run_next()
-        await turns_until(lambda: len(told) == 2)
-        committed.commit.then(0, told.append)
+        held.files.failure = BROKEN
+        held.thread.run_next()
+        await held.until_answered(2)
+        held.commit.then(0, held.answers.append)
         with pytest.raises(FlushFailed):
-            await committed.commit.run()
+            await held.commit.run()
 
     asyncio.run(main())
-    assert [str(each) for each in told[1:]] == ["cannot sync: Input/output error"] * 2
+    assert held.answers == [None, BROKEN, BROKEN]
 
 
-def test_a_mistake_in_the_thread_that_syncs_is_a_failed_sync(tmp_path: Path) -> None:
+def test_a_mistake_in_the_thread_that_syncs_is_a_failed_sync(held: Held) -> None:
     """Otherwise its callers would wait for ever, or take their bytes for durable."""
-    thread = HeldThread()
-    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
-    told: list[FlushFailed | None] = []
 
     async def main() -> None:
-        committed.begin()
-        committed.commit.then(committed.append(), told.append)
-        committed.files.sync = None  # type: ignore[assignment, method-assign]
-        thread.run_next()
-        await turns_until(lambda: bool(told))
+        held.begin()
+        held.ask()
+        held.files.failure = TypeError("a mistake")
+        held.thread.run_next()
+        await held.until_answered(1)
         with pytest.raises(FlushFailed):
-            await committed.commit.run()
+            await held.commit.run()
 
     asyncio.run(main())
-    assert "the sync failed: TypeError" in str(told[0])
+    assert "the sync failed: TypeError" in str(held.answers[0])
 
 
-def test_a_disk_that_is_slow_refuses_once_and_goes_on(tmp_path: Path) -> None:
+def test_a_disk_that_is_slow_refuses_once_and_goes_on(held: Held) -> None:
     """One timer serves many syncs: it must not be that of an earlier one that counts."""
-    thread = HeldThread()
-    committed = Committed(tmp_path, thread, "SYNC_FLUSH")
-    told: list[FlushFailed | None] = []
-    clock = committed.under_test.clock
-    timeout_s = committed.under_test.config.sync_flush_timeout_ms / 1000
+    timeout_s = held.under_test.config.sync_flush_timeout_ms / 1000
 
     async def main() -> None:
-        committed.begin()
-        committed.commit.then(committed.append(), told.append)
+        held.begin()
+        held.ask()
         await asyncio.sleep(timeout_s * 0.8)
-        thread.run_next()
-        await turns_until(lambda: told == [None])
-        committed.commit.then(committed.append(), told.append)
+        held.thread.run_next()
+        await held.until_answered(1)
+        held.ask()
         await asyncio.sleep(timeout_s - 0.002)
-        assert len(told) == 1
+        assert len(held.answers) == 1
         await asyncio.sleep(0.004)
-        assert len(told) == 2
-        thread.run_next()
+        assert len(held.answers) == 2
+        held.thread.run_next()
         await asyncio.sleep(0.001)
-        committed.commit.then(committed.append(), told.append)
-        thread.run_next()
-        await turns_until(lambda: len(told) == 3)
+        held.ask()
+        held.thread.run_next()
+        await held.until_answered(3)
 
-    run_with(clock, main())
-    assert [each and each.is_final for each in told] == [None, False, None]
+    run_with(held.under_test.clock, main())
+    assert [each and each.is_final for each in held.answers] == [None, False, None]
 
 
 def test_async_flush_answers_and_shows_at_once(tmp_path: Path, syncer: SyncThread) -> None:
@@ -256,7 +253,7 @@ def test_a_failed_sync_fails_who_waits_and_ends_the_broker(
 ) -> None:
     """The kernel may have dropped the pages: a second sync that succeeds proves nothing."""
     committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
-    committed.files.failing = True
+    committed.files.failure = BROKEN
 
     async def main() -> None:
         committed.begin()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.server.faces.native.calls import Handlers
+from rmqlite.server.faces.native.guard import everybody
 from rmqlite.server.faces.native.health import (
     REFLECTIONS_MAX,
     REQUEST_BYTES_MAX,
@@ -38,7 +39,7 @@ def request(service: str) -> bytes:
 
 
 def handlers(health: Health) -> Handlers:
-    return health.handlers(InFlight(1 << 30, 1 << 20))
+    return health.handlers(InFlight(1 << 30, 1 << 20), everybody)
 
 
 def told(context: FakeContext) -> list[Any]:

@@ -14,6 +14,7 @@ import pytest
 from rmqlite.config import BrokerConfig
 from rmqlite.server.faces.native.calls import handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import everybody
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
 from rmqlite.wire import rpcs
@@ -108,7 +109,7 @@ def test_no_turn_of_the_largest_call_is_long(
     async def scenario(server: Served, _: asyncio.Task[None]) -> None:
         in_flight = InFlight(1 << 30, 8 << 20)
         handlers = handlers_of(
-            methods_of(server.front), in_flight, Conversion(near_its_limits.config)
+            methods_of(server.front), in_flight, Conversion(near_its_limits.config), everybody
         )
         for _run in range(RUNS):
             data = rpc.encode_request(largest.next())

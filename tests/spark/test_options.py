@@ -27,6 +27,8 @@ FULL = {
     "rowsPerPartition": "1000",
     "maxOffsetsPerTrigger": "50",
     "group": "readers",
+    "accessKey": "operator",
+    "secretKey": "a secret",
 }
 
 

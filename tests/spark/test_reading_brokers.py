@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -140,12 +141,7 @@ def test_a_broker_that_stays_away_is_an_error(
         options = parse_options({"endpoint": broker.endpoint})
         (partition,) = plan(options)
         assert isinstance(partition, LogSlice)
-        hasty = raw.RawReader
-
-        def impatient(endpoint: str) -> raw.RawReader:
-            return hasty(endpoint, patience_ms=5_000)
-
-        monkeypatch.setattr(raw, "RawReader", impatient)
+        monkeypatch.setattr(raw, "RawReader", partial(raw.RawReader, patience_ms=5_000))
         batches = read_partition(partition, options, ("topic",))
         next(batches)
         broker.kill()

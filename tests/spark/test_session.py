@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.arrow import packages
 from rmqlite.errors import ExtraMissing
 from rmqlite.spark import session
 
@@ -76,23 +75,6 @@ def test_a_wrong_java_home_is_told_and_not_passed_over(
         session.java_home()
 
 
-def test_an_absent_package_is_named_with_its_command() -> None:
-    """The broker itself is installed without any of them."""
-    with pytest.raises(ExtraMissing, match=r"found none: pip install"):
-        packages.check_packages({"no-such-package": ((1,), (2,))})
-
-
-def test_a_package_that_pip_does_not_know_of_is_found_by_its_import(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """spark-submit brings pyspark in a folder of its own."""
-    (tmp_path / "unpacked_spark.py").write_text('__version__ = "4.2.1"\n')
-    monkeypatch.syspath_prepend(tmp_path)
-    packages.check_packages({"unpacked_spark": ((4, 2, 1), (4, 4))})
-    with pytest.raises(ExtraMissing, match=r"found 4\.2\.1"):
-        packages.check_packages({"unpacked_spark": ((5,), (6,))})
-
-
 def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
     """Who has installed the broker alone sees a command, not a trace."""
     code = (
@@ -110,18 +92,3 @@ def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:
     assert line.startswith("error: pyspark 4.2.1 or newer, below 4.4 is needed, found none")
     assert line.endswith('pip install "rmqlite[spark]"')
     assert done.returncode == 1
-
-
-@pytest.mark.parametrize(("low", "high"), [((9999,), (10000,)), ((0,), (0, 1))])
-def test_a_package_of_a_wrong_version_is_named(low: tuple[int, ...], high: tuple[int, ...]) -> None:
-    """An old Arrow fails far from its cause, a new one perhaps silently."""
-    with pytest.raises(ExtraMissing, match=r"numpy .* or newer"):
-        packages.check_packages({"numpy": (low, high)})
-
-
-def test_pins_are_those_of_the_project_file() -> None:
-    """Two places say them: pip's and ours."""
-    project = (Path(__file__).resolve().parents[2] / "pyproject.toml").read_text()
-    for name, (low, high) in (session.PACKAGES | session.REPORT_PACKAGES).items():
-        text = f"{name}>={'.'.join(map(str, low))},<{'.'.join(map(str, high))}"
-        assert f'"{text}"' in project

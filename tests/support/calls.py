@@ -13,11 +13,15 @@ from rmqlite.errors import RmqliteError
 from rmqlite.server.faces.native.calls import Handlers
 from rmqlite.wire.status import ERROR_METADATA, error_from_metadata
 
+Sent = tuple[tuple[str, str], ...]
+
 
 class FakeContext:
     """One call."""
 
-    def __init__(self, *requests: bytes) -> None:
+    def __init__(self, *requests: bytes, sent: Sent = ()) -> None:
+        """sent: the metadata of the call."""
+        self._sent = sent
         self._requests: Iterator[bytes] = iter(requests)
         self.answers: list[bytes] = []
         self.code = grpc.StatusCode.OK
@@ -40,6 +44,9 @@ class FakeContext:
     def set_trailing_metadata(self, metadata: tuple[tuple[str, bytes], ...]) -> None:
         self.metadata = metadata
 
+    def invocation_metadata(self) -> Sent:
+        return self._sent
+
     def peer(self) -> str:
         return "ipv4:10.0.0.1:1234"
 
@@ -56,11 +63,11 @@ class _Details:
         self.method = method
 
 
-async def ask(handlers: Handlers, path: str, *requests: bytes) -> FakeContext:
+async def ask(handlers: Handlers, path: str, *requests: bytes, sent: Sent = ()) -> FakeContext:
     """Make a call; all of what came back."""
     details: Any = _Details(path)
     handler: Any = handlers.service(details)
-    context = FakeContext(*requests)
+    context = FakeContext(*requests, sent=sent)
     if handler.response_streaming:
         await handler.stream_stream(None, context)
     else:

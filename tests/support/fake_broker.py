@@ -56,6 +56,8 @@ class FakeBroker:
         self.changed = threading.Condition()
         self.answers: dict[str, Callable[[Any], Any]] = {}
         self.asked: dict[str, list[Any]] = defaultdict(list)
+        self.metadata: list[tuple[str, tuple[tuple[str, str | bytes], ...]]] = []
+        """Path and metadata of every call."""
         self.levels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
         self.queues: dict[Queue, list[StoredMessage]] = {}
         self.committed: dict[Queue, int] = {}
@@ -145,6 +147,7 @@ class FakeBroker:
             context.add_callback(self._wake)
             with self.changed:
                 self.asked[rpc.name].append(request)
+                self.metadata.append((rpc.path, tuple(context.invocation_metadata())))
                 self.changed.notify_all()
             try:
                 if rpc.name in self.answers:

@@ -8,10 +8,12 @@ from contextlib import closing
 from typing import Any
 
 from rmqlite.errors import RmqliteError
+from rmqlite.server.front.access import Access
 from rmqlite.server.front.front import Front
-from rmqlite.server.group_commit import GroupCommit, SyncThread
+from rmqlite.server.group_commit import GroupCommit, Ran, SyncThread, run_timed
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.waiting import Waiting
+from rmqlite.store.disk_jobs import SyncJob
 from tests.support.brokers import BrokerUnderTest
 
 
@@ -26,8 +28,24 @@ class Served:
         pulls = Waiting("maxParkedPolls", 10)
         heartbeats = Waiting("maxParkedPolls", 10)
         self.commit = GroupCommit(config, under_test.store, syncer, pulls.wake)
-        self.front = Front(config, broker, self.commit, pulls, heartbeats, clock)
+        self.access = Access()
+        self.front = Front(config, broker, self.commit, pulls, heartbeats, clock, self.access)
         self.rebalancing = Rebalancing(broker.membership, heartbeats, clock)
+
+
+class HeldThread(SyncThread):
+    """Runs a job when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs: list[tuple[SyncJob, Ran]] = []
+
+    def begin(self, job: SyncJob, ran: Ran) -> None:
+        self.jobs.append((job, ran))
+
+    def run_next(self) -> None:
+        job, ran = self.jobs.pop(0)
+        ran(run_timed(job))
 
 
 def served(

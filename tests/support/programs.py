@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -19,7 +20,13 @@ Event = dict[str, Any]
 class Program:
     """events: everything that it has said.  Leaving the context ends it."""
 
-    def __init__(self, command: Sequence[str], name_server: str, log: Path) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        name_server: str,
+        log: Path,
+        **environment: str,
+    ) -> None:
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
@@ -28,6 +35,7 @@ class Program:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                env=os.environ | environment,
             )
         self.events: list[Event] = []
         self._changed = threading.Condition()
@@ -73,6 +81,19 @@ class Program:
         """Start a push consumer; its name is the group's unless another one is given."""
         defaults = {"name": group, "expression": "*"}
         self.do("push", **(defaults | {"group": group, "topics": topics} | asked))
+
+    def mqadmin(self, *words: str) -> str:
+        """What a command line prints.
+
+        It gives a name server 5 s, of which a cold virtual machine on a busy machine may need all
+        before it asks: then the line is run again.
+        """
+        until_s = elapsed_s() + WAIT_S
+        while True:
+            said = self.do("mqadmin", words=words)
+            printed = "".join([event["printed"] for event in said if "printed" in event])
+            if "RemotingTimeoutException" not in printed or elapsed_s() > until_s:
+                return printed
 
     def got(self, by: str | None = None, **equal: Any) -> list[Event]:
         """The messages that a consumer has got."""

@@ -29,6 +29,7 @@ from rmqlite.wire.remoting.codes.request import Request
 from rmqlite.wire.remoting.command import ONE_WAY_FLAG, SERVER_VERSION, Command
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, served
 
@@ -63,8 +64,15 @@ class Talk:
     """
 
     def __init__(
-        self, *, language: str = "JAVA", version: int = SERVER_VERSION, is_binary: bool = False
+        self,
+        *,
+        language: str = "JAVA",
+        version: int = SERVER_VERSION,
+        is_binary: bool = False,
+        signs_as: tuple[str, str] | None = None,
     ) -> None:
+        """signs_as: access key and secret of an account."""
+        self.signs_as = signs_as
         self.language = language
         self.version = version
         self.is_binary = is_binary
@@ -84,11 +92,16 @@ class Talk:
         else:
             code = row.code
             ext = asked if isinstance(asked, dict) else row.fields.write(asked) if asked else {}
+        data = body if isinstance(body, bytes) else write_body(body)
+        if self.signs_as is not None:
+            key, secret = self.signs_as
+            ext = {**ext, ACCESS_KEY: key}
+            ext[SIGNATURE] = signature(ext, data, secret)
         return Command(
             code,
             self._opaque,
             ext,
-            body if isinstance(body, bytes) else write_body(body),
+            data,
             flag,
             "",
             self.language,

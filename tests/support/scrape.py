@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.faces.metrics.metrics import Metrics
+from rmqlite.server.front.access import Access
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from tests.support.brokers import BrokerUnderTest
 
@@ -52,7 +53,7 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
     async def main() -> str:
         with closing(SyncThread()) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
-            metrics = Metrics(broker.broker, commit, watched)
+            metrics = Metrics(broker.broker, commit, watched, Access())
             return metrics.collected(broker.broker.status(parked_polls=0)).text().decode()
 
     return Scrape(asyncio.run(main()))

@@ -36,6 +36,7 @@ RAISED: tuple[RmqliteError, ...] = (
     errors.TopicUnknown("orders"),
     errors.TopicExists("orders"),
     errors.PermissionMissing("orders", "sending to", "perm lacks 2"),
+    errors.AccessDenied("access denied: a rule", rule="a rule"),
     errors.QueueUnknown("orders", 9, 4),
     errors.GroupUnknown("g"),
     errors.MessageNotFound(2**40),

@@ -120,6 +120,11 @@ class Transactions:
         self.halves.end([half.head.queue_offset], records)
         return True
 
+    def topic_of(self, request: TransactionEnd) -> str:
+        """The topic that a half message goes to.  Raises MessageNotFound, InvalidValue."""
+        to = destination(self._named(request).properties)
+        return to[0] if to else ""
+
     def _named(self, request: TransactionEnd) -> Record:
         """The half message that a producer names, if it is the producer's own."""
         half = self._store.read_record(request.physical_offset)

@@ -12,11 +12,12 @@ from rich.progress import BarColumn, TimeElapsedColumn
 
 from rmqlite.cli.bench.document import Document, differences, document, document_of
 from rmqlite.cli.bench.figures import COLUMNS, COMPARED_COLUMNS, compared_rows, table_rows
-from rmqlite.cli.bench.plot import check_matplotlib, png
+from rmqlite.cli.bench.plot import png
 from rmqlite.cli.options import refuse
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.terminal import note, print_lines, print_table
 from rmqlite.cli.output.writing import STANDARD_OUTPUT, written, written_bytes
+from rmqlite.extras import check_extra
 
 REPEAT_MAX: Final = 25
 
@@ -115,7 +116,7 @@ def _check_outputs(json_file: Path | None, plot: Path | None) -> None:
     if plot is not None:
         if plot.suffix != ".png":
             refuse("--plot", plot, "a name that ends in .png")
-        check_matplotlib()
+        check_extra("bench")
     for option, file in (("--json", json_file), ("--plot", plot)):
         if file is not None and not file.parent.is_dir():
             refuse(option, file, "a file in a folder that exists")

@@ -13,21 +13,17 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from multiprocessing import cpu_count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from rmqlite import __version__
 from rmqlite.cli.bench.figures import Figure
 from rmqlite.json_tree import WrongValue, read_json, shown
+from rmqlite.table_shapes import validated
 
 FORMAT: Final = 2
 """Documents without a format are of rmqlite 0.5 and older."""
 MUST_AGREE: Final = ("flush_disk_type", "scale", "cpu_model", "cpus", "python")
 """If one of these differs, the figures of two documents cannot simply be compared."""
-_KINDS: Final[dict[str, tuple[type | tuple[type, ...], str]]] = {
-    "str": (str, "a text"),
-    "int": (int, "a whole number"),
-    "float": ((int, float), "a number"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,56 +83,16 @@ def document(figures: list[Figure], *, flush: str, scale: float, repeat: int) ->
 def document_of(text: str) -> Document:
     """Read to_json() again.  Raises ValueError, which says what is wrong with the text."""
     tree = read_json(text)
-    if not isinstance(tree, dict):
-        raise WrongValue((), "an object, as rmqlite bench --json writes it", shown(tree))
-    found = tree.get("format")
+    found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:
         raise WrongValue(("format",), str(FORMAT), "none" if found is None else shown(found))
-    figures = tuple(
-        [_figure(each, at) for at, each in enumerate(_list(tree.get("figures"), "figures"))]
-    )
-    names = [each for each in dataclasses.fields(Document) if each.name != "figures"]
-    values = {each.name: _value(tree, each.name, str(each.type)) for each in names}
-    return Document(**values, figures=figures)
+    return validated(Document, tree)
 
 
 def differences(now: Document, earlier: Document) -> list[str]:
     """What makes the two hard to compare, a sentence each."""
     pairs = [(name, getattr(now, name), getattr(earlier, name)) for name in MUST_AGREE]
     return [f"{name} was {old}, now it is {new}" for name, new, old in pairs if new != old]
-
-
-def _figure(tree: Any, at: int) -> Figure:
-    path = ("figures", str(at))
-    if not isinstance(tree, dict):
-        raise WrongValue(path, "an object", shown(tree))
-    runs = _list(tree.get("runs"), *path, "runs")
-    numbers = [_checked(each, "float", (*path, "runs", str(n))) for n, each in enumerate(runs)]
-    return Figure(
-        _value(tree, "scenario", "str", *path),
-        _value(tree, "case", "str", *path),
-        _value(tree, "figure", "str", *path),
-        _value(tree, "value", "float", *path),
-        _value(tree, "unit", "str", *path),
-        tuple(numbers),
-    )
-
-
-def _list(value: Any, *path: str) -> list[Any]:
-    if not isinstance(value, list):
-        raise WrongValue(path, "a list", shown(value))
-    return value
-
-
-def _value(tree: dict[str, Any], name: str, kind: str, *path: str) -> Any:
-    return _checked(tree.get(name), kind, (*path, name))
-
-
-def _checked(value: Any, kind: str, path: tuple[str, ...]) -> Any:
-    types, rule = _KINDS[kind]
-    if not isinstance(value, types) or isinstance(value, bool):
-        raise WrongValue(path, rule, shown(value))
-    return value
 
 
 def _proc_value(file: str, name: str) -> str:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Final
 
 COLUMNS: Final = ("SCENARIO", "CASE", "RESULT", "P50 MS", "P99 MS", "MAX MS")
@@ -67,12 +68,6 @@ def medians(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
             by_key.setdefault(each.key, []).append(each)
     together = [(same[0], tuple([each.value for each in same])) for same in by_key.values()]
     return [replace(first, value=median(values), runs=values) for first, values in together]
-
-
-def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two in the middle."""
-    ordered = sorted(values)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def case_at(curve: str, number: int) -> str:

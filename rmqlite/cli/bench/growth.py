@@ -6,7 +6,6 @@ The points of one curve differ in one number: of topics, of GB of log, or of con
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -21,6 +20,7 @@ from rmqlite.cli.bench.load import ENDLESS, GROUP, Load, parked_polls
 from rmqlite.client import Producer, PullConsumer
 from rmqlite.clock import elapsed_s
 from rmqlite.message import Message
+from rmqlite.store.records.record import encode_blank
 
 TOPICS: Final = (1, 100, 10_000)
 LOG_GB: Final = (1, 50)
@@ -32,8 +32,6 @@ BATCH: Final = 32
 THREADS: Final = 4
 BODY_BYTES: Final = 1024
 _LOG_FILE_BYTES: Final = 1 << 30
-_BLANK: Final = struct.pack(">iI", _LOG_FILE_BYTES, 0xCBD43194)
-"""RocketMQ's record that fills a log file: its size, and the magic of a blank."""
 _TOPICS_PER_FILL: Final = 500
 
 
@@ -69,7 +67,7 @@ def lay_log(store: Path, files: int) -> None:
     (store / "config").mkdir()
     for number in range(files):
         with (store / "commitlog" / f"{number * _LOG_FILE_BYTES:020d}").open("wb") as file:
-            file.write(_BLANK)
+            file.write(encode_blank(_LOG_FILE_BYTES))
             file.truncate(_LOG_FILE_BYTES)
     progress = {
         "physicalOffset": files * _LOG_FILE_BYTES,

@@ -1,19 +1,16 @@
 """The rates of a measurement as a PNG: bars, and curves of the scenario growth.
 
-matplotlib is imported only when a plot is drawn; check_matplotlib() comes before the measurement,
-so that a missing package does not cost its time.
+matplotlib is imported only when a plot is drawn.
 """
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from rmqlite.cli.bench.document import Document
 from rmqlite.cli.bench.figures import Figure, point_of
-from rmqlite.errors import ExtraMissing
 
 _NOW: Final = "#0969da"
 _EARLIER: Final = "#afb8c1"
@@ -26,18 +23,6 @@ _NOT_BARS: Final = ("growth", "rates")
 """growth has curves, and the rates of "rates" are chosen, not measured."""
 _INCHES_WIDE: Final = 9.5
 _DPI: Final = 130
-
-
-def check_matplotlib() -> None:
-    """Raises ExtraMissing unless plots can be drawn here."""
-    rule, remedy = "matplotlib 3.9 or newer, below 4", 'pip install "rmqlite[bench]"'
-    try:
-        found = version("matplotlib")
-    except PackageNotFoundError as error:
-        raise ExtraMissing(rule, "none", remedy) from error
-    major, minor = (int(part) for part in found.split(".")[:2])
-    if not (3, 9) <= (major, minor) < (4, 0):
-        raise ExtraMissing(rule, found, remedy)
 
 
 def bars_of(figures: Sequence[Figure]) -> list[Figure]:

@@ -31,6 +31,7 @@ from rmqlite.cli.output.writing import (
 )
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import TopicUnknown
+from rmqlite.extras import check_extra
 from rmqlite.names import dlq_topic
 from rmqlite.requests.letters import LETTERS_MAX, LetterPage, LettersQuery
 from rmqlite.requests.paging import pages
@@ -189,9 +190,7 @@ def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
 def _writing(form: ExportFormat, output: Path) -> Iterator[Callable[[Sequence[Row]], None]]:
     """A function that writes rows to the output.  Raises ExtraMissing, StoreUnavailable."""
     if form is ExportFormat.PARQUET:
-        from rmqlite.arrow.packages import check_arrow
-
-        check_arrow()
+        check_extra("arrow")
         from rmqlite.arrow.letter_table import LetterTable
 
         with written_bytes(output) as file, LetterTable(file) as table:

@@ -14,6 +14,7 @@ from rmqlite.cli.options import refuse
 from rmqlite.cli.output.terminal import note
 from rmqlite.cli.pipeline.options import SourceOptions, TableOptions
 from rmqlite.errors import StoreUnavailable
+from rmqlite.extras import check_extra
 
 PROMISE_BROKEN: Final = 4
 """The exit code if a job found a broken promise of the broker."""
@@ -99,10 +100,7 @@ def check_report(report: Path | None) -> None:
         return
     if report.suffix.lower() not in (".html", ".htm"):
         refuse("--report", report, "a file's name that ends in .html")
-    from rmqlite.arrow.packages import check_packages
-    from rmqlite.spark.session import REPORT_PACKAGES
-
-    check_packages(REPORT_PACKAGES)
+    check_extra("bench")
 
 
 def write_report(page: ReportPage, report: Path) -> None:

@@ -13,6 +13,7 @@ from rmqlite.cli.options import refuse
 from rmqlite.cli.output.progress import progress_bar
 from rmqlite.cli.output.writing import written_bytes
 from rmqlite.errors import InvalidValue
+from rmqlite.extras import check_extra
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -85,9 +86,7 @@ def export_table(
     Returns the number of rows and the bytes of their records.  Raises ExtraMissing, and the errors
     of reading a store.
     """
-    from rmqlite.arrow.packages import check_arrow
-
-    check_arrow()
+    check_extra("arrow")
     from rmqlite.arrow.columns import columns_named
     from rmqlite.arrow.export import export
 

@@ -9,14 +9,14 @@ import sys
 import termios
 import threading
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
 from rmqlite.cli.output.terminal import note, progress_console
-from rmqlite.errors import ExtraMissing, InvalidValue, RmqliteError
+from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.extras import check_extra
 from rmqlite.levels import parse_delay
 
 if TYPE_CHECKING:
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 CALL_MS_MAX: Final = 5_000
 _INTERVAL_MS_MAX: Final = 3_600_000
 _TROUBLES_MAX: Final = 100
-_TEXTUAL_MIN: Final = 6
 _END_S_MAX: Final = 3.0
 """After this time a SIGTERM ends top without drawing: the terminal takes no output."""
-_REMEDY: Final = 'pip install "rmqlite[top]"'
 
 
 def top(
@@ -52,7 +50,7 @@ def top(
         _print_once(endpoint)
         return
     _check_terminal()
-    check_installed("textual", _TEXTUAL_MIN)
+    check_extra("top")
     from rmqlite.cli.top.app import TopApp
     from rmqlite.client import AdminClient
 
@@ -127,17 +125,6 @@ def _end_at_sigterm(app: TopApp) -> None:
         app.exit()
 
     signal.signal(signal.SIGTERM, terminated)
-
-
-def check_installed(package: str, major_min: int) -> None:
-    """Check that a package is installed and new enough.  Raises ExtraMissing."""
-    rule = f"{package} {major_min} or newer"
-    try:
-        found = version(package)
-    except PackageNotFoundError as error:
-        raise ExtraMissing(rule, "none", _REMEDY) from error
-    if int(found.split(".")[0]) < major_min:
-        raise ExtraMissing(rule, found, _REMEDY)
 
 
 def _print_once(endpoint: str) -> None:

@@ -60,6 +60,7 @@ def troubles(picture: Picture) -> list[Trouble]:
         where = dlq_topic(SCHEDULE_GROUP)
         found.append(Trouble(f"{status.undeliverable:,} undeliverable, see {where}", WARN))
     disk = [Trouble(line, BAD if status.is_disk_full else WARN) for line in disk_lines(status)]
+    found += [Trouble(printable(sentence), WARN) for sentence in status.warnings]
     found += _not_told(picture)
     return sorted([*disk, *found], key=lambda each: each.tone != BAD)
 

@@ -8,6 +8,7 @@ from rmqlite.client.admin.letters import LetterAdmin
 from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
+from rmqlite.client.credentials import Credentials
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
@@ -24,11 +25,17 @@ class AdminClient(Closing):
     message.  redrives: jobs that send dead letters again.
 
     Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
-    it raises Unavailable at once.
+    it raises Unavailable at once.  credentials: None means those of the environment or of a file.
     """
 
-    def __init__(self, endpoint: str, *, timeout_ms: int = 5_000) -> None:
-        self._connection = Connection(endpoint)
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        timeout_ms: int = 5_000,
+        credentials: Credentials | None = None,
+    ) -> None:
+        self._connection = Connection(endpoint, credentials=credentials)
         self._timeout_s = timeout_ms / 1000
         self.schedule: Final = ScheduleAdmin(self._connection, self._timeout_s)
         self.letters: Final = LetterAdmin(self._connection, self._timeout_s)

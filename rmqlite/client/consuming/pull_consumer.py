@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
+from rmqlite.client.credentials import Credentials
 from rmqlite.compression import inflated
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
@@ -29,7 +30,8 @@ RETRIES: Final = 2
 class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
-    timeout_ms: limit of one method, without the wait_ms of a pull.  Every method raises
+    timeout_ms: limit of one method, without the wait_ms of a pull.  credentials: None means those
+    of the environment or of a file.  Every method raises
     RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
     """
 
@@ -39,10 +41,11 @@ class PullConsumer(Closing):
         group: str,
         *,
         timeout_ms: int = 10_000,
+        credentials: Credentials | None = None,
     ) -> None:
         check_group(group)
         self.group: Final = group
-        self._connection = Connection(endpoint)
+        self._connection = Connection(endpoint, credentials=credentials)
         self._timeout_s = timeout_ms / 1000
         self._positions: dict[Queue, int] = {}
 

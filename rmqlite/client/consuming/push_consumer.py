@@ -26,6 +26,7 @@ from rmqlite.client.consuming.queue_reader import ConsumeFrom, PullSettings, Sta
 from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
 from rmqlite.client.consuming.tag_expression import EVERYTHING
+from rmqlite.client.credentials import Credentials
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.names import check_group, check_topic, retry_topic
@@ -64,6 +65,7 @@ class PushConsumer(Closing):
     commit_interval_ms: the time between commits; a crash may repeat this much.
     heartbeat_interval_ms: how long a heartbeat waits for a new assignment.  close_timeout_ms: how
     long close() waits for running listeners.  client_id: unique in the group; generated if None.
+    credentials: None means those of the environment or of a file.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class PushConsumer(Closing):
         heartbeat_interval_ms: int = 10_000,
         close_timeout_ms: int = 30_000,
         client_id: str | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         check_group(group)
         for name, value, least in (
@@ -106,7 +109,7 @@ class PushConsumer(Closing):
         self._close_timeout_s = close_timeout_ms / 1000
         limits = CacheLimits(cached_messages_max, cached_bytes_max)
         self._settings = PullSettings(group, pull_batch, limits)
-        self._connection = Connection(endpoint)
+        self._connection = Connection(endpoint, credentials=credentials)
         self._backlog = Backlog(consume_threads)
         self._threads = [
             threading.Thread(target=self._consume, name=f"rmqlite-{group}-{n}", daemon=True)

@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, Final
 
 from rmqlite.client.channel import Closing, Connection, retry_pause_s
+from rmqlite.client.credentials import Credentials
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
@@ -124,7 +125,7 @@ class BulkScheduler(Closing):
 
     timeout_ms: limit of one call, which may wait behind calls of many other senders. retry_ms: how
     long a call is repeated while the broker is away; then its error is raised, such as
-    BrokerUnreachable.
+    BrokerUnreachable.  credentials: None means those of the environment or of a file.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class BulkScheduler(Closing):
         in_flight: int = CALLS_IN_FLIGHT,
         timeout_ms: int = 30_000,
         retry_ms: int = 60_000,
+        credentials: Credentials | None = None,
     ) -> None:
         for name, value in (("batch_messages", batch_messages), ("in_flight", in_flight)):
             if value < 1:
@@ -152,7 +154,7 @@ class BulkScheduler(Closing):
         self._retry_s = retry_ms / 1000
         self._ids = UniqueIds()
         self._pause = threading.Event()
-        self._connection = Connection(endpoint)
+        self._connection = Connection(endpoint, credentials=credentials)
 
     def schedule(self, messages: Iterable[BulkMessage]) -> Iterator[BulkOutcome]:
         """The outcome of each message, in order, while the next messages are under way.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 
 from rmqlite.client.channel import Closing, Connection, Started
+from rmqlite.client.credentials import Credentials
 from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size_bytes
 from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
@@ -32,7 +33,8 @@ class Producer(Closing):
 
     linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
     limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
-    without an outcome, send_async blocks.
+    without an outcome, send_async blocks.  credentials: None means those of the environment or of
+    a file.
 
     A producer that is not closed loses the messages that send_async still gathers.
     """
@@ -48,6 +50,7 @@ class Producer(Closing):
         batch_messages_max: int = 256,
         batch_bytes_max: int = 1024 * 1024,
         in_flight_max: int = 10_000,
+        credentials: Credentials | None = None,
     ) -> None:
         self._limits = BatchLimits(
             linger_s=linger_ms / 1000,
@@ -58,7 +61,7 @@ class Producer(Closing):
             retries=retries,
         )
         self._group = group
-        self._connection = Connection(endpoint)
+        self._connection = Connection(endpoint, credentials=credentials)
         self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
         self._ids = UniqueIds()
         self._batcher = Batcher(self._start, self._limits)

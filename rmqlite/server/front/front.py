@@ -8,10 +8,14 @@ assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.status import BrokerStatus
+from rmqlite.server.exposure import open_ports
+from rmqlite.server.front.access import Access, view
 from rmqlite.server.front.figures import FigureCalls
 from rmqlite.server.front.groups import GroupCalls
 from rmqlite.server.front.key_values import KeyValueCalls
@@ -39,10 +43,14 @@ class Front(Part):
         pulls: Waiting,
         heartbeats: Waiting,
         clock: Clock,
+        access: Access,
     ) -> None:
-        behind = Behind(config, broker, commit, pulls, heartbeats)
+        behind = Behind(config, broker, commit, pulls, heartbeats, access)
         super().__init__(behind)
         self.clock = clock
+        self.access = access
+        self.open_ports = open_ports(config)
+        """What other machines can do here without an account, a sentence for each address."""
         self.messages = MessageCalls(behind)
         self.topics = TopicCalls(behind)
         self.groups = GroupCalls(behind)
@@ -55,9 +63,11 @@ class Front(Part):
         self.settings = SettingCalls(behind)
         self.key_values = KeyValueCalls(behind)
 
+    @view
     async def status(self) -> BrokerStatus:
         """Counts since the start, the pending messages of every level, and the last disk use."""
-        return self._broker.status(self._pulls.count)
+        warnings = (*self.open_ports, *self.access.warnings)
+        return replace(self._broker.status(self._pulls.count), warnings=warnings)
 
     @property
     def parked(self) -> int:

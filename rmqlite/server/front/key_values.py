@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rmqlite.broker.tables.key_values import KeyValues
+from rmqlite.server.front.access import admin, anyone, view
 from rmqlite.server.front.part import Behind, Part
 
 
@@ -16,22 +17,28 @@ class KeyValueCalls(Part):
         super().__init__(behind)
         self._values = KeyValues(behind.broker.store)
 
+    @view
     async def of(self, namespace: str) -> Mapping[str, str]:
         return dict(self._values.of(namespace))
 
+    @admin
     async def put(self, namespace: str, key: str, value: str) -> None:
         self._values.put(namespace, key, value)
 
+    @admin
     async def delete(self, namespace: str, key: str) -> None:
         self._values.delete(namespace, key)
 
+    @anyone
     async def has_order(self) -> bool:
         """Do routes tell the order configuration of topics?"""
         return self._values.has_order
 
+    @admin
     async def set_order(self, has_order: bool) -> None:
         self._values.set_order(has_order)
 
+    @anyone
     async def order_of(self, topic: str) -> str | None:
         """The order configuration that a topic's route tells; None: there is none."""
         return self._values.order_of(topic)

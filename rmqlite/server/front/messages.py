@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
 from rmqlite.broker.draft_sends import DraftCall, Outcome
 from rmqlite.broker.pulling import Pulled
 from rmqlite.clock import elapsed_s
@@ -26,6 +28,7 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
+from rmqlite.server.front.access import Caller, anyone, group_right, needs, topic_right, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.records.stored import Record
@@ -40,15 +43,28 @@ class DraftsSent(NamedTuple):
     is_durable: bool = True
 
 
+def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
+    return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
 class MessageCalls(Part):
     """Calls of producers and consumers."""
 
+    @needs(lambda request, _: [topic_right(Right.PUB, each.topic) for each in request.messages])
     async def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
         self._check_open()
         results = await done_in_turns(self._broker.send(request, born_host))
         await self._durable()
         return results
 
+    def check_sender(self, caller: Caller | None, topic: str) -> None:
+        """Raises AccessDenied unless this caller may send to a topic.
+
+        send_drafts() takes what came of many callers, so each of them is checked before.
+        """
+        self._access.check(caller, (topic_right(Right.PUB, topic),))
+
+    @anyone
     async def send_drafts(
         self, calls: Sequence[DraftCall], answer: Callable[[DraftsSent], None]
     ) -> None:
@@ -61,6 +77,7 @@ class MessageCalls(Part):
         outcomes = await done_in_turns(self._broker.drafts.send(calls))
         self._commit.then(self._broker.store.end, partial(_answer, outcomes, answer))
 
+    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in set(request.topics)])
     async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
         self._check_open()
         answer = await done_in_turns(self._broker.schedule_bulk(request, born_host))
@@ -68,12 +85,14 @@ class MessageCalls(Part):
         await self._durable()
         return answer
 
+    @needs(lambda request: [group_right(Right.SUB, request.group)])
     async def send_back(self, request: SendBackRequest) -> SendBackResult:
         self._check_open()
         result = self._broker.send_back(request)
         await self._durable()
         return result
 
+    @needs(_pull_rights)
     async def pull(
         self,
         request: PullRequest,
@@ -111,21 +130,26 @@ class MessageCalls(Part):
             return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
         return result
 
+    @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
     async def find(self, query: MessageQuery) -> FoundMessages:
         """Messages by key or message id."""
         return await done_in_turns(self._broker.find_messages(query))
 
+    @view
     async def record(self, physical_offset: int) -> Record:
         """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
         return self._broker.record_at(physical_offset)
 
+    @view
     async def at(self, offset_message_id: str) -> FoundMessage:
         """The message of the record that an offset message id names."""
         return self._broker.message_at(offset_message_id)
 
+    @view
     async def bulk_job(self, job_id: str) -> BulkJob:
         return self._broker.bulk.jobs.get(job_id)
 
+    @view
     async def bulk_jobs(self) -> tuple[BulkJob, ...]:
         return self._broker.bulk.jobs.all()
 

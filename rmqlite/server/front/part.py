@@ -1,7 +1,8 @@
-"""The base of the front's parts, with the rule for each of their methods.
+"""The base of the front's parts, with two rules for each of their methods.
 
-A sync that fails inside a method ends the broker.  Only this module has the rule: it wraps a
-part's public coroutine methods when the class is made, so a new method cannot forget it.
+Only who has the rights that a method needs may call it.  A sync that fails inside it ends the
+broker.  Only this module has these rules: it wraps a part's public coroutine methods when the
+class is made, so a new method cannot forget them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.server.front.access import CALLER, Access, Rule, of_admins, rule_of
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 
@@ -30,12 +32,14 @@ class Behind:
     commit: GroupCommit
     pulls: Waiting
     heartbeats: Waiting
+    access: Access
 
 
 class Part:
     """Methods over the values of rmqlite.requests.  Each raises RmqliteError."""
 
     def __init__(self, behind: Behind) -> None:
+        self._access = behind.access
         self._config = behind.config
         self._broker = behind.broker
         self._commit = behind.commit
@@ -45,7 +49,10 @@ class Part:
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
             if not name.startswith("_") and iscoroutinefunction(method):
-                setattr(cls, name, _ending_the_broker(method))
+                rule = rule_of(method)
+                if rule is None:
+                    raise TypeError(f"{cls.__name__}.{name} does not say who may call it")
+                setattr(cls, name, _guarded(method, rule))
 
     async def _durable(self) -> None:
         """Return when everything appended until now is on disk.  Raises FlushFailed."""
@@ -62,11 +69,15 @@ class Part:
             raise InvalidValue("wait_ms", wait_ms, rule)
 
 
-def _ending_the_broker(method: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
-    """The same method, but a failed sync in it ends the broker."""
+def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., Awaitable[A]]:
+    """The same method, for those who may call it; a failed sync in it ends the broker."""
 
     @wraps(method)
     async def asked(part: Part, *args: Any, **more: Any) -> A:
+        if part._access.accounts is not None:
+            part._access.check(CALLER.get(), rule(*args, **more))
+            if rule is of_admins:
+                part._access.changes(CALLER.get(), method.__qualname__, args)
         try:
             return await method(part, *args, **more)
         except FlushFailed as error:

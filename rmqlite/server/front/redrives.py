@@ -6,6 +6,7 @@ get their turns between them.
 
 from __future__ import annotations
 
+from rmqlite.access.accounts import Right
 from rmqlite.requests.redrive import (
     JobChange,
     OutcomesPage,
@@ -15,6 +16,7 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
+from rmqlite.server.front.access import admin, group_right, needs, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 
@@ -22,27 +24,33 @@ from rmqlite.server.turns import done_in_turns
 class RedriveCalls(Part):
     """Calls of administrators about redrive jobs."""
 
+    @needs(lambda request: [group_right(Right.VIEW, request.spec.group)])
     async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
         """What a job would do with one page of its letters."""
         return await done_in_turns(self._broker.redrive.preview(request))
 
+    @admin
     async def start(self, request: RedriveRequest) -> RedriveJob:
         job = self._broker.redrive.start(request)
         await self._durable()
         return job
 
+    @view
     async def get(self, job_id: str) -> RedriveJob:
         return self._broker.redrive.get(job_id)
 
+    @view
     async def all(self) -> tuple[RedriveJob, ...]:
         return self._broker.redrive.all()
 
+    @admin
     async def change(self, change: JobChange) -> RedriveJob:
         """Pause, resume or cancel a job, or give it another rate."""
         job = self._broker.redrive.change(change)
         await self._durable()
         return job
 
+    @view
     async def outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters."""
         return await done_in_turns(self._broker.redrive.outcomes(query))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
 from rmqlite.broker.steps import Steps
 from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
@@ -21,6 +23,7 @@ from rmqlite.requests.schedule import (
     PendingQuery,
     TimelineRequest,
 )
+from rmqlite.server.front.access import admin, anyone, needs, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.wait_queues import queue_of
@@ -28,21 +31,30 @@ from rmqlite.store.wait_queues import queue_of
 T = TypeVar("T")
 
 
+def _pending_rights(query: PendingQuery) -> list[Need]:
+    topic = query.filter.topic
+    return [Need(Right.VIEW, "topic" if topic else "", topic)]
+
+
 class ScheduleCalls(Part):
     """Calls about the schedule."""
 
+    @needs(_pending_rights)
     async def pending(self, query: PendingQuery) -> PendingPage:
         """One page of the pending messages."""
         return await done_in_turns(self._broker.pending.pages(query))
 
+    @view
     async def counts(self) -> tuple[PendingCount, ...]:
         """How many messages are pending, by topic and level."""
         return await done_in_turns(self._broker.pending.counts())
 
+    @view
     async def delivered(self) -> dict[int, int]:
         """The queue offset up to which each level is delivered."""
         return self._broker.store.progress.delay_offsets()
 
+    @view
     async def positions(self) -> dict[int, tuple[int, int]]:
         """The same, and the end of each level's queue; without empty levels."""
         store = self._broker.store
@@ -53,19 +65,24 @@ class ScheduleCalls(Part):
             if (queue := store.queue(*queue_of(status.level))) is not None
         }
 
+    @view
     async def timeline(self, request: TimelineRequest) -> tuple[LevelTimeline, ...]:
         """How many messages of each level fall due between each two instants."""
         return await done_in_turns(self._broker.pending.timeline(request))
 
+    @admin
     async def change_by_ids(self, request: ChangeByIds) -> tuple[ChangedId, ...]:
         return await self._changed(self._broker.changes.by_ids(request))
 
+    @admin
     async def change_by_filter(self, request: ChangeByFilter) -> ChangedPage:
         return await self._changed(self._broker.changes.by_filter(request))
 
+    @anyone
     async def levels(self) -> LevelsInForce:
         return self._broker.levels.in_force()
 
+    @admin
     async def change_levels(self, change: LevelsChange) -> LevelsChanged:
         return self._broker.levels.change(change)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rmqlite.broker.settings import Settings
+from rmqlite.server.front.access import admin, view
 from rmqlite.server.front.part import Behind, Part
 
 
@@ -15,10 +16,12 @@ class SettingCalls(Part):
         super().__init__(behind)
         self._settings = Settings(behind.config, behind.broker.levels)
 
+    @view
     async def all(self) -> dict[str, str]:
         """The value in force of each key of broker.conf."""
         return self._settings.all()
 
+    @admin
     async def change(self, wanted: Mapping[str, str]) -> None:
         """Change keys at once, all or none; only messageDelayLevel needs no restart."""
         self._settings.change(wanted)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from rmqlite.access.accounts import Right
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
+from rmqlite.server.front.access import CALLER, anyone, topic_right
 from rmqlite.server.front.part import Behind, Part
 
 
@@ -39,9 +41,16 @@ class TransactionCalls(Part):
         """Ask one producer; False if none is there any more."""
         return any(face.ask(question) for face in self._faces)
 
+    @anyone
     async def end(self, request: TransactionEnd) -> bool:
-        """Commit a half message, or roll it back; False if it has ended before."""
+        """Commit a half message, or roll it back; False if it has ended before.
+
+        Only who may send to its topic may end it: a producer group belongs to no account.
+        """
         self._check_open()
+        if self._access.accounts is not None:
+            topic = self._broker.transactions.topic_of(request)
+            self._access.check(CALLER.get(), (topic_right(Right.PUB, topic),))
         is_new = self._broker.transactions.end(request)
         # Also for one that has ended before: its end may not be on disk yet.
         await self._durable()

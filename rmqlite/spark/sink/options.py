@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +17,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.names import check_sendable
 from rmqlite.requests.bulk import BulkMatch, check_job_id
+from rmqlite.spark.credentials import ACCESS_KEY, SECRET_KEY, credentials_of
 from rmqlite.spark.options import as_it_is, endpoint_text
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class SinkOptions:
     job_id: "" means a new one, or for a stream the query's id.  dedup_column: the column with
     the message ids; "" means message_key, or without that column ids made of the row's place.
     max_per_second: for one task; 0 means no limit.  retry_ms: how long a broker may be away.
+    access_key, secret_key: the account at the broker.
     """
 
     endpoint: str = ""
@@ -68,6 +70,8 @@ class SinkOptions:
     refused_path: str = ""
     max_per_second: int = 0
     retry_ms: int = RETRY_MS
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -79,15 +83,15 @@ class SinkOptions:
             known = _BY_LOWER_NAME.get(name.lower())
             if known is None:
                 raise InvalidValue("option", name, f"an option of the sink{_hint(name, _OPTIONS)}")
-            field, read = _OPTIONS[known]
-            given[field] = read(known, text.strip())
+            attribute, read = _OPTIONS[known]
+            given[attribute] = read(known, text.strip())
         parsed = cls(**given)
         parsed._check()
         return parsed
 
     def check_columns(self, schema: StructType) -> None:
         """Raises InvalidValue unless the sink can take these columns."""
-        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        types = {each.name: each.dataType.simpleString() for each in schema.fields}
         extra = {self.dedup_column} - {""}
         for name, kind in types.items():
             if name in extra:
@@ -143,6 +147,7 @@ class SinkOptions:
             raise InvalidValue("refusedPath", "", rule)
         if self.refused_path and not self.is_collecting:
             raise InvalidValue("refusedPath", self.refused_path, "used with onInvalid=collect only")
+        credentials_of(self)
 
 
 def _refuse_exact_instant(field: str, value: object) -> None:
@@ -211,12 +216,14 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "refusedPath": ("refused_path", as_it_is),
     "maxPerSecond": ("max_per_second", _number(0)),
     "retryTimeout": ("retry_ms", _number(0)),
+    ACCESS_KEY: ("access_key", as_it_is),
+    SECRET_KEY: ("secret_key", as_it_is),
 }
 """Option -> the field that it sets, and the function that reads its text."""
 _SPARKS_OWN: Final = ("checkpointlocation", "queryname")
 """Spark's own options of every stream, which Spark passes on."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}
-assert {field for field, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
+assert {name for name, _ in _OPTIONS.values()} == {each.name for each in fields(SinkOptions)}
 
 
 def option_names() -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from pyspark.sql.datasource import (
 from rmqlite.errors import InvalidValue, RmqliteError, Unavailable, restore
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.requests.bulk import BulkAnswer, BulkRequest, Refusal
+from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.sink.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _levels(options: SinkOptions) -> LevelTable:
     from rmqlite.clock import elapsed_s, pause_s
 
     until_s = elapsed_s() + min(options.retry_ms, PLAN_RETRY_MS_MAX) / 1000
-    with AdminClient(options.endpoint) as admin:
+    with AdminClient(options.endpoint, credentials=credentials_of(options)) as admin:
         while True:
             try:
                 return parse_levels(admin.levels().message_delay_level)
@@ -158,7 +159,11 @@ def send(
             yield part.request
 
     with BulkScheduler(
-        options.endpoint, job_id=job_id, in_flight=options.in_flight, retry_ms=options.retry_ms
+        options.endpoint,
+        job_id=job_id,
+        in_flight=options.in_flight,
+        retry_ms=options.retry_ms,
+        credentials=credentials_of(options),
     ) as sender:
         for _, answer in sender.answers(requests()):
             refused.take(waiting.popleft(), answer)

@@ -15,6 +15,7 @@ from rmqlite.arrow.options import ReadOptions
 from rmqlite.arrow.partitions import Place
 from rmqlite.arrow.planning import Look, look_at_store
 from rmqlite.requests.topics import Queue as BrokerQueue
+from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.partitions import look_of
 from rmqlite.spark.stream.offsets import Offsets, Queue
 
@@ -82,13 +83,13 @@ class StoreRanges:
 class BrokerRanges:
     """The ranges of a broker; the first question loads gRPC."""
 
-    def __init__(self, endpoint: str) -> None:
-        self._endpoint = endpoint
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
         self._reader: RawReader | None = None
         self.place: Place | None = None
 
     def ranges(self, *, is_new: bool) -> Ranges:
-        found = look_of(self._endpoint, self._opened().snapshot(is_known=not is_new))
+        found = look_of(self._options.endpoint, self._opened().snapshot(is_known=not is_new))
         self.place = found.place
         return _ranges(found)
 
@@ -109,7 +110,8 @@ class BrokerRanges:
         if self._reader is None:
             from rmqlite.client.raw import RawReader
 
-            self._reader = RawReader(self._endpoint)
+            credentials = credentials_of(self._options)
+            self._reader = RawReader(self._options.endpoint, credentials=credentials)
         return self._reader
 
 
@@ -118,4 +120,4 @@ def _ranges(found: Look) -> Ranges:
 
 
 def ranges_of(options: ReadOptions) -> QueueRanges:
-    return StoreRanges(options.path) if options.path else BrokerRanges(options.endpoint)
+    return StoreRanges(options.path) if options.path else BrokerRanges(options)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 
-from rmqlite.cli.top.command import check_installed
-from rmqlite.errors import ExtraMissing
 from tests.cli.conftest import Run
 from tests.cli.top.answers import HOSTILE, dead
 from tests.support.fake_broker import FakeBroker
@@ -56,12 +52,3 @@ def test_a_broker_that_is_not_there_is_an_error_at_once(broker: FakeBroker, run:
     broker.start()
     assert done.exit_code == 3
     assert done.stderr.startswith("error: no answer from the broker")
-
-
-def test_a_missing_package_is_named_with_its_remedy() -> None:
-    """In one line, not in a stack trace."""
-    check_installed("textual", 6)
-    with pytest.raises(ExtraMissing, match=r'found none: pip install "rmqlite\[top\]"'):
-        check_installed("no-such-package-anywhere", 6)
-    with pytest.raises(ExtraMissing, match=f"found {version('textual')}: pip install"):
-        check_installed("textual", 999)

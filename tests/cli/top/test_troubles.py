@@ -30,6 +30,7 @@ def test_a_broker_that_works_has_no_troubles() -> None:
     [
         ({"disk_used_ratio": 0.95, "is_disk_full": True}, "bad", "disk full (95.0%)"),
         ({"pinned_bytes": 2**31, "pinned_by_level": 18}, "warn", "2.0 GiB of expired log files"),
+        ({"warnings": ("anyone can read",)}, "warn", "anyone can read"),
         ({"undeliverable": 1_200}, "warn", "1,200 undeliverable, see %DLQ%SCHEDULE"),
         (
             {"levels": (replace(STATUS.levels[0], next_due_ms=NOW_MS - 5_000),)},

@@ -45,6 +45,16 @@ def test_every_page_but_the_start_names_itself(under_test: BrokerUnderTest) -> N
     browse(under_test, scenario)
 
 
+def test_the_overview_warns_of_ports_that_others_can_reach(under_test: BrokerUnderTest) -> None:
+    """Whoever reads it may be the first to see that the broker is open."""
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert "Warning: anyone who reaches bindAddress=192.0.2.1 (listenPort=" in page.text
+
+    browse(under_test, scenario, bind_address="192.0.2.1")
+
+
 def test_the_overview_counts_what_waits_fails_and_is_dead(under_test: BrokerUnderTest) -> None:
     """What top shows, for a browser."""
     under_test.send(*[Message("orders", b"x", delay_level=5) for _ in range(7)])

@@ -10,6 +10,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.server.faces.face import Running
 from rmqlite.server.faces.metrics.http_port import HttpPort, Page
 from rmqlite.server.faces.metrics.metrics import TEXT_TYPE, Metrics
+from rmqlite.server.front.access import BROKER, CALLER
 from rmqlite.server.front.front import Front
 
 log = logging.getLogger(__name__)
@@ -27,9 +28,10 @@ class MetricsFace:
 
     async def open(self, running: Running) -> None:
         front = running.front
-        metrics = Metrics(running.broker, running.commit, running.watch)
+        metrics = Metrics(running.broker, running.commit, running.watch, front.access)
 
         async def metrics_page() -> Page:
+            CALLER.set(BROKER)
             collected = metrics.collected(await front.status())
             return Page(await asyncio.to_thread(collected.text), TEXT_TYPE)
 

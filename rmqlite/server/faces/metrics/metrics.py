@@ -27,6 +27,7 @@ from rmqlite.broker.histogram import Histogram
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.front.access import Access
 from rmqlite.server.group_commit import GroupCommit
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -41,6 +42,7 @@ class Now(NamedTuple):
     status: BrokerStatus
     commit: GroupCommit
     watch: ClockWatch
+    access: Access
 
 
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -84,6 +86,11 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "disk_full_sends_refused",
         "Sends refused because the disk was full.",
         lambda now: now.broker.retention.sends_refused,
+    ),
+    (
+        "access_refused",
+        "Calls refused because of their account; the log rmqlite.audit has each.",
+        lambda now: now.access.refused,
     ),
     (
         "suspends",
@@ -234,10 +241,13 @@ class Collected(Collector):
 class Metrics:
     """The metrics of one broker; only the broker's own thread may use it."""
 
-    def __init__(self, broker: Broker, commit: GroupCommit, watch: ClockWatch) -> None:
+    def __init__(
+        self, broker: Broker, commit: GroupCommit, watch: ClockWatch, access: Access
+    ) -> None:
         self._broker = broker
         self._commit = commit
         self._watch = watch
+        self._access = access
         self._process = ProcessCollector(registry=None)
 
     def collected(self, status: BrokerStatus) -> Collected:
@@ -245,7 +255,7 @@ class Metrics:
         return Collected([*self._own(status), *self._process.collect()])
 
     def _own(self, status: BrokerStatus) -> Iterator[Metric]:
-        now = Now(self._broker, status, self._commit, self._watch)
+        now = Now(self._broker, status, self._commit, self._watch, self._access)
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
         for name, help_text, number in COUNTERS:

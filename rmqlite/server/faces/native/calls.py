@@ -18,6 +18,7 @@ import grpc.aio
 
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import Enter
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import Context, Method, Methods
 from rmqlite.wire.rpcs import Rpc
@@ -46,21 +47,24 @@ class Handlers(grpc.GenericRpcHandler):
         return self._handlers.get(handler_call_details.method)
 
 
-def handlers_of(methods: Methods, in_flight: InFlight, conversion: Conversion) -> Handlers:
+def handlers_of(
+    methods: Methods, in_flight: InFlight, conversion: Conversion, enter: Enter
+) -> Handlers:
     """gRPC handlers that call these methods."""
     return Handlers(
         {
-            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight)
+            rpc.path: one_answer(rpc.path, _asked(rpc, method, conversion), in_flight, enter)
             for rpc, method in methods.items()
         }
     )
 
 
-def one_answer(path: str, answer: Answer, in_flight: InFlight) -> Handler:
+def one_answer(path: str, answer: Answer, in_flight: InFlight, enter: Enter) -> Handler:
     """The handler of a call with one request and one answer."""
 
     async def call(_: object, context: Context) -> bytes:
         with _Refusing(path, context):
+            enter(path, context)
             room = await in_flight.room()
             try:
                 data = await room.receive(_read(context))
@@ -79,7 +83,7 @@ def one_answer(path: str, answer: Answer, in_flight: InFlight) -> Handler:
     return grpc.stream_unary_rpc_method_handler(call)
 
 
-def many_answers(path: str, talk: Talk, in_flight: InFlight) -> Handler:
+def many_answers(path: str, talk: Talk, in_flight: InFlight, enter: Enter) -> Handler:
     """The handler of a call with many answers, and perhaps many requests."""
 
     async def call(_: object, context: Context) -> None:
@@ -91,6 +95,7 @@ def many_answers(path: str, talk: Talk, in_flight: InFlight) -> Handler:
                 room.give_back()
 
         with _Refusing(path, context):
+            enter(path, context)
             await talk(read, context)
 
     return grpc.stream_stream_rpc_method_handler(call)

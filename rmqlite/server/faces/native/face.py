@@ -15,6 +15,7 @@ from rmqlite.limits import TEXTS_BYTES_MAX
 from rmqlite.server.faces.face import Running
 from rmqlite.server.faces.native.calls import handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import Guard
 from rmqlite.server.faces.native.health import Health
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
@@ -52,11 +53,13 @@ class NativeFace:
 
     async def open(self, running: Running) -> None:
         assert self._server is not None
-        methods, conversion = methods_of(running.front), Conversion(self._config)
+        front = running.front
+        methods, conversion = methods_of(front), Conversion(self._config)
+        enter = Guard(front.access).enter
         self._server.add_generic_rpc_handlers(
             (
-                handlers_of(methods, self._in_flight, conversion),
-                self._health.handlers(self._in_flight),
+                handlers_of(methods, self._in_flight, conversion, enter),
+                self._health.handlers(self._in_flight, enter),
             )
         )
         self._loop = running.tasks.create_task(self._in_flight.run(), name="requests")

@@ -21,6 +21,7 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2
 
 from rmqlite.errors import InvalidValue, Overloaded
 from rmqlite.server.faces.native.calls import Handlers, Read, many_answers, one_answer
+from rmqlite.server.faces.native.guard import Enter, everybody
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import Context
 from rmqlite.visible import shortened
@@ -52,15 +53,15 @@ class Health:
         """Answer NOT_SERVING from now on; each watcher gets that answer, and its call ends."""
         self._draining.set()
 
-    def handlers(self, in_flight: InFlight) -> Handlers:
-        """gRPC handlers of both services."""
+    def handlers(self, in_flight: InFlight, enter: Enter) -> Handlers:
+        """gRPC handlers of both services; only reflection asks who calls."""
         check, watch = f"/{HEALTH}/Check", f"/{HEALTH}/Watch"
         reflect = f"/{reflection.SERVICE_NAME}/ServerReflectionInfo"
         return Handlers(
             {
-                check: one_answer(check, self.check, in_flight),
-                watch: many_answers(watch, self.watch, in_flight),
-                reflect: many_answers(reflect, self.reflect, in_flight),
+                check: one_answer(check, self.check, in_flight, everybody),
+                watch: many_answers(watch, self.watch, in_flight, everybody),
+                reflect: many_answers(reflect, self.reflect, in_flight, enter),
             }
         )
 

@@ -7,9 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.errors import RmqliteError
+from rmqlite.errors import AccessDenied, RmqliteError
 from rmqlite.server.faces.remoting.connection import Connection, NotAnswered
+from rmqlite.server.faces.remoting.guard import Guard
+from rmqlite.server.front.access import CALLER, Caller
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
+from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
@@ -38,7 +41,9 @@ class Answering(Protocol):
 class Gathering(Protocol):
     """Handles requests that are gathered, and answers them itself."""
 
-    def add(self, connection: Connection, command: Command, size: int) -> None: ...
+    def add(
+        self, connection: Connection, command: Command, size: int, caller: Caller | None
+    ) -> None: ...
 
 
 class Refusal(Exception):
@@ -56,26 +61,34 @@ class Calls:
         self,
         handlers: Mapping[int, Handler],
         gathered: Mapping[int, Gathering],
+        guard: Guard,
         gone: Callable[[Connection], None],
     ) -> None:
         self._handlers = handlers
         self._gathered = gathered
+        self._guard = guard
         self._gone = gone
         self._loop = asyncio.get_running_loop()
         self.running: set[asyncio.Task[None]] = set()
 
     def begin(self, connection: Connection, command: Command, size: int) -> None:
         gathering = self._gathered.get(command.code)
+        try:
+            caller = self._guard.caller_of(connection.address, command)
+        except AccessDenied as error:
+            ext = None if gathering is None else REFUSED_SEND_EXT
+            connection.answer(command, size, encode(refused(command, error, ext)))
+            return
         if gathering is not None:
-            gathering.add(connection, command, size)
+            gathering.add(connection, command, size, caller)
             return
         handler = self._handlers.get(command.code)
         if handler is None:
             remark = f" request type {command.code} not supported"
-            refused = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-            connection.answer(command, size, encode(refused))
+            unknown = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
+            connection.answer(command, size, encode(unknown))
             return
-        task = self._loop.create_task(self._run(handler, connection, command, size))
+        task = self._loop.create_task(self._run(handler, connection, command, size, caller))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
 
@@ -83,8 +96,14 @@ class Calls:
         self._gone(connection)
 
     async def _run(
-        self, handler: Handler, connection: Connection, command: Command, size: int
+        self,
+        handler: Handler,
+        connection: Connection,
+        command: Command,
+        size: int,
+        caller: Caller | None,
     ) -> None:
+        CALLER.set(caller)
         frame: bytes | None = None
         try:
             answer = await handler(Call(connection, command))

@@ -20,6 +20,7 @@ from rmqlite.server.faces.remoting.clients import Clients
 from rmqlite.server.faces.remoting.connection import Connections
 from rmqlite.server.faces.remoting.consuming import Consuming
 from rmqlite.server.faces.remoting.finding import Finding
+from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.faces.remoting.key_values import KeyValues
 from rmqlite.server.faces.remoting.name_server import NameServer
 from rmqlite.server.faces.remoting.replies import Replies
@@ -73,7 +74,8 @@ class RemotingFace:
             *administration_parts(config, front, clients),
         )
         handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
-        self._calls = Calls(handlers, dict.fromkeys(SENDS, self._sends), clients.gone)
+        sends, guard = dict.fromkeys(SENDS, self._sends), Guard(front.access)
+        self._calls = Calls(handlers, sends, guard, clients.gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,

@@ -6,6 +6,7 @@ Runs alone, with the client's wheel on PYTHONPATH: it must not import rmqlite.
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from typing import Any
@@ -15,6 +16,7 @@ from rocketmq import client as rocketmq  # type: ignore[import-not-found]
 from rocketmq.ffi import MessageModel  # type: ignore[import-not-found]
 
 NAMES = sys.argv[1]
+KEY, SECRET = os.environ.get("ACCESS_KEY", ""), os.environ.get("SECRET_KEY", "")
 MOUTH = threading.Lock()
 producers: dict[str, Any] = {}
 consumers: dict[str, Any] = {}
@@ -30,6 +32,8 @@ def send(asked: dict[str, Any]) -> None:
     if producer is None:
         producer = rocketmq.Producer(asked["group"], timeout=20_000)
         producer.set_namesrv_addr(NAMES)
+        if KEY:
+            producer.set_session_credentials(KEY, SECRET, "ALIYUN")
         producer.set_max_message_size(8 << 20)
         producer.start()
         producers[asked["group"]] = producer
@@ -55,6 +59,8 @@ def push(asked: dict[str, Any]) -> None:
     model = MessageModel.BROADCASTING if asked.get("broadcast") else MessageModel.CLUSTERING
     consumer = rocketmq.PushConsumer(asked["group"], bool(asked.get("orderly")), model)
     consumer.set_namesrv_addr(NAMES)
+    if KEY:
+        consumer.set_session_credentials(KEY, SECRET, "ALIYUN")
     consumer.set_instance_name(name)
     consumer.set_thread_count(2)
 

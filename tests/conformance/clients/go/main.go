@@ -27,6 +27,7 @@ type asked struct {
 }
 
 var names primitive.NamesrvAddr
+var credentials primitive.Credentials
 var mouth sync.Mutex
 var producers = map[string]rocketmq.Producer{}
 var consumers = map[string]rocketmq.PushConsumer{}
@@ -41,6 +42,8 @@ func say(said map[string]any) {
 func main() {
 	rlog.SetLogLevel("fatal")
 	names = primitive.NamesrvAddr{os.Args[1]}
+	credentials = primitive.Credentials{
+		AccessKey: os.Getenv("ACCESS_KEY"), SecretKey: os.Getenv("SECRET_KEY")}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(make([]byte, 1<<20), 1<<26)
 	for lines.Scan() {
@@ -96,6 +99,7 @@ func send(what asked) error {
 		var err error
 		made, err = rocketmq.NewProducer(
 			producer.WithNameServer(names),
+			producer.WithCredentials(credentials),
 			producer.WithGroupName(what.Group),
 			producer.WithInstanceName(what.Group),
 			producer.WithSendMsgTimeout(20*time.Second),
@@ -155,6 +159,7 @@ func sent(key string, result *primitive.SendResult, err error) error {
 func push(what asked) error {
 	options := []consumer.Option{
 		consumer.WithNameServer(names),
+		consumer.WithCredentials(credentials),
 		consumer.WithGroupName(what.Group),
 		consumer.WithInstance(what.Name),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),

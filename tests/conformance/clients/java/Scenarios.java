@@ -13,6 +13,8 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
@@ -23,6 +25,7 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
@@ -35,17 +38,23 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
+import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
 /** Does what the lines of JSON on its input say, with RocketMQ's own client; prints JSON lines. */
 public class Scenarios {
   private static final PrintStream out = System.out;
   private static String names;
+  private static RPCHook hook;
   private static final Map<String, DefaultMQProducer> producers = new ConcurrentHashMap<>();
   private static final Map<String, DefaultMQPushConsumer> consumers = new ConcurrentHashMap<>();
 
   public static void main(String[] arguments) throws Exception {
     names = arguments[0];
+    String key = System.getenv("ACCESS_KEY");
+    if (key != null) {
+      hook = new AclClientRPCHook(new SessionCredentials(key, System.getenv("SECRET_KEY")));
+    }
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = in.readLine(); line != null; line = in.readLine()) {
       JSONObject asked = JSON.parseObject(line);
@@ -84,7 +93,7 @@ public class Scenarios {
 
   private static DefaultMQProducer producer(String group, int retries) {
     return producers.computeIfAbsent(group, name -> {
-      DefaultMQProducer made = new DefaultMQProducer(name);
+      DefaultMQProducer made = new DefaultMQProducer(name, hook);
       made.setNamesrvAddr(names);
       made.setInstanceName(name);
       made.setSendMsgTimeout(20_000);
@@ -197,7 +206,9 @@ public class Scenarios {
 
   private static void push(JSONObject asked) throws Exception {
     String name = asked.getString("name");
-    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(asked.getString("group"));
+    DefaultMQPushConsumer consumer =
+        new DefaultMQPushConsumer(
+            asked.getString("group"), hook, new AllocateMessageQueueAveragely());
     consumer.setNamesrvAddr(names);
     consumer.setInstanceName(name);
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -333,7 +344,9 @@ public class Scenarios {
 
   /** A consumer that replies to each request with its body and an exclamation mark. */
   private static void answer(JSONObject asked) throws Exception {
-    DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(asked.getString("group"));
+    DefaultMQPushConsumer consumer =
+        new DefaultMQPushConsumer(
+            asked.getString("group"), hook, new AllocateMessageQueueAveragely());
     consumer.setNamesrvAddr(names);
     consumer.setInstanceName(asked.getString("group"));
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -368,6 +381,11 @@ public class Scenarios {
       Path home = Files.createTempDirectory("mqadmin");
       Files.createDirectory(home.resolve("conf"));
       Files.write(home.resolve("conf/logback_tools.xml"), "<configuration/>".getBytes());
+      String key = System.getenv("ACCESS_KEY");
+      if (key != null) {
+        String account = "accessKey: " + key + "\nsecretKey: " + System.getenv("SECRET_KEY") + "\n";
+        Files.write(home.resolve("conf/tools.yml"), account.getBytes());
+      }
       System.setProperty("rocketmq.home.dir", home.toString());
     }
     List<String> words = asked.getJSONArray("words").toJavaList(String.class);

@@ -1,0 +1,54 @@
+"""Opens the files that say who may do what; nothing else here touches the system.
+
+Links are followed: an operator, or Kubernetes, puts secrets elsewhere and links to them.  What is
+at the end must be a regular file, since a named pipe or a device has no end.  Its type and mode
+are looked at when it is open already, so that nobody can exchange it in between.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+_OTHERS: Final = 0o077
+
+
+def read_text(path: Path, bytes_max: int) -> tuple[str, str]:
+    """The text of a file, and a warning or "".  Raises ValueError with the rule it breaks."""
+    try:
+        data, mode = _read(path, bytes_max + 1)
+    except OSError as error:
+        raise ValueError(f"a file that can be read: {error.strerror}") from error
+    if len(data) > bytes_max:
+        raise ValueError(f"at most {bytes_max:,} bytes")
+    # Not errors="strict": its exception holds the bytes, which may be a secret.  A file that has
+    # U+FFFD is as good as broken.  utf-8-sig: some editors begin a file with a byte order mark.
+    text = data.decode("utf-8-sig", errors="replace")
+    if "\ufffd" in text:
+        raise ValueError("text in UTF-8")
+    return text, _warning(path, mode)
+
+
+def from_environment(name: str) -> str | None:
+    return os.environ.get(name)
+
+
+def _read(path: Path, size: int) -> tuple[bytes, int]:
+    # O_NONBLOCK: opening a named pipe would wait for somebody who writes to it.
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise ValueError("a regular file")
+        with open(fd, "rb", closefd=False) as file:
+            return file.read(size), mode
+    finally:
+        os.close(fd)
+
+
+def _warning(path: Path, mode: int) -> str:
+    if not mode & _OTHERS:
+        return ""
+    return f"{path} is open to others than its owner (mode {mode & 0o777:03o}): chmod 600 {path}"

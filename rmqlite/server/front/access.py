@@ -1,0 +1,153 @@
+"""Who calls, and may they?  One decision for every method of the front, whatever the face.
+
+A face finds out who calls (by a signature, a session) and sets CALLER before it calls a method.
+Each method names its needs, beside it (@needs, @admin …); a method without any is an error when
+its class is made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from rmqlite.access.accounts import Account, Accounts, Right
+from rmqlite.access.decision import Need, why_not
+from rmqlite.errors import AccessDenied
+from rmqlite.visible import shortened
+
+Rule = Callable[..., Iterable[Need]]
+"""The needs of a call with these arguments."""
+M = TypeVar("M", bound=Callable[..., Any])
+_RULE: Final = "_needs"
+_NO_SECRET: Final = "the secret of no account"
+_WRONG: Final = "there is no such access key, or the signature is wrong"
+audit = logging.getLogger("rmqlite.audit")
+
+
+class Caller(NamedTuple):
+    """account: None if the caller's address is trusted (a white list), or it is the broker."""
+
+    account: Account | None
+    address: str
+
+
+BROKER: Final = Caller(None, "the broker itself")
+CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
+"""Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
+
+
+def needs(rule: Rule) -> Callable[[M], M]:
+    """Mark a method of the front: who calls it has the rights that rule(arguments) returns."""
+
+    def marked(method: M) -> M:
+        setattr(method, _RULE, rule)
+        return method
+
+    return marked
+
+
+def rule_of(method: Callable[..., Any]) -> Rule | None:
+    """The rule that a method was marked with."""
+    rule: Rule | None = getattr(method, _RULE, None)
+    return rule
+
+
+def topic_right(right: Right, topic: str) -> Need:
+    return Need(right, "topic", topic)
+
+
+def group_right(right: Right, group: str) -> Need:
+    return Need(right, "group", group)
+
+
+def of_admins(*_: object, **__: object) -> tuple[Need, ...]:
+    """The rule of what an admin changes; each such call is a line of the audit log."""
+    return (Need(Right.ADMIN, "", ""),)
+
+
+anyone = needs(lambda *_, **__: ())
+"""Every account."""
+view = needs(lambda *_, **__: (Need(Right.VIEW, "", ""),))
+"""Who may look at everything."""
+admin = needs(of_admins)
+
+
+def of_topic(right: Right) -> Callable[[M], M]:
+    """Of a method whose first argument is a topic."""
+    return needs(lambda topic, *_, **__: [topic_right(right, topic)])
+
+
+def of_group(right: Right) -> Callable[[M], M]:
+    """Of a method whose first argument is a group."""
+    return needs(lambda group, *_, **__: [group_right(right, group)])
+
+
+class Access:
+    """The accounts in force."""
+
+    def __init__(self, accounts: Accounts | None = None) -> None:
+        self.accounts = accounts
+        """None: there are none, and everybody may do everything."""
+        self.warnings: tuple[str, ...] = ()
+        """What is wrong with the accounts' files, a sentence each."""
+        self.refused = 0
+        """How many calls were refused."""
+
+    def caller(self, address: str, key: str, is_signed: Callable[[str], bool]) -> Caller:
+        """Who calls from an address with an access key; is_signed: with the secret it is given?
+
+        RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
+        the signature.  Raises AccessDenied, which does not tell whether the account exists.
+        """
+        assert self.accounts is not None
+        host = address.rpartition(":")[0].strip("[]")
+        if any(each.matches(host) for each in self.accounts.global_white_remote_addresses):
+            return Caller(None, address)
+        account = self.accounts.accounts.get(key)
+        if account is not None and account.white_remote_address.matches(host):
+            return Caller(None, address)
+        # Of no account, too: otherwise the time would tell which accounts exist.
+        secret = account.secret.get_secret_value() if account else _NO_SECRET
+        if is_signed(secret) and account is not None:
+            return Caller(account, address)
+        raise self.denied(key, address, _WRONG if key else "the call has no access key")
+
+    def check(self, caller: Caller | None, wanted: Iterable[Need]) -> None:
+        """Raises AccessDenied unless this caller has all these rights."""
+        if self.accounts is None:
+            return
+        if caller is None:
+            raise self.denied("", "", "the call has no account")
+        if caller.account is None:
+            return
+        reason = why_not(caller.account, wanted)
+        if reason is not None:
+            raise self.denied(caller.account.access_key, caller.address, reason)
+
+    def denied(self, access_key: str, address: str, rule: str) -> AccessDenied:
+        """The error for a call that is refused, which is counted and logged."""
+        self.refused += 1
+        audit.warning("refused account=%r client=%s rule=%r", shortened(access_key), address, rule)
+        return AccessDenied(f"access denied: {rule}", rule=rule)
+
+    def changes(self, caller: Caller | None, call: str, args: Iterable[object]) -> None:
+        """Log who begins to change something."""
+        account = caller.account.access_key if caller and caller.account else ""
+        client = caller.address if caller else ""
+        audit.info(
+            "changes account=%r client=%s call=%s target=%r", account, client, call, _target(args)
+        )
+
+
+def _target(args: Iterable[object]) -> str:
+    """The topic, group or job that a call with these arguments is about; "" if it names none."""
+    for each in args:
+        if isinstance(each, str):
+            return shortened(each)
+        for name in ("topic", "group", "job_id"):
+            value = getattr(getattr(each, "spec", each), name, "")
+            if isinstance(value, str) and value:
+                return shortened(value)
+    return ""

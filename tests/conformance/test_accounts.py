@@ -1,0 +1,81 @@
+"""RocketMQ's own clients with their own ACL hooks, against a broker with accounts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmqlite.cli.bench.broker_process import BrokerProcess
+from rmqlite.client import AdminClient, Credentials
+from tests.conformance.conftest import CLIENTS, live_broker
+from tests.support.accounts import SECRET
+from tests.support.programs import Program
+
+DENIED = "access denied|payments|orders"
+"""Go says why, Java and C++ which message failed."""
+ACCOUNTS = f"""\
+accounts:
+- accessKey: the-admin
+  secretKey: {SECRET}
+  admin: true
+- accessKey: the-client
+  secretKey: {SECRET}
+  topicPerms:
+  - orders=PUB|SUB
+  groupPerms:
+  - readers=SUB
+"""
+
+
+def signing(key: str, secret: str = SECRET) -> dict[str, str]:
+    """The environment of a program that signs as an account."""
+    return {"ACCESS_KEY": key, "SECRET_KEY": secret}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with the topic orders."""
+    folder = tmp_path_factory.mktemp("guarded")
+    accounts = folder / "plain_acl.yml"
+    accounts.write_text(ACCOUNTS)
+    accounts.chmod(0o600)
+    broker = live_broker(folder / "broker", aclEnable="true", aclFile=accounts)
+    with broker as started:
+        credentials = Credentials("the-admin", SECRET)
+        with AdminClient(started.endpoint, timeout_ms=60_000, credentials=credentials) as admin:
+            admin.create_topic("orders", 4)
+        yield started
+
+
+@pytest.mark.parametrize("name", sorted(CLIENTS))
+def test_a_client_with_an_account_sends_and_consumes(
+    name: str, guarded: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """What its account allows, and no more."""
+    log = tmp_path_factory.mktemp("programs") / f"{name}.log"
+    command = CLIENTS[name]()
+    with Program(command, guarded.name_server, log, **signing("the-client")) as client:
+        sent = client.send("orders", f"{name}-1", f"{name}-2")
+        assert [each["status"] for each in sent] == ["SEND_OK"] * 2
+        client.push("readers", "orders")
+        client.until(lambda: {f"{name}-1", f"{name}-2"} <= set(client.keys()), "both arrive")
+        with pytest.raises(AssertionError, match=DENIED):
+            client.send("payments", "not allowed")
+        client.do("stop", name="readers")
+    with (
+        Program(command, guarded.name_server, log, **signing("the-client", "wrong")) as client,
+        pytest.raises(AssertionError, match=DENIED),
+    ):
+        client.send("orders", "not signed")
+
+
+def test_mqadmin_with_an_account_administrates(guarded: BrokerProcess, tmp_path: Path) -> None:
+    """An admin's, from its file tools.yml; a client's account does not do."""
+    line = f"updateTopic -c DefaultCluster -t by-mqadmin -n {guarded.name_server}"
+    java = CLIENTS["java"]()
+    for key, printed in (("the-client", "access denied"), ("the-admin", "success")):
+        with Program(java, guarded.name_server, tmp_path / "log", **signing(key)) as program:
+            text = program.mqadmin(*line.split())
+            assert printed in text, text

@@ -1,0 +1,211 @@
+"""Requests of RocketMQ's clients come in by account: who signs, and what the account may do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmqlite.access.accounts import PERMS, Role
+from rmqlite.access.addresses import parse_addresses
+from rmqlite.server.faces.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
+from rmqlite.wire.remoting.batch import BatchItem, write_batch
+from rmqlite.wire.remoting.codes import administration, name_server, sending
+from rmqlite.wire.remoting.codes.sending import SendMessage
+from rmqlite.wire.remoting.command import ONE_WAY_FLAG, Command
+from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
+from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
+from tests.support.accounts import SECRET, account, accounts
+from tests.support.brokers import BrokerUnderTest
+from tests.support.messages import create_topic
+from tests.support.remoting import FaceUnderTest, LoopClient, served_face
+from tests.support.transactions import bodies
+
+ADMIN = account("the-admin", role=Role.ADMIN)
+VIEWER = account("the-viewer", role=Role.VIEWER)
+SENDER = account("the-sender", topic_perms={TOPIC: PERMS["PUB"]})
+READER = account(
+    "the-reader",
+    topic_perms={TOPIC: PERMS["SUB"]},
+    group_perms={"readers": PERMS["SUB"]},
+)
+NOBODY = account("nobody-knows")
+KNOWN = (ADMIN, VIEWER, SENDER, READER)
+
+
+def guarded(under_test: BrokerUnderTest, scenario: Any, **about: Any) -> None:
+    """Run a scenario on a face with these accounts; about: of accounts()."""
+    create_topic(under_test, TOPIC)
+
+    async def inside(face: FaceUnderTest) -> None:
+        face.server.access.accounts = accounts(*KNOWN, **about)
+        await scenario(face)
+
+    served_face(under_test, inside)
+
+
+async def code_of(client: LoopClient, command: Command) -> int:
+    client.send(command)
+    return (await client.answer(command.opaque)).code
+
+
+def batch_of(client: LoopClient) -> Command:
+    asked = SendMessage(TOPIC, "senders", queue_id=0, is_batch=True)
+    items = write_batch([BatchItem(0, b"1", b""), BatchItem(0, b"2", b"")])
+    return client.request(sending.SEND_BATCH_MESSAGE, asked, items)
+
+
+ASKED: dict[str, Any] = {
+    "send": send_of,
+    "batch": batch_of,
+    "retry": lambda client: send_of(client, topic="%RETRY%readers"),
+    "pull": pull_of,
+    "topics": lambda client: client.request(name_server.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
+    "create": lambda client: client.request(17, {"topic": "new", "defaultTopic": "TBW102"}),
+    "settings": lambda client: client.request(administration.GET_BROKER_CONFIG),
+    "wipe": lambda client: client.request(205, {"brokerName": "broker-a"}),
+    "unknown": lambda client: client.request(9_999),
+}
+MAY = {
+    "the-admin": {
+        "send",
+        "batch",
+        "retry",
+        "pull",
+        "topics",
+        "create",
+        "settings",
+        "wipe",
+        "unknown",
+    },
+    "the-viewer": {"topics", "settings"},
+    "the-sender": {"send", "batch"},
+    "the-reader": {"retry", "pull"},
+}
+
+
+@pytest.mark.parametrize("what", sorted(ASKED))
+@pytest.mark.parametrize("key", sorted(MAY))
+def test_an_account_may_what_its_rights_say(
+    under_test: BrokerUnderTest, key: str, what: str
+) -> None:
+    """Also for a batch, which RocketMQ lets everybody send who has an account."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client(signs_as=(key, SECRET)) as client:
+            command = ASKED[what](client)
+            client.send(command)
+            answer = await client.answer(command.opaque)
+            is_denied = answer.remark.startswith("access denied: ")
+            assert is_denied is (what not in MAY[key])
+            assert answer.code == 1 or not is_denied
+
+    guarded(under_test, scenario)
+
+
+def test_a_request_that_is_not_signed_is_refused_with_rocketmqs_code(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The answer tells neither whether the account nor whether the topic exists."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            command = send_of(client)
+            keyed = {**command.ext, ACCESS_KEY: "the-sender"}
+            right = keyed | {SIGNATURE: signature(keyed, command.body, SECRET)}
+            wrong = [
+                command.ext,
+                keyed,
+                keyed | {SIGNATURE: ""},
+                right | {ACCESS_KEY: "the-reader"},
+                right | {ACCESS_KEY: NOBODY.access_key},
+                right | {"b": "payments"},
+                right | {SIGNATURE: right[SIGNATURE][:-2]},
+            ]
+            remarks = set()
+            for number, ext in enumerate(wrong):
+                client.send(command._replace(ext=ext, opaque=100 + number))
+                answer = await client.answer(100 + number)
+                assert answer.code == 1
+                remarks.add(answer.remark)
+            assert remarks == {
+                "access denied: the call has no access key",
+                "access denied: there is no such access key, or the signature is wrong",
+            }
+            client.send(command._replace(ext=right, flag=ONE_WAY_FLAG, opaque=200))
+            client.send(command._replace(ext=right | {"b": "x"}, flag=ONE_WAY_FLAG, opaque=201))
+            assert await code_of(client, command._replace(ext=right, opaque=202)) == 0
+            assert not client.answers
+
+    guarded(under_test, scenario)
+    assert bodies(under_test) == ["x", "x"]
+
+
+def test_a_route_is_told_to_everybody(under_test: BrokerUnderTest) -> None:
+    """As RocketMQ's name server does: a client asks for it first, and Go does not sign it."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            assert (await client.ask(105, {"topic": TOPIC})).code == 0
+            assert (await client.ask(105, {"topic": "unknown"})).code == 17
+            assert (await client.ask(106)).code == 1
+
+    guarded(under_test, scenario)
+
+
+def test_a_heartbeat_needs_every_group_and_topic_in_it(under_test: BrokerUnderTest) -> None:
+    """A producer's heartbeat needs an account only."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with (
+            face.client(signs_as=("the-reader", SECRET)) as reader,
+            face.client(signs_as=("the-sender", SECRET)) as sender,
+        ):
+            assert (await beat(reader)).code == 0
+            assert (await beat(reader, topic="payments")).code == 1
+            assert (await beat(reader, groups=("readers", "others"))).code == 1
+            assert (await beat(sender)).code == 1
+            assert (await beat(sender, "client-2", groups=(), producers=("senders",))).code == 0
+            offset = {"consumerGroup": "readers", "topic": TOPIC, "queueId": "0"}
+            assert not (await reader.ask(14, offset)).remark.startswith("access denied")
+            assert (await sender.ask(14, offset)).remark.startswith("access denied")
+
+    guarded(under_test, scenario)
+
+
+def test_an_account_that_is_deleted_is_refused_from_then_on(under_test: BrokerUnderTest) -> None:
+    """On a connection that is open, too; and one whose secret changes."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client(signs_as=("the-sender", SECRET)) as client:
+            assert await code_of(client, send_of(client)) == 0
+            face.server.access.accounts = accounts(account("the-sender", secret="another"))
+            assert await code_of(client, send_of(client)) == 1
+            face.server.access.accounts = accounts()
+            assert await code_of(client, send_of(client)) == 1
+            assert face.server.access.refused == 2
+
+    guarded(under_test, scenario)
+
+
+@pytest.mark.parametrize("is_global", [True, False])
+def test_a_trusted_address_needs_no_signature(under_test: BrokerUnderTest, is_global: bool) -> None:
+    """RocketMQ's white lists: one for everybody, and one of an account, which is named."""
+    here = parse_addresses("127.0.0.1")
+    trusting = SENDER.model_copy(update={"white_remote_address": here})
+
+    async def scenario(face: FaceUnderTest) -> None:
+        if not is_global:
+            face.server.access.accounts = accounts(trusting)
+        async with face.client() as client:
+            command = send_of(client)
+            ext = command.ext if is_global else {**command.ext, ACCESS_KEY: "the-sender"}
+            assert await code_of(client, command._replace(ext=ext)) == 0
+
+    guarded(under_test, scenario, global_white_remote_addresses=(here,) if is_global else ())
+
+
+def test_no_code_is_in_two_tables() -> None:
+    """Every code that stands in none needs an admin."""
+    assert not _OPEN & _OF_CLIENTS
+    assert not _LOOKING & (_OPEN | _OF_CLIENTS)

@@ -1,0 +1,158 @@
+"""Each method of the front, by each kind of account: who may call it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rmqlite.access.accounts import Role, parse_perm
+from rmqlite.errors import AccessDenied, Refused, RmqliteError
+from rmqlite.server.front.access import BROKER, CALLER, Caller
+from rmqlite.server.front.part import Part
+from tests.support.accounts import account, accounts
+from tests.support.brokers import BrokerUnderTest
+from tests.support.front_calls import READING, WRITING, ask, filled
+from tests.support.fronts import Served, served
+
+EVERY = (*WRITING, *READING)
+OF_EVERYBODY = frozenset(
+    {"messages.send_drafts", "schedule.levels"} | {"key_values.has_order", "key_values.order_of"}
+)
+"""What any account may call: the drafts' senders were checked before."""
+OF_CONSUMERS = frozenset(
+    {"messages.pull", "messages.send_back", "groups.commit", "groups.heartbeat", "groups.check"}
+    | {"groups.offsets", "groups.offsets_at", "groups.leave", "groups.lock", "groups.unlock"}
+    | {"groups.members"}
+)
+OF_PRODUCERS = frozenset(
+    {"messages.send", "messages.schedule_bulk", "topics.route", "transactions.end"}
+)
+"""A route that may make its topic."""
+
+
+@pytest.fixture
+def under_test(tmp_path: Path) -> Iterator[BrokerUnderTest]:
+    with filled(tmp_path) as under_test:
+        yield under_test
+
+
+ADMIN = account("admin-key", role=Role.ADMIN)
+VIEWER = account("viewer-key", role=Role.VIEWER)
+NOTHING = account("nobody-key")
+CONSUMER = account(
+    "consumer", default_topic_perm=parse_perm("SUB"), default_group_perm=parse_perm("SUB")
+)
+PRODUCER = account("producer-key", default_topic_perm=parse_perm("PUB"))
+ALL = accounts(ADMIN, VIEWER, NOTHING, CONSUMER, PRODUCER)
+
+
+def refused_by(under_test: BrokerUnderTest, caller: Caller | None) -> set[str]:
+    """The methods that this caller may not call."""
+    refused = set()
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = ALL
+        CALLER.set(caller)
+        for method, arguments in EVERY:
+            try:
+                await ask(server.front, method, arguments)
+            except AccessDenied:
+                refused.add(method)
+            except RmqliteError:
+                # Allowed, and then refused for another reason: an earlier one changed the store.
+                pass
+
+    served(under_test, scenario)
+    return refused
+
+
+NAMES = {name for name, _ in EVERY}
+CHANGING = {name for name, _ in WRITING} | {"topics.clean"}
+
+
+def test_nobody_may_call_anything(under_test: BrokerUnderTest) -> None:
+    """Also a method that any account may call, so a face that forgets to say who calls is shut."""
+    assert refused_by(under_test, None) == NAMES
+
+
+@pytest.mark.parametrize("caller", [BROKER, Caller(None, "10.0.0.1:1"), Caller(ADMIN, "")])
+def test_an_admin_and_a_trusted_address_may_call_everything(
+    under_test: BrokerUnderTest,
+    caller: Caller,
+) -> None:
+    """The broker itself, too."""
+    assert refused_by(under_test, caller) == set()
+
+
+def test_an_account_without_rights_gets_what_everybody_gets(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Nothing that names a topic, a group or a message."""
+    assert NAMES - refused_by(under_test, Caller(NOTHING, "")) == OF_EVERYBODY
+
+
+def test_a_viewer_may_look_at_everything_and_change_nothing(
+    under_test: BrokerUnderTest,
+) -> None:
+    """What belongs to a consumer is no looking."""
+    allowed = NAMES - refused_by(under_test, Caller(VIEWER, ""))
+    assert allowed & CHANGING == OF_EVERYBODY & CHANGING
+    assert NAMES - allowed == (CHANGING | OF_CONSUMERS) - OF_EVERYBODY
+
+
+def test_a_producer_may_send_and_no_more(under_test: BrokerUnderTest) -> None:
+    """It does not even see the topic's offsets."""
+    allowed = NAMES - refused_by(under_test, Caller(PRODUCER, ""))
+    assert allowed == OF_EVERYBODY | OF_PRODUCERS
+
+
+def test_a_consumer_may_consume_and_look_at_what_it_consumes(
+    under_test: BrokerUnderTest,
+) -> None:
+    """It sends and administrates nothing, and sees nothing of the whole broker."""
+    allowed = NAMES - refused_by(under_test, Caller(CONSUMER, ""))
+    assert allowed >= OF_CONSUMERS | OF_EVERYBODY
+    assert allowed & CHANGING == {"messages.pull", "messages.send_back"} | {
+        "groups.commit",
+        "groups.heartbeat",
+        "messages.send_drafts",
+    }
+    assert not allowed & {"status", "topics.all", "groups.all", "log.read", "settings.all"}
+
+
+def test_a_method_without_a_rule_is_an_error() -> None:
+    """When its class is made, so no test can be forgotten."""
+    with pytest.raises(TypeError, match=r"Calls\.forgotten does not say who may call it"):
+
+        class Calls(Part):
+            async def forgotten(self) -> None:
+                """Nobody has thought of it."""
+
+
+def test_who_changes_something_and_who_is_refused_is_logged(
+    under_test: BrokerUnderTest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On a logger of its own; reading leaves no line, and no line has a secret."""
+    caplog.set_level(logging.INFO, "rmqlite.audit")
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = ALL
+        CALLER.set(Caller(ADMIN, "10.0.0.1:7"))
+        await server.front.topics.delete("orders")
+        await server.front.topics.all()
+        CALLER.set(Caller(NOTHING, "10.0.0.2:7"))
+        with pytest.raises(Refused):
+            await server.front.topics.delete("orders")
+        assert server.access.refused == 1
+
+    served(under_test, scenario)
+    lines = [each.getMessage() for each in caplog.records if each.name == "rmqlite.audit"]
+    assert lines == [
+        "changes account='admin-key' client=10.0.0.1:7 call=TopicCalls.delete target='orders'",
+        "refused account='nobody-key' client=10.0.0.2:7 rule='Need admin permission for the"
+        " broker, but accessKey=nobody-key is not'",
+    ]

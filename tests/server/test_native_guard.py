@@ -1,0 +1,108 @@
+"""Calls of gRPC come in by account: each path asks for a signature, and takes each one once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rmqlite.access.accounts import Role
+from rmqlite.clock import wall_ms
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import AccessDenied, Unavailable
+from rmqlite.message import Message
+from rmqlite.requests.messages import SendRequest
+from rmqlite.server.faces.native.calls import Handlers, handlers_of
+from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import Guard
+from rmqlite.server.faces.native.health import Health
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.replays import SKEW_MS_MAX
+from rmqlite.server.faces.native.table import methods_of
+from rmqlite.wire import rpcs
+from rmqlite.wire.rpcs import Rpc
+from rmqlite.wire.signing import Signer
+from tests.support.accounts import SECRET, account, accounts
+from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import ask
+from tests.support.fronts import Served, served
+
+KEY = "the-admin"
+ADMIN = account(KEY, role=Role.ADMIN)
+SEND = rpcs.SEND.encode_request(SendRequest((Message("orders", b"x"),)))
+
+
+def guarded(server: Served) -> Handlers:
+    server.access.accounts = accounts(ADMIN)
+    in_flight = InFlight(1 << 30, 1 << 20)
+    enter = Guard(server.access).enter
+    return handlers_of(methods_of(server.front), in_flight, Conversion(BrokerConfig()), enter)
+
+
+@pytest.mark.parametrize("rpc", rpcs.ALL, ids=lambda rpc: rpc.name)
+def test_every_call_asks_for_an_account(rpc: Rpc[Any, Any], under_test: BrokerUnderTest) -> None:
+    """Before it reads the request, which is no request at all here."""
+
+    async def scenario(server: Served, _: object) -> None:
+        context = await ask(guarded(server), rpc.path, b"not a request")
+        assert context.code.name == "PERMISSION_DENIED"
+        assert isinstance(context.error, AccessDenied)
+        assert str(context.error) == "access denied: the call has no access key"
+
+    served(under_test, scenario)
+
+
+def test_a_signed_call_is_answered_once(under_test: BrokerUnderTest) -> None:
+    """A captured one is refused, so that a client that is only late signs again."""
+
+    async def scenario(server: Served, _: object) -> None:
+        handlers, signer = guarded(server), Signer(KEY, SECRET)
+        sent = signer.metadata(rpcs.SEND.path, wall_ms())
+        codes = [(await ask(handlers, rpcs.SEND.path, SEND, sent=sent)).code.name for _ in range(2)]
+        assert codes == ["OK", "UNAVAILABLE"]
+        late = signer.metadata(rpcs.SEND.path, wall_ms() - SKEW_MS_MAX - 10_000)
+        context = await ask(handlers, rpcs.SEND.path, SEND, sent=late)
+        assert isinstance(context.error, Unavailable)
+        assert server.access.refused == 2
+        assert under_test.broker.counts.sent == 1
+
+    served(under_test, scenario)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret", "path"),
+    [
+        (KEY, "b secret", rpcs.SEND.path),
+        (KEY, "", rpcs.SEND.path),
+        ("nobody-knows", SECRET, rpcs.SEND.path),
+        (KEY, SECRET, rpcs.PULL.path),
+    ],
+)
+def test_a_call_with_a_wrong_signature_is_refused(
+    key: str, secret: str, path: str, under_test: BrokerUnderTest
+) -> None:
+    """One sentence for all of them: it does not tell whether the account exists."""
+
+    async def scenario(server: Served, _: object) -> None:
+        sent = Signer(key, secret or "x" * 8).metadata(path, wall_ms())
+        context = await ask(guarded(server), rpcs.SEND.path, SEND, sent=sent)
+        rule = "there is no such access key, or the signature is wrong"
+        assert str(context.error) == f"access denied: {rule}"
+
+    served(under_test, scenario)
+
+
+def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUnderTest) -> None:
+    """A load balancer has none; what can be called is nobody else's business."""
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = accounts(ADMIN)
+        health = Health({rpc.service for rpc in rpcs.ALL})
+        handlers = health.handlers(InFlight(1 << 30, 1 << 20), Guard(server.access).enter)
+        reflect = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+        assert (await ask(handlers, "/grpc.health.v1.Health/Check", b"")).code.name == "OK"
+        assert (await ask(handlers, reflect, b"")).code.name == "PERMISSION_DENIED"
+        sent = Signer(KEY, SECRET).metadata(reflect, wall_ms())
+        assert (await ask(handlers, reflect, sent=sent)).code.name == "OK"
+
+    served(under_test, scenario)
