@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -132,6 +133,11 @@ def elapsed_s() -> float:
 def pause_s(seconds: float) -> None:
     """Sleep.  Only for the command line and examples; the broker's loops await instead."""
     time.sleep(seconds)
+
+
+def utc(timestamp_ms: int) -> datetime:
+    """The moment as a datetime in UTC."""
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
 
 
 def local_text(timestamp_ms: int) -> str:

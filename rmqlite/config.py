@@ -39,10 +39,11 @@ from rmqlite.config_keys.values import (
     Milliseconds,
     Name,
     Percent,
+    Place,
+    PlaceOrNone,
     Port,
     Queues,
     Switch,
-    folder,
     ip_address,
     level_string,
     master_id,
@@ -82,12 +83,24 @@ class BrokerConfig(BaseModel):
     # The broker's name and addresses.
     bind_address: Host = _key("bindAddress", "127.0.0.1")
     acl_enabled: Switch = _key("aclEnable", False)
-    acl_file: Annotated[Path, BeforeValidator(folder)] = _key("aclFile", "conf/plain_acl.yml")
+    acl_file: Place = _key("aclFile", "conf/plain_acl.yml")
     allow_unauthenticated: Switch = _key("allowUnauthenticated", False)
+    tls_mode: Annotated[
+        Literal["disabled", "permissive", "enforcing"],
+        one_of("disabled", "permissive", "enforcing"),
+    ] = _key("tlsMode", "disabled")
+    tls_cert_path: Place = _key("tlsCertPath", "conf/tls/broker.pem")
+    tls_key_path: Place = _key("tlsKeyPath", "conf/tls/broker.key")
+    tls_trust_cert_path: Place = _key("tlsTrustCertPath", "conf/tls/ca.pem")
+    tls_client_auth: Annotated[Literal["none", "require"], one_of("none", "require")] = _key(
+        "tlsNeedClientAuth", "none"
+    )
+    grpc_tls_port: Port = _key("grpcTlsPort", 0)
     listen_port: Port = _key("listenPort", 10911)
     name_server_port: Port = _key("nameServerPort", 9876)
     grpc_port: Port = _key("grpcPort", 8081)
     metrics_port: Port = _key("metricsPort", 0)
+    metrics_token_file: PlaceOrNone = _key("metricsTokenFile", "")
     web_port: Port = _key("webPort", 0)
     web_address: Host = _key("webAddress", "127.0.0.1")
     web_access: Annotated[Literal["read", "write"], one_of("read", "write")] = _key(
@@ -106,7 +119,7 @@ class BrokerConfig(BaseModel):
     )
 
     # The store on disk.
-    store_path: Annotated[Path, BeforeValidator(folder)] = _key("storePathRootDir", "~/store")
+    store_path: Place = _key("storePathRootDir", "~/store")
     mapped_file_size_commit_log: Bytes = _key("mappedFileSizeCommitLog", 1_073_741_824)
     mapped_file_size_consume_queue: EntriesBytes = _key("mappedFileSizeConsumeQueue", 6_000_000)
     # Together at most 2 GiB: RocketMQ maps a key index file as one piece.

@@ -16,6 +16,7 @@ EXTRAS: Final[dict[str, dict[str, Versions]]] = {
     "arrow": _ARROW,
     "bench": {"matplotlib": ((3, 9), (4,))},
     "spark": {"pyspark": ((4, 2, 1), (4, 4)), **_ARROW},
+    "tls": {"cryptography": ((45,), (60,))},
     "top": {"textual": ((6,), (9,))},
 }
 

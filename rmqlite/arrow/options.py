@@ -26,7 +26,7 @@ class ReadOptions:
     of a batch: earliest, of a stream: latest).  starting_timestamp_ms <= store timestamp <
     ending_timestamp_ms.  starting_physical_offset <= a record's begin < ending_physical_offset.
     group: the consumer group in which a stream shows its progress.  access_key, secret_key: the
-    account at the broker.
+    account at the broker.  tls_ca, tls_certificate, tls_secret_key: for its TLS, in PEM.
     """
 
     path: str = ""
@@ -51,6 +51,9 @@ class ReadOptions:
     group: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    tls_ca: str = field(default="", repr=False)
+    tls_certificate: str = field(default="", repr=False)
+    tls_secret_key: str = field(default="", repr=False)
 
     @property
     def where(self) -> str:

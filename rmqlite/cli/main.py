@@ -26,6 +26,7 @@ from rmqlite.cli import (
     message,
     send,
     status,
+    tls,
     topic,
 )
 from rmqlite.cli.bench import command as bench
@@ -45,6 +46,8 @@ ACCOUNT_HELP: Final = (
     "Account: every command that talks to a broker signs its calls with RMQLITE_ACCESS_KEY and"
     " RMQLITE_SECRET_KEY, or with the file of mode 600 that RMQLITE_CREDENTIALS names. There is no"
     " option for it, because other users could see the secret in the list of processes."
+    " For tls://HOST:PORT, RMQLITE_TLS_CA names the file of the CA that the broker's certificate is"
+    " from, RMQLITE_TLS_CERTIFICATE and RMQLITE_TLS_KEY those of the client's own, if it needs one."
 )
 
 
@@ -120,6 +123,7 @@ app.add_typer(job.app, name="job")
 app.add_typer(store_app, name="store")
 app.add_typer(pipeline_app, name="pipeline")
 app.add_typer(acl.app, name="acl")
+app.add_typer(tls.app, name="tls")
 app.command("status")(status.status)
 app.command("top")(top.top)
 app.command("bench")(bench.bench)

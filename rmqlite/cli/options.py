@@ -28,7 +28,7 @@ Endpoint = Annotated[
         "-e",
         envvar="RMQLITE_ENDPOINT",
         metavar="HOST:PORT",
-        help="The broker's address.",
+        help="The broker's address; tls://HOST:PORT if it takes TLS.",
     ),
 ]
 GroupArgument = Annotated[

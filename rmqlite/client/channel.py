@@ -7,6 +7,7 @@ blocks its thread (call) or costs no thread at all (start).  Both sign it, if th
 
 from __future__ import annotations
 
+import ssl
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 import grpc
 
-from rmqlite.client.credentials import Credentials, found_credentials
+from rmqlite.client.credentials import Credentials, with_environment
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.wire.rpcs import Rpc
@@ -71,10 +72,10 @@ class Started(Protocol):
 
 
 class Connection(Closing):
-    """Calls to the broker at endpoint ("host:port").  Usable from any thread.
+    """Calls to the broker at endpoint ("host:port", or "tls://host:port").  Usable from any thread.
 
-    channel: a gRPC channel to use instead; the caller closes it.  credentials: None means those
-    of the environment or of a file; without any, calls are not signed.
+    channel: a gRPC channel to use instead; the caller closes it.  credentials: what they lack comes
+    from the environment; without an account calls are not signed.
     """
 
     def __init__(
@@ -85,11 +86,11 @@ class Connection(Closing):
         credentials: Credentials | None = None,
     ) -> None:
         """Raises InvalidValue and ConfigInvalid for credentials that cannot be used."""
-        account = credentials or found_credentials()
-        self._signer = Signer(account.access_key, account.secret) if account else None
+        found = with_environment(credentials)
+        self._signer = Signer(found.access_key, found.secret) if found.access_key else None
         self._endpoint = endpoint
         self._owned = channel is None
-        self._channel = channel or grpc.insecure_channel(endpoint, options=_OPTIONS)
+        self._channel = channel or _channel_to(endpoint, found)
         self._calls: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         self._closed = threading.Event()
 
@@ -201,6 +202,31 @@ class Connection(Closing):
             if key == ERROR_METADATA:
                 return error_from_metadata(value)
         return error_from_status(error.code().name, f"{self._endpoint}: {error.details()}")
+
+
+def _channel_to(endpoint: str, credentials: Credentials) -> grpc.Channel:
+    """With tls:// the broker's certificate must be for this host, and the CA's."""
+    scheme, _, address = endpoint.rpartition("://")
+    if scheme not in ("", "tls"):
+        raise InvalidValue("endpoint", endpoint, "host:port, or tls://host:port")
+    if not scheme:
+        return grpc.insecure_channel(address, options=_OPTIONS)
+    if credentials.ca:
+        _check_ca(credentials.ca)
+    ca, key, certificate = [
+        each.encode() or None
+        for each in (credentials.ca, credentials.private_key, credentials.certificate)
+    ]
+    tls = grpc.ssl_channel_credentials(ca, key, certificate)
+    return grpc.secure_channel(address, tls, options=_OPTIONS)
+
+
+def _check_ca(text: str) -> None:
+    """gRPC would only say that no connection can be made."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError) as error:
+        raise InvalidValue("ca", f"{len(text)} characters", "certificates in PEM") from error
 
 
 def retry_pause_s(attempt: int) -> float:

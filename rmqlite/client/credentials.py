@@ -1,6 +1,6 @@
-"""The account of a client: given by the caller, else from the environment, else from a file.
+"""Who a client is, and whom it believes: given by the caller, else by the environment.
 
-The secret is in no repr and in no error.
+The secret and the private key are in no repr and in no error.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rmqlite.errors import ConfigInvalid, InvalidValue
@@ -16,49 +16,79 @@ from rmqlite.errors import ConfigInvalid, InvalidValue
 ACCESS_KEY_VARIABLE: Final = "RMQLITE_ACCESS_KEY"
 SECRET_KEY_VARIABLE: Final = "RMQLITE_SECRET_KEY"
 FILE_VARIABLE: Final = "RMQLITE_CREDENTIALS"
+CA_VARIABLE: Final = "RMQLITE_TLS_CA"
+CERTIFICATE_VARIABLE: Final = "RMQLITE_TLS_CERTIFICATE"
+PRIVATE_KEY_VARIABLE: Final = "RMQLITE_TLS_KEY"
 FILE_BYTES_MAX: Final = 4_096
+PEM_BYTES_MAX: Final = 1 << 20
 _KEYS: Final = ("accessKey", "secretKey")
 _OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """An access key and its secret, with which a client signs its calls."""
+    """An account, and certificates for endpoints tls://host:port; "" is none.
 
-    access_key: str
-    secret: str = field(repr=False)
+    access_key, secret: sign the calls.  ca: PEM; one of these must have signed the broker's
+    certificate; none means those that come with gRPC.  certificate, private_key: PEM; what the
+    client shows a broker with tlsNeedClientAuth=require.
+    """
+
+    access_key: str = ""
+    secret: str = field(default="", repr=False)
+    ca: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
 
 
-def found_credentials(environment: Mapping[str, str] = os.environ) -> Credentials | None:
-    """The credentials of the environment, else of the file that it names, else None.
+def with_environment(
+    given: Credentials | None, environment: Mapping[str, str] = os.environ
+) -> Credentials:
+    """The credentials with what they lack, an account or certificates, from the environment.
 
     Raises InvalidValue and ConfigInvalid.
     """
-    found = paired(
-        environment.get(ACCESS_KEY_VARIABLE, ""),
-        environment.get(SECRET_KEY_VARIABLE, ""),
-        names=(ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE),
-    )
-    path = environment.get(FILE_VARIABLE, "")
-    return found or (_of_file(path) if path else None)
+    found = given or Credentials()
+    if not found.access_key:
+        found = _with_account(found, environment)
+    if not (found.ca or found.certificate):
+        found = _with_certificates(found, environment)
+    return found
 
 
-def paired(access_key: str, secret: str, *, names: tuple[str, str]) -> Credentials | None:
-    """Credentials of both texts; None if both are empty.  Raises InvalidValue if one is.
-
-    names: what the caller calls them.
-    """
-    if access_key and secret:
-        return Credentials(access_key, secret)
-    if access_key or secret:
-        given, missing = names if access_key else reversed(names)
+def are_paired(first: str, second: str, names: tuple[str, str]) -> bool:
+    """Are both texts given?  Raises InvalidValue if only one is.  names: the caller's, for both."""
+    if bool(first) != bool(second):
+        given, missing = names if first else reversed(names)
         raise InvalidValue(missing, "", f"given together with {given}")
-    return None
+    return bool(first)
 
 
-def _of_file(path: str) -> Credentials:
+def _with_account(found: Credentials, environment: Mapping[str, str]) -> Credentials:
+    names = ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE
+    access_key, secret = [environment.get(name, "") for name in names]
+    path = environment.get(FILE_VARIABLE, "")
+    if not are_paired(access_key, secret, names) and path:
+        access_key, secret = _account_in(path)
+    return replace(found, access_key=access_key, secret=secret)
+
+
+def _with_certificates(found: Credentials, environment: Mapping[str, str]) -> Credentials:
+    names = CERTIFICATE_VARIABLE, PRIVATE_KEY_VARIABLE
+    ca, certificate, key = [environment.get(name, "") for name in (CA_VARIABLE, *names)]
+    are_paired(certificate, key, names)
+    return replace(
+        found,
+        ca=_text_of(ca, CA_VARIABLE, PEM_BYTES_MAX) if ca else "",
+        certificate=_text_of(certificate, names[0], PEM_BYTES_MAX) if certificate else "",
+        private_key=_text_of(key, names[1], PEM_BYTES_MAX, is_secret=True) if key else "",
+    )
+
+
+def _account_in(path: str) -> tuple[str, str]:
     found: dict[str, str] = {}
-    for number, line in enumerate(_text_of(path).splitlines(), 1):
+    text = _text_of(path, FILE_VARIABLE, FILE_BYTES_MAX, is_secret=True)
+    for number, line in enumerate(text.splitlines(), 1):
         key, _, value = map(str.strip, line.partition("="))
         if key in _KEYS and key not in found:
             found[key] = value
@@ -68,29 +98,34 @@ def _of_file(path: str) -> Credentials:
     for key in _KEYS:
         if not found.get(key):
             raise ConfigInvalid(path, 0, key, "", f"a line {key}=... with a value")
-    return Credentials(found["accessKey"], found["secretKey"])
+    return found["accessKey"], found["secretKey"]
 
 
-def _text_of(path: str) -> str:
-    """The text of a regular file that only its owner can use."""
+def _text_of(path: str, name: str, bytes_max: int, *, is_secret: bool = False) -> str:
+    """The text of a regular file.
+
+    name: the variable that names it.  is_secret: only the owner may use it, and no link leads to
+    it.
+    """
     try:
-        # A link is not followed, and a named pipe is not waited for.
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        # A named pipe is not waited for.
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+        fd = os.open(path, flags | os.O_NOFOLLOW if is_secret else flags)
         with open(fd, "rb") as file:
             mode = os.fstat(fd).st_mode
             if not stat.S_ISREG(mode):
-                raise InvalidValue(FILE_VARIABLE, path, "a regular file")
-            if mode & _OTHERS:
+                raise InvalidValue(name, path, "a regular file")
+            if is_secret and mode & _OTHERS:
                 value = f"{path} with mode {stat.S_IMODE(mode):03o}"
-                raise InvalidValue(FILE_VARIABLE, value, "a file of mode 600: chmod 600 it")
-            data = file.read(FILE_BYTES_MAX + 1)
+                raise InvalidValue(name, value, "a file of mode 600: chmod 600 it")
+            data = file.read(bytes_max + 1)
     except OSError as error:
         rule = f"a regular file that can be read: {error.strerror}"
-        raise InvalidValue(FILE_VARIABLE, path, rule) from error
-    if len(data) > FILE_BYTES_MAX:
-        raise InvalidValue(FILE_VARIABLE, path, f"at most {FILE_BYTES_MAX} bytes")
+        raise InvalidValue(name, path, rule) from error
+    if len(data) > bytes_max:
+        raise InvalidValue(name, path, f"at most {bytes_max} bytes")
     try:
         return data.decode()
     except UnicodeDecodeError:
         # Without the cause, which has the bytes.
-        raise InvalidValue(FILE_VARIABLE, path, "text in UTF-8") from None
+        raise InvalidValue(name, path, "text in UTF-8") from None

@@ -36,8 +36,8 @@ _A = TypeVar("_A", LogRead, QueueRead)
 class RawReader(Closing):
     """Reads from the broker at endpoint ("host:port").  Used by one thread.
 
-    patience_ms: how long to wait for a broker that does not answer.  credentials: None means those
-    of the environment or of a file.
+    patience_ms: how long to wait for a broker that does not answer.  credentials: what they lack
+    comes from the environment.
     """
 
     def __init__(

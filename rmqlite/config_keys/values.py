@@ -73,10 +73,10 @@ def master_id(value: object) -> int:
     return 0
 
 
-def folder(value: object) -> Path:
+def _path(value: object) -> Path:
     text = str(value)
     if not isinstance(value, str | Path) or not text or not text.isprintable():
-        raise ValueError("the path of a folder")
+        raise ValueError("the path of a file or folder")
     try:
         return Path(text).expanduser()
     except RuntimeError as error:
@@ -104,6 +104,12 @@ def _whole_entries(value: int) -> int:
     return -(-value // _ENTRY_BYTES) * _ENTRY_BYTES
 
 
+def _path_or_none(value: object) -> Path | None:
+    return None if value in ("", None) else _path(value)
+
+
+Place = Annotated[Path, BeforeValidator(_path)]
+PlaceOrNone = Annotated[Path | None, BeforeValidator(_path_or_none)]
 Milliseconds = Annotated[int, whole("milliseconds")]
 Bytes = Annotated[int, whole("bytes")]
 Messages = Annotated[int, whole("messages")]

@@ -12,25 +12,27 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import Unavailable
-from rmqlite.server.accounts import AccountsFile
 from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
-from rmqlite.server.exposure import check_exposure
 from rmqlite.server.faces.face import Face, Running
 from rmqlite.server.faces.metrics.face import MetricsFace
 from rmqlite.server.faces.native.face import NativeFace
 from rmqlite.server.faces.remoting.face import RemotingFace
 from rmqlite.server.front.access import Access
 from rmqlite.server.front.front import Front
+from rmqlite.server.gate.accounts import AccountsFile
+from rmqlite.server.gate.exposure import check_exposure
+from rmqlite.server.gate.tls import Keys, load_keys
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.server.rebalancing import Rebalancing
 from rmqlite.server.redriving import Redriving
@@ -74,15 +76,17 @@ def serve(
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     check_exposure(config)
     access = Access()
-    accounts = AccountsFile(config.acl_file, access) if config.acl_enabled else None
-    if accounts is not None:
-        accounts.load()
+    keys = load_keys(config)
+    watched: list[WatchedFiles[Any]] = [keys] if keys else []
+    if config.acl_enabled:
+        watched.append(AccountsFile(config.acl_file, access))
+        watched[-1].load()
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     loop, name = _event_loop()
     log.info("the broker starts event_loop=%s", name)
     with asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, accounts)
+        server = _Server(config, reload, access, keys, watched)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))
 
 
@@ -103,24 +107,25 @@ class _Server:
         config: BrokerConfig,
         reload: Callable[[], BrokerConfig] | None,
         access: Access,
-        accounts: AccountsFile | None,
+        keys: Keys | None,
+        watched: Sequence[WatchedFiles[Any]],
     ) -> None:
         self._config = config
         self._access = access
-        self._accounts = accounts
+        self._watched = watched
         self._load = reload
         self._clock = SystemClock()
         self._pulls = Waiting("maxParkedPolls", config.parked_polls_max)
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
-        self._native = NativeFace(config)
-        self._remoting = RemotingFace(config)
+        self._native = NativeFace(config, keys)
+        self._remoting = RemotingFace(config, keys)
         self._faces: list[Face] = [self._native, self._remoting]
         if config.metrics_port:
-            self._faces.append(MetricsFace(config))
+            self._faces.append(MetricsFace(config, keys))
         if config.web_port:
-            self._faces.append(web_face(config))
+            self._faces.append(web_face(config, keys))
         self._commit: GroupCommit
         self._delivery: Delivery
 
@@ -166,7 +171,9 @@ class _Server:
         # Before the first call: a broker that starts on a full disk refuses sends.
         upkeep.look_at_disk(clean=False)
         waiting = (self._pulls, self._heartbeats)
-        front = Front(config, broker, self._commit, *waiting, self._clock, self._access)
+        front = Front(
+            config, broker, self._commit, *waiting, self._clock, self._access, self._watched
+        )
         async with asyncio.TaskGroup() as tasks:
             loops = {
                 "group commit": self._commit.run(),
@@ -180,8 +187,7 @@ class _Server:
                     config, broker, self._commit, front.transactions
                 ).run(),
             }
-            if self._accounts is not None:
-                loops["accounts"] = self._accounts.run()
+            loops |= {files.name: files.run() for files in self._watched}
             running = [tasks.create_task(loop, name=name) for name, loop in loops.items()]
             self._delivery = Delivery(broker, self._clock, tasks)
             for sentence in front.open_ports:

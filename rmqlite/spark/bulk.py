@@ -62,7 +62,7 @@ def bulk_schedule(
     delay_level, delay and deliver_at (milliseconds since 1970, or a local time) hold for all
     rows.  refused_path: a folder that driver and executors can reach; on_invalid="collect"
     without it makes one on this machine.  max_per_second: for the whole job, which then sends
-    from one task.  credentials: None means those of the environment or of a file.  An exception of
+    from one task.  credentials: what they lack comes from the environment.  An exception of
     Spark ends with one line of rmqlite's.
     """
     from rmqlite.spark.session import register

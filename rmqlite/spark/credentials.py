@@ -1,7 +1,7 @@
-"""The account with which driver and tasks call a broker.
+"""Who driver and tasks are for a broker: an account, and certificates for tls://host:port.
 
-It stands in the options accessKey and secretKey, or else in the driver's environment or file.  A
-task may have another environment: it gets the account with the options that Spark sends to it.
+They stand in options, or else in the driver's environment.  A task may have another environment: it
+gets them with the options that Spark sends to it.
 """
 
 from __future__ import annotations
@@ -14,40 +14,51 @@ if TYPE_CHECKING:
     from rmqlite.client.credentials import Credentials
     from rmqlite.spark.sink.options import SinkOptions
 
-ACCESS_KEY: Final = "accessKey"
-SECRET_KEY: Final = "secretKey"
-"""Spark hides the values of options with these names in its plans (spark.redaction.regex)."""
+_FIELDS: Final = {
+    "accessKey": ("access_key", "access_key"),
+    "secretKey": ("secret_key", "secret"),
+    "tlsCa": ("tls_ca", "ca"),
+    "tlsCertificate": ("tls_certificate", "certificate"),
+    "tlsSecretKey": ("tls_secret_key", "private_key"),
+}
+"""Option -> the field of the options, and of the credentials.
+
+Spark hides the values of options with "secret" or "accessKey" in their names in its plans
+(spark.redaction.regex).
+"""
+OPTIONS: Final = {name: in_options for name, (in_options, _) in _FIELDS.items()}
 
 _Options = TypeVar("_Options", "ReadOptions", "SinkOptions")
 
 
 def credentials_of(options: ReadOptions | SinkOptions) -> Credentials | None:
-    """The credentials of the options.  Raises InvalidValue if one of the two options is missing."""
-    if not (options.access_key or options.secret_key):
+    """The credentials of the options.  Raises InvalidValue if one option of a pair is missing."""
+    if not any([getattr(options, name) for name in OPTIONS.values()]):
         return None
     # Import it here: only a reading of a broker needs gRPC.
-    from rmqlite.client.credentials import paired
+    from rmqlite.client.credentials import Credentials, are_paired
 
-    return paired(options.access_key, options.secret_key, names=(ACCESS_KEY, SECRET_KEY))
+    are_paired(options.access_key, options.secret_key, ("accessKey", "secretKey"))
+    are_paired(options.tls_certificate, options.tls_secret_key, ("tlsCertificate", "tlsSecretKey"))
+    given = {found: getattr(options, name) for name, found in _FIELDS.values()}
+    return Credentials(**given)
 
 
 def options_of(credentials: Credentials | None) -> dict[str, str]:
-    """The inverse: the two options, or none."""
-    if credentials is None:
-        return {}
-    return {ACCESS_KEY: credentials.access_key, SECRET_KEY: credentials.secret}
+    """The inverse: the options, without the empty ones."""
+    given = {option: getattr(credentials, name, "") for option, (_, name) in _FIELDS.items()}
+    return {option: text for option, text in given.items() if text}
 
 
 def with_credentials(options: _Options) -> _Options:
-    """The options for all tasks: without credentials of their own they get those of this process.
+    """The options for all tasks: what they lack comes from the environment of this process.
 
     Raises InvalidValue and ConfigInvalid.
     """
-    if not options.endpoint or options.access_key:
+    if not options.endpoint:
         return options
-    from rmqlite.client.credentials import found_credentials
+    from rmqlite.client.credentials import with_environment
 
-    found = found_credentials()
-    if found is None:
-        return options
-    return replace(options, access_key=found.access_key, secret_key=found.secret)
+    found = with_environment(credentials_of(options))
+    given = {name: getattr(found, in_found) for name, in_found in _FIELDS.values()}
+    return replace(options, **given)

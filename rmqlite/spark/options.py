@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.errors import InvalidValue
-from rmqlite.spark.credentials import ACCESS_KEY, SECRET_KEY, credentials_of
+from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
+from rmqlite.spark.credentials import credentials_of
 
 SLICE_BYTES_MAX: Final = 1 << 30
 
@@ -114,9 +115,10 @@ def as_it_is(_name: str, text: str) -> str:
 
 def endpoint_text(name: str, text: str) -> str:
     """The value of endpoint.  Raises InvalidValue."""
-    host, _, port = text.rpartition(":")
+    host, _, port = text.removeprefix("tls://").rpartition(":")
     if not host or not port.isdigit():
-        raise InvalidValue(name, text, "a host, a colon and a port, such as 127.0.0.1:8081")
+        rule = "a host, a colon and a port, such as 127.0.0.1:8081, with tls:// before it for TLS"
+        raise InvalidValue(name, text, rule)
     return text
 
 
@@ -190,8 +192,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "rowsPerPartition": ("rows_per_partition", _count),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _count),
     "group": ("group", as_it_is),
-    ACCESS_KEY: ("access_key", as_it_is),
-    SECRET_KEY: ("secret_key", as_it_is),
+    **{name: (field, as_it_is) for name, field in CREDENTIALS.items()},
 }
 """Option -> the field that it fills, and the function that reads its text."""
 _BY_LOWER_NAME: Final = {name.lower(): name for name in _OPTIONS}

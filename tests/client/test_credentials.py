@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite.client.credentials import FILE_BYTES_MAX, Credentials, found_credentials
+from rmqlite.client.credentials import FILE_BYTES_MAX, Credentials, with_environment
 from rmqlite.errors import ConfigInvalid, InvalidValue, RmqliteError
 
 PAIR = {"RMQLITE_ACCESS_KEY": "operator", "RMQLITE_SECRET_KEY": "of the environment"}
@@ -26,27 +26,27 @@ def file_of(folder: Path, text: str | bytes = LINES, mode: int = 0o600) -> dict[
 
 def test_without_a_source_there_are_none() -> None:
     """A broker without accounts is used as before; an empty variable is none."""
-    assert found_credentials({}) is None
+    assert with_environment(None, {}) == Credentials()
     empty = {"RMQLITE_ACCESS_KEY": "", "RMQLITE_SECRET_KEY": "", "RMQLITE_CREDENTIALS": ""}
-    assert found_credentials(empty) is None
+    assert with_environment(None, empty) == Credentials()
 
 
 def test_the_environment_gives_them() -> None:
     """A process supervisor sets it."""
-    assert found_credentials(PAIR) == Credentials("operator", "of the environment")
+    assert with_environment(None, PAIR) == Credentials("operator", "of the environment")
 
 
 def test_a_file_gives_them(tmp_path: Path) -> None:
     """For a person: the environment of a shell is easily printed."""
-    assert found_credentials(file_of(tmp_path)) == Credentials("reader", SECRET)
+    assert with_environment(None, file_of(tmp_path)) == Credentials("reader", SECRET)
     blanks = f"\n secretKey = {SECRET}=\r\n\naccessKey=reader"
-    assert found_credentials(file_of(tmp_path, blanks)) == Credentials("reader", f"{SECRET}=")
+    assert with_environment(None, file_of(tmp_path, blanks)) == Credentials("reader", f"{SECRET}=")
 
 
 def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
     """The file is not even read."""
     wrong = file_of(tmp_path, "nonsense", 0o666)
-    assert found_credentials(PAIR | wrong) == Credentials("operator", "of the environment")
+    assert with_environment(None, PAIR | wrong) == Credentials("operator", "of the environment")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
 def test_one_variable_alone_is_an_error_that_names_the_other(given: str, missing: str) -> None:
     """Without an error the client would call unsigned, or with the account of the file."""
     with pytest.raises(InvalidValue) as raised:
-        found_credentials({given: "x y z", "RMQLITE_CREDENTIALS": "/nowhere"})
+        with_environment(None, {given: "x y z", "RMQLITE_CREDENTIALS": "/nowhere"})
     assert raised.value.field == missing
     assert given in raised.value.rule
     assert "x y z" not in str(raised.value)
@@ -70,7 +70,7 @@ def test_a_file_that_others_can_use_is_refused(tmp_path: Path, mode: int) -> Non
     """Its secret may be known already; the error names file, mode and rule."""
     environment = file_of(tmp_path, mode=mode)
     with pytest.raises(InvalidValue) as raised:
-        found_credentials(environment)
+        with_environment(None, environment)
     assert raised.value.field == "RMQLITE_CREDENTIALS"
     assert raised.value.value == f"{environment['RMQLITE_CREDENTIALS']} with mode {mode:03o}"
     assert "600" in raised.value.rule
@@ -83,7 +83,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir(mode=0o700)
     for name in ("link", "pipe", "folder", "missing"):
         with pytest.raises(InvalidValue, match="a regular file") as raised:
-            found_credentials({"RMQLITE_CREDENTIALS": str(tmp_path / name)})
+            with_environment(None, {"RMQLITE_CREDENTIALS": str(tmp_path / name)})
         assert raised.value.value == str(tmp_path / name)
 
 
@@ -104,7 +104,7 @@ def test_another_text_is_refused_without_being_shown(tmp_path: Path, text: str |
     """Any part of it may be the secret, also in the causes of the error."""
     environment = file_of(tmp_path, text)
     with pytest.raises(RmqliteError) as raised:
-        found_credentials(environment)
+        with_environment(None, environment)
     assert environment["RMQLITE_CREDENTIALS"] in str(raised.value)
     assert SECRET not in str(raised.value)
     assert raised.value.__cause__ is None
@@ -113,7 +113,7 @@ def test_another_text_is_refused_without_being_shown(tmp_path: Path, text: str |
 def test_an_error_in_a_line_names_the_line(tmp_path: Path) -> None:
     """It is not shown, so it must be found."""
     with pytest.raises(ConfigInvalid) as raised:
-        found_credentials(file_of(tmp_path, "accessKey=reader\n\nsecret=x\n"))
+        with_environment(None, file_of(tmp_path, "accessKey=reader\n\nsecret=x\n"))
     assert raised.value.line == 3
 
 
@@ -122,3 +122,42 @@ def test_the_secret_is_in_no_repr_and_travels_to_other_processes() -> None:
     given = Credentials("reader", SECRET)
     assert SECRET not in f"{given} {given!r}"
     assert pickle.loads(pickle.dumps(given)) == given
+
+
+def pem_files(folder: Path, mode: int = 0o600) -> dict[str, str]:
+    """The environment that names three files of certificates."""
+    variables = {"RMQLITE_TLS_CA": "ca", "RMQLITE_TLS_CERTIFICATE": "certificate"}
+    variables["RMQLITE_TLS_KEY"] = "key"
+    for name in variables.values():
+        (folder / name).write_text(f"the {name}")
+        (folder / name).chmod(mode if name == "key" else 0o644)
+    return {variable: str(folder / name) for variable, name in variables.items()}
+
+
+def test_files_give_the_certificates_beside_an_account_of_anywhere(tmp_path: Path) -> None:
+    """What is given counts; the environment gives what it lacks."""
+    environment = pem_files(tmp_path) | PAIR
+    found = with_environment(None, environment)
+    assert found == Credentials(
+        "operator", "of the environment", "the ca", "the certificate", "the key"
+    )
+    assert with_environment(Credentials("me", "mine"), environment).ca == "the ca"
+    mine = with_environment(Credentials(ca="mine"), environment)
+    assert (mine.ca, mine.certificate, mine.access_key) == ("mine", "", "operator")
+    assert "the key" not in repr(found)
+
+
+def test_a_private_key_is_its_owners_alone(tmp_path: Path) -> None:
+    """As a file with a secret; certificates may be read by everybody."""
+    with pytest.raises(InvalidValue, match="600") as raised:
+        with_environment(None, pem_files(tmp_path, 0o640))
+    assert raised.value.field == "RMQLITE_TLS_KEY"
+
+
+@pytest.mark.parametrize("lost", ["RMQLITE_TLS_CERTIFICATE", "RMQLITE_TLS_KEY"])
+def test_a_certificate_without_its_key_is_an_error(lost: str, tmp_path: Path) -> None:
+    """And the reverse: the broker would say only that there is none."""
+    environment = pem_files(tmp_path) | {lost: ""}
+    with pytest.raises(InvalidValue) as raised:
+        with_environment(None, environment)
+    assert raised.value.field == lost

@@ -334,7 +334,7 @@ def test_a_config_is_built_in_code_by_attribute_name() -> None:
         ({"listen_prt": 1}, "listen_prt", "did you mean listen_port?"),
         ({"flush_disk_type": "SYNC"}, "flushDiskType", "SYNC_FLUSH or ASYNC_FLUSH"),
         ({"max_message_bytes": 2**30}, "maxMessageSize", "at most maxSendBytes"),
-        ({"store_path": 7}, "storePathRootDir", "the path of a folder"),
+        ({"store_path": 7}, "storePathRootDir", "the path of a file or folder"),
         ({"auto_create_topic": 2}, "autoCreateTopicEnable", "true or false"),
         ({"brokerIP1": None}, "brokerIP1", "an IP address"),
     ],

@@ -135,6 +135,13 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
     assert marked == {
         "aclFile",
         "allowUnauthenticated",
+        "tlsMode",
+        "tlsCertPath",
+        "tlsKeyPath",
+        "tlsNeedClientAuth",
+        "tlsTrustCertPath",
+        "grpcTlsPort",
+        "metricsTokenFile",
         "nameServerPort",
         "grpcPort",
         "metricsPort",

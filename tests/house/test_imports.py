@@ -77,6 +77,7 @@ ALONE = {
     "numpy": {"rmqlite.arrow", "rmqlite.spark"},
     "matplotlib": {"rmqlite.spark.jobs.report", "rmqlite.cli.bench.plot"},
     "textual": {"rmqlite.cli.top"},
+    "cryptography": {"rmqlite.cli.tls"},
     "starlette": {"rmqlite.server.web"},
     "uvicorn": {"rmqlite.server.web"},
     "jinja2": {"rmqlite.server.web"},

@@ -6,7 +6,7 @@ import socket
 from http.client import HTTPResponse
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import grpc
 import pytest
@@ -47,6 +47,46 @@ def scraped(port: int) -> Scrape:
     with get(port, "/metrics") as answer:
         assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         return Scrape(answer.read().decode())
+
+
+TOKEN = "a-token-of-some-length"
+
+
+def test_metrics_ask_for_their_token(start_broker: StartBroker, tmp_path: Path) -> None:
+    """Probes need none; the token is read again when its file changes, and is in no answer."""
+    path, port = tmp_path / "token", free_port()
+    path.write_text(f"{TOKEN}\n")
+    path.chmod(0o600)
+    start_broker(metricsPort=port, metricsTokenFile=path)
+    url = f"http://127.0.0.1:{port}/metrics"
+
+    def asked(authorization: str) -> tuple[int, str | None]:
+        request = Request(url, headers={"Authorization": authorization})
+        try:
+            with urlopen(request, timeout=180) as found:
+                return found.status, None
+        except HTTPError as error:
+            return error.code, error.headers["WWW-Authenticate"]
+
+    refused, allowed = (401, "Bearer"), (200, None)
+    for wrong in ("", TOKEN, f"Basic {TOKEN}", f"Bearer {TOKEN[:-1]}", "Bearer \xe4"):
+        assert asked(wrong) == refused
+    assert asked(f"Bearer {TOKEN}") == allowed
+    assert get(port, "/healthz").status == 200
+    path.write_text(f"another-{TOKEN}\n")
+    eventually(lambda: asked(f"Bearer another-{TOKEN}") == allowed, "the new one counts")
+    assert asked(f"Bearer {TOKEN}") == refused
+
+
+@pytest.mark.parametrize("text", ["", "short", "words of some length", "lines\nof-some-length"])
+def test_a_file_without_a_token_is_refused(
+    text: str, start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """An empty one would let everybody in."""
+    path = tmp_path / "token"
+    path.write_text(text)
+    with pytest.raises(BrokerUnreachable, match="metricsTokenFile"):
+        start_broker(metricsPort=free_port(), metricsTokenFile=path)
 
 
 def test_a_scrape_tells_what_happened(start_broker: StartBroker) -> None:

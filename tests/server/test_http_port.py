@@ -25,15 +25,15 @@ LARGE = bytes(8 << 20)
 OK = b"HTTP/1.1 200 OK\r\n"
 
 
-async def figures() -> Page:
+async def figures(_authorization: str) -> Page:
     return Page(b"a 1\n", "text/plain; version=0.0.4")
 
 
-async def large() -> Page:
+async def large(_authorization: str) -> Page:
     return Page(LARGE)
 
 
-async def fails() -> Page:
+async def fails(_authorization: str) -> Page:
     raise ValueError("told to fail")
 
 

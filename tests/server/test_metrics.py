@@ -37,6 +37,7 @@ NOT_MEASURED = {
     "rmqlite_parked_polls",
     "rmqlite_dead_letters_open",
     "rmqlite_disk_full",
+    "rmqlite_broken_files",
 }
 """Gauges without a unit: they count something, or are 0 or 1."""
 

@@ -29,6 +29,9 @@ FULL = {
     "group": "readers",
     "accessKey": "operator",
     "secretKey": "a secret",
+    "tlsCa": "-----BEGIN",
+    "tlsCertificate": "-----BEGIN",
+    "tlsSecretKey": "-----BEGIN",
 }
 
 

@@ -25,7 +25,8 @@ class AdminClient(Closing):
     message.  redrives: jobs that send dead letters again.
 
     Every method waits up to timeout_ms and raises RmqliteError; if the broker cannot be reached,
-    it raises Unavailable at once.  credentials: None means those of the environment or of a file.
+    it raises Unavailable at once.  credentials: what they lack
+    comes from the environment.
     """
 
     def __init__(

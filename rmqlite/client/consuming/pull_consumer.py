@@ -30,8 +30,8 @@ RETRIES: Final = 2
 class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
-    timeout_ms: limit of one method, without the wait_ms of a pull.  credentials: None means those
-    of the environment or of a file.  Every method raises
+    timeout_ms: limit of one method, without the wait_ms of a pull.  credentials: what they lack
+    comes from the environment.  Every method raises
     RmqliteError; Unavailable if the broker did not answer in time, after RETRIES retries.
     """
 

@@ -65,7 +65,8 @@ class PushConsumer(Closing):
     commit_interval_ms: the time between commits; a crash may repeat this much.
     heartbeat_interval_ms: how long a heartbeat waits for a new assignment.  close_timeout_ms: how
     long close() waits for running listeners.  client_id: unique in the group; generated if None.
-    credentials: None means those of the environment or of a file.
+    credentials: what they lack
+    comes from the environment.
     """
 
     def __init__(

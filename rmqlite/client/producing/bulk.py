@@ -125,7 +125,8 @@ class BulkScheduler(Closing):
 
     timeout_ms: limit of one call, which may wait behind calls of many other senders. retry_ms: how
     long a call is repeated while the broker is away; then its error is raised, such as
-    BrokerUnreachable.  credentials: None means those of the environment or of a file.
+    BrokerUnreachable.  credentials: what they lack
+    comes from the environment.
     """
 
     def __init__(

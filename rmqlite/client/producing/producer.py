@@ -33,8 +33,8 @@ class Producer(Closing):
 
     linger_ms: how long send_async waits for more messages; batch_messages_max and batch_bytes_max:
     limits of one call of send_async or send_batch.  in_flight_max: at this number of messages
-    without an outcome, send_async blocks.  credentials: None means those of the environment or of
-    a file.
+    without an outcome, send_async blocks.  credentials: what they lack
+    comes from the environment.
 
     A producer that is not closed loses the messages that send_async still gathers.
     """

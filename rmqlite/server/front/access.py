@@ -90,8 +90,6 @@ class Access:
     def __init__(self, accounts: Accounts | None = None) -> None:
         self.accounts = accounts
         """None: there are none, and everybody may do everything."""
-        self.warnings: tuple[str, ...] = ()
-        """What is wrong with the accounts' files, a sentence each."""
         self.refused = 0
         """How many calls were refused."""
 

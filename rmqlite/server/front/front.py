@@ -8,13 +8,14 @@ assignment) and gives other calls their turns; broker/ decides.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.status import BrokerStatus
-from rmqlite.server.exposure import open_ports
 from rmqlite.server.front.access import Access, view
 from rmqlite.server.front.figures import FigureCalls
 from rmqlite.server.front.groups import GroupCalls
@@ -28,6 +29,8 @@ from rmqlite.server.front.schedule import ScheduleCalls
 from rmqlite.server.front.settings import SettingCalls
 from rmqlite.server.front.topics import TopicCalls
 from rmqlite.server.front.transactions import TransactionCalls
+from rmqlite.server.gate.exposure import open_ports
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 
@@ -44,6 +47,7 @@ class Front(Part):
         heartbeats: Waiting,
         clock: Clock,
         access: Access,
+        watched: Sequence[WatchedFiles[Any]] = (),
     ) -> None:
         behind = Behind(config, broker, commit, pulls, heartbeats, access)
         super().__init__(behind)
@@ -51,6 +55,7 @@ class Front(Part):
         self.access = access
         self.open_ports = open_ports(config)
         """What other machines can do here without an account, a sentence for each address."""
+        self.watched = watched
         self.messages = MessageCalls(behind)
         self.topics = TopicCalls(behind)
         self.groups = GroupCalls(behind)
@@ -66,7 +71,8 @@ class Front(Part):
     @view
     async def status(self) -> BrokerStatus:
         """Counts since the start, the pending messages of every level, and the last disk use."""
-        warnings = (*self.open_ports, *self.access.warnings)
+        of_files = [sentence for files in self.watched for sentence in files.warnings]
+        warnings = (*self.open_ports, *of_files)
         return replace(self._broker.status(self._pulls.count), warnings=warnings)
 
     @property

@@ -13,12 +13,13 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import ExtraMissing
 
 if TYPE_CHECKING:
+    from rmqlite.server.gate.tls import Keys
     from rmqlite.server.web.face import WebFace
 
 PACKAGES: Final = ("starlette", "uvicorn", "jinja2")
 
 
-def web_face(config: BrokerConfig) -> WebFace:
+def web_face(config: BrokerConfig, keys: Keys | None = None) -> WebFace:
     """The face of the web page.  Raises ExtraMissing."""
     try:
         from rmqlite.server.web.face import WebFace
@@ -28,4 +29,4 @@ def web_face(config: BrokerConfig) -> WebFace:
             raise
         remedy = 'pip install "rmqlite[web]", or set webPort=0'
         raise ExtraMissing("the web page's extra", f"no {missing}", remedy) from error
-    return WebFace(config)
+    return WebFace(config, keys)

@@ -13,6 +13,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final
 
 import uvicorn
@@ -21,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.server.faces.face import Running
+from rmqlite.server.gate.tls import Keys, Listening, listen
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
 
@@ -37,8 +39,9 @@ log = logging.getLogger(__name__)
 class WebFace:
     """Takes the port in bind(), and answers from open() to drain()."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
         self._config = config
+        self._keys = keys
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._ended = asyncio.Event()
@@ -74,7 +77,7 @@ class WebFace:
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=int(self._config.drain_ms_max / 1000),
         )
-        self._server = _Server(settings)
+        self._server = _Server(settings, self._keys)
         running.tasks.create_task(self._run(self._server, self._socket), name="web page")
 
     async def drain(self) -> None:
@@ -109,6 +112,24 @@ class WebFace:
 
 
 class _Server(uvicorn.Server):
+    """Accepts connections as the broker's other ports do, with the same TLS keys."""
+
+    def __init__(self, settings: uvicorn.Config, keys: Keys | None) -> None:
+        super().__init__(settings)
+        self._keys = keys
+        self._listening: list[Listening] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        made = partial(_Protocol, self.config, self.server_state, {})
+        self._listening = [await listen(each, made, self._keys) for each in sockets or ()]
+        self.servers = []
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._listening:
+            each.close()
+        await super().shutdown(sockets)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals to the broker, which drains all its ports."""

@@ -17,7 +17,8 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable, parse_delay
 from rmqlite.names import check_sendable
 from rmqlite.requests.bulk import BulkMatch, check_job_id
-from rmqlite.spark.credentials import ACCESS_KEY, SECRET_KEY, credentials_of
+from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
+from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.options import as_it_is, endpoint_text
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class SinkOptions:
     job_id: "" means a new one, or for a stream the query's id.  dedup_column: the column with
     the message ids; "" means message_key, or without that column ids made of the row's place.
     max_per_second: for one task; 0 means no limit.  retry_ms: how long a broker may be away.
-    access_key, secret_key: the account at the broker.
+    access_key, secret_key: the account at the broker.  tls_ca, tls_certificate, tls_secret_key:
+    for its TLS, in PEM.
     """
 
     endpoint: str = ""
@@ -72,6 +74,9 @@ class SinkOptions:
     retry_ms: int = RETRY_MS
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    tls_ca: str = field(default="", repr=False)
+    tls_certificate: str = field(default="", repr=False)
+    tls_secret_key: str = field(default="", repr=False)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -216,8 +221,7 @@ _OPTIONS: Final[dict[str, tuple[str, Callable[[str, str], Any]]]] = {
     "refusedPath": ("refused_path", as_it_is),
     "maxPerSecond": ("max_per_second", _number(0)),
     "retryTimeout": ("retry_ms", _number(0)),
-    ACCESS_KEY: ("access_key", as_it_is),
-    SECRET_KEY: ("secret_key", as_it_is),
+    **{name: (field, as_it_is) for name, field in CREDENTIALS.items()},
 }
 """Option -> the field that it sets, and the function that reads its text."""
 _SPARKS_OWN: Final = ("checkpointlocation", "queryname")

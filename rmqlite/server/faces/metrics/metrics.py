@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -28,6 +28,7 @@ from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.front.access import Access
+from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -43,6 +44,7 @@ class Now(NamedTuple):
     commit: GroupCommit
     watch: ClockWatch
     access: Access
+    files: Sequence[WatchedFiles[Any]]
 
 
 COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
@@ -141,6 +143,11 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
         "parked_polls",
         "Pulls that found nothing and wait for a message.",
         lambda now: now.status.parked_polls,
+    ),
+    (
+        "broken_files",
+        "Files of accounts or keys that have changed and cannot be used: the former ones stay.",
+        lambda now: sum(files.is_broken for files in now.files),
     ),
     (
         "log_bytes",
@@ -242,12 +249,18 @@ class Metrics:
     """The metrics of one broker; only the broker's own thread may use it."""
 
     def __init__(
-        self, broker: Broker, commit: GroupCommit, watch: ClockWatch, access: Access
+        self,
+        broker: Broker,
+        commit: GroupCommit,
+        watch: ClockWatch,
+        access: Access,
+        files: Sequence[WatchedFiles[Any]] = (),
     ) -> None:
         self._broker = broker
         self._commit = commit
         self._watch = watch
         self._access = access
+        self._files = files
         self._process = ProcessCollector(registry=None)
 
     def collected(self, status: BrokerStatus) -> Collected:
@@ -255,7 +268,7 @@ class Metrics:
         return Collected([*self._own(status), *self._process.collect()])
 
     def _own(self, status: BrokerStatus) -> Iterator[Metric]:
-        now = Now(self._broker, status, self._commit, self._watch, self._access)
+        now = Now(self._broker, status, self._commit, self._watch, self._access, self._files)
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
         for name, help_text, number in COUNTERS:

@@ -7,6 +7,7 @@ import logging
 import resource
 from typing import Final
 
+import grpc
 import grpc.aio
 
 from rmqlite.config import BrokerConfig
@@ -19,10 +20,11 @@ from rmqlite.server.faces.native.guard import Guard
 from rmqlite.server.faces.native.health import Health
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.gate.tls import OPENING_MAX, Keys, Pem
 from rmqlite.store.disk.files import OPEN_FILES_MAX
 from rmqlite.wire import rpcs
 
-OTHER_FILES: Final = OPEN_FILES_MAX + 288
+OTHER_FILES: Final = OPEN_FILES_MAX + 288 + OPENING_MAX
 """File descriptors that connections must leave free, for the store and the pages."""
 
 log = logging.getLogger(__name__)
@@ -31,8 +33,9 @@ log = logging.getLogger(__name__)
 class NativeFace:
     """The port for rmqlite's own clients."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
         self._config = config
+        self._keys = keys
         self._health = Health({rpc.service for rpc in rpcs.ALL})
         self._in_flight = InFlight(config.in_flight_bytes_max, _request_bytes_max(config))
         self._server: grpc.aio.Server | None = None
@@ -43,13 +46,10 @@ class NativeFace:
     async def bind(self) -> None:
         config = self._config
         self._server = grpc.aio.server(options=_options(config))
-        address = config.bind_address
-        host = f"[{address}]" if ":" in address else address
-        try:
-            self.port = self._server.add_insecure_port(f"{host}:{config.grpc_port}")
-        except RuntimeError as error:
-            rule = f"a port that is free on bindAddress={config.bind_address}"
-            raise InvalidValue("grpcPort", config.grpc_port, rule) from error
+        is_plain = config.tls_mode != "enforcing"
+        self.port = self._bound("grpcPort", config.grpc_port, is_plain=is_plain)
+        if config.grpc_tls_port:
+            self._bound("grpcTlsPort", config.grpc_tls_port, is_plain=False)
 
     async def open(self, running: Running) -> None:
         assert self._server is not None
@@ -65,6 +65,20 @@ class NativeFace:
         self._loop = running.tasks.create_task(self._in_flight.run(), name="requests")
         await self._server.start()
 
+    def _bound(self, key: str, port: int, *, is_plain: bool) -> int:
+        """Take a port; the one that was taken.  Raises InvalidValue."""
+        assert self._server is not None
+        address = self._config.bind_address
+        target = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        try:
+            if is_plain:
+                return self._server.add_insecure_port(target)
+            assert self._keys is not None
+            return self._server.add_secure_port(target, _credentials(self._keys))
+        except RuntimeError as error:
+            rule = f"a port that is free on bindAddress={address}"
+            raise InvalidValue(key, port, rule) from error
+
     async def drain(self) -> None:
         assert self._server is not None
         assert self._loop is not None
@@ -75,6 +89,29 @@ class NativeFace:
     async def close(self) -> None:
         if self._server is not None:
             await self._server.stop(0)
+
+
+def _credentials(keys: Keys) -> grpc.ServerCredentials:
+    """For every port: each handshake takes the keys in force, of TLS 1.2 or newer."""
+    known = keys.pem
+
+    def newer() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal known
+        if keys.pem is known:
+            return None
+        known = keys.pem
+        return _certificates(known)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _certificates(known),
+        newer,  # type: ignore[arg-type]  # None: the keys are the same as before.
+        require_client_authentication=keys.needs_certificates,
+    )
+
+
+def _certificates(pem: Pem) -> grpc.ServerCertificateConfiguration:
+    pair = (pem.key.encode(), pem.certificate.encode())
+    return grpc.ssl_server_certificate_configuration([pair], pem.client_ca.encode() or None)
 
 
 def connections_max(config: BrokerConfig) -> int:

@@ -26,13 +26,13 @@ from rmqlite.server.faces.remoting.name_server import NameServer
 from rmqlite.server.faces.remoting.replies import Replies
 from rmqlite.server.faces.remoting.sending import SENDS, Sends
 from rmqlite.server.faces.remoting.transactions import Transactions
+from rmqlite.server.gate.tls import BACKLOG, Keys, Listening, listen
 
 IDLE_S: Final = 120.0
 """A connection without any frame for so long is closed."""
 LOOK_S: Final = 10.0
 VIP_BELOW: Final = 2
 """Java's vipChannelEnabled takes the broker's port less two."""
-BACKLOG: Final = 1_024
 
 log = logging.getLogger(__name__)
 
@@ -40,10 +40,11 @@ log = logging.getLogger(__name__)
 class RemotingFace:
     """The ports for RocketMQ's own clients."""
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, keys: Keys | None = None) -> None:
         self._config = config
+        self._keys = keys
         self._sockets: list[socket.socket] = []
-        self._servers: list[asyncio.Server] = []
+        self._servers: list[Listening] = []
         self._connections: Connections | None = None
         self._calls: Calls | None = None
         self._sends: Sends | None = None
@@ -85,11 +86,8 @@ class RemotingFace:
         )
         for name, work in (("sends", self._sends.run()), ("idle connections", self._close_idle())):
             self._tasks.append(running.tasks.create_task(work, name=name))
-        loop = asyncio.get_running_loop()
         for bound in self._sockets:
-            self._servers.append(
-                await loop.create_server(self._connections.made, sock=bound, backlog=BACKLOG)
-            )
+            self._servers.append(await listen(bound, self._connections.made, self._keys))
 
     async def drain(self) -> None:
         """Take no new connections, answer what has come, then close."""

@@ -71,7 +71,9 @@ def _listeners(config: BrokerConfig) -> Iterator[_Listener]:
     if not config.acl_enabled:
         broker = ("listen_port", "name_server_port", "grpc_port")
         yield _Listener("bind_address", broker, "send, read, purge and reconfigure everything")
-    if config.metrics_port:
+    # A client certificate is as good as a token, if there is no way around it.
+    shows = config.tls_mode == "enforcing" and config.tls_client_auth == "require"
+    if config.metrics_port and config.metrics_token_file is None and not shows:
         yield _Listener("bind_address", ("metrics_port",), "read the metrics")
     if config.web_port:
         yield _Listener("web_address", ("web_port",), _WEB[config.web_access])

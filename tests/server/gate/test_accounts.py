@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rmqlite.errors import ConfigInvalid
-from rmqlite.server.accounts import AccountsFile
-from rmqlite.server.exposure import check_exposure
 from rmqlite.server.front.access import Access
+from rmqlite.server.gate.accounts import AccountsFile
+from rmqlite.server.gate.exposure import check_exposure
 from tests.support.brokers import small_config
 
 ONE = "accounts:\n- accessKey: first-key\n  secretKey: 12345678\n"
@@ -43,7 +43,7 @@ def test_accounts_follow_their_file(path: Path) -> None:
     access = Access()
     file = AccountsFile(path, access)
     file.load()
-    assert (keys(access), access.warnings) == ({"first-key"}, ())
+    assert (keys(access), file.warnings) == ({"first-key"}, ())
     write(path, TWO)
     asyncio.run(file.look())
     assert keys(access) == {"first-key", "second-key"}
@@ -75,21 +75,23 @@ def test_a_broken_edit_keeps_the_accounts_and_says_so_until_it_is_mended(
             write(path, broken)
         asyncio.run(file.look())
         assert keys(access) == {"first-key"}
-        (sentence,) = access.warnings
+        assert file.is_broken
+        (sentence,) = file.warnings
         assert sentence.startswith("the accounts cannot be read again, the former ones stay: ")
         assert str(path) in sentence
         assert sentence in caplog.text
     write(path, TWO)
     asyncio.run(file.look())
-    assert (len(keys(access)), access.warnings) == (2, ())
+    assert (len(keys(access)), file.warnings, file.is_broken) == (2, (), False)
 
 
 def test_accounts_that_others_can_read_are_a_warning(path: Path) -> None:
     """The broker starts, and says which file it is."""
     path.chmod(0o644)
     access = Access()
-    AccountsFile(path, access).load()
-    (sentence,) = access.warnings
+    file = AccountsFile(path, access)
+    file.load()
+    (sentence,) = file.warnings
     assert str(path) in sentence
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rmqlite.errors import ConfigInvalid
-from rmqlite.server.exposure import check_exposure, is_loopback, open_ports
+from rmqlite.server.gate.exposure import check_exposure, is_loopback, open_ports
 from tests.support.brokers import small_config
 
 NOBODY_ASKS = "it asks for no account"
@@ -69,3 +69,36 @@ def test_loopback_is_known_in_all_its_spellings(address: str) -> None:
 def test_a_name_that_nobody_knows_is_no_loopback() -> None:
     """Binding it fails with an error of its own."""
     assert not is_loopback("no-such-host.invalid")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"metrics_token_file": "token"},
+        {"tls_mode": "enforcing", "tls_client_auth": "require"},
+        {"bind_address": "127.0.0.1"},
+    ],
+)
+def test_metrics_that_ask_for_a_token_or_a_certificate_may_be_reached(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """Beside accounts nothing else is open then."""
+    given = {"bind_address": "0.0.0.0", "acl_enabled": True, "metrics_port": 9870}
+    check_exposure(small_config(tmp_path, **(given | changes)))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"tls_mode": "enforcing"},
+        {"tls_mode": "permissive", "tls_client_auth": "require"},
+    ],
+)
+def test_metrics_that_ask_for_nothing_need_the_operators_word(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    """With permissive there is a way around the certificate."""
+    given = {"bind_address": "0.0.0.0", "acl_enabled": True, "metrics_port": 9870}
+    with pytest.raises(ConfigInvalid, match="allowUnauthenticated"):
+        check_exposure(small_config(tmp_path, **(given | changes)))
