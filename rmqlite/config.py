@@ -9,7 +9,6 @@ that name the line.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,6 +53,7 @@ from rmqlite.config_keys.values import (
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, LevelTable, parse_levels
 from rmqlite.limits import TEXTS_BYTES_MAX
+from rmqlite.visible import did_you_mean
 
 RECORD_ROOM_BYTES: Final = 65_536 + 8
 """The bytes of a segment beside the body: header, topic and properties, then the end mark."""
@@ -313,12 +313,7 @@ _KNOWN: Final = frozenset(KEYS.values())
 def _why_not(key: str) -> str:
     if key in WITHOUT_MEANING:
         return f"RocketMQ's key has no meaning here: {WITHOUT_MEANING[key]}"
-    by_lower_case = {known.lower(): known for known in _KNOWN}
-    by_lower_case |= {name.replace("_", ""): known for name, known in KEYS.items()}
-    near = difflib.get_close_matches(key.lower(), by_lower_case, n=1)
-    if near:
-        return f"no such key; did you mean {by_lower_case[near[0]]}?"
-    return "no such key; conf/broker.conf lists them all"
+    return "no such key" + did_you_mean(key, _KNOWN, "; conf/broker.conf lists them all")
 
 
 def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
@@ -331,8 +326,7 @@ def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:
     key = KEYS.get(name, name)
     cause = found.get("ctx", {}).get("error")
     if found["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(name, KEYS, n=1)
-        rule = "no such attribute" + (f"; did you mean {near[0]}?" if near else "")
+        rule = "no such attribute" + did_you_mean(name, KEYS)
     else:
         rule = str(cause) if isinstance(cause, ValueError) else found["msg"]
     return ConfigInvalid(origin.source, origin.lines.get(key, 0), key, found["input"], rule)

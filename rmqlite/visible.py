@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Final
 
 ECHO_CHARS_MAX: Final = 128
@@ -37,6 +38,13 @@ def shortened(value: object) -> str:
     if len(text) <= ECHO_CHARS_MAX:
         return text
     return f"{text[:ECHO_CHARS_MAX]}… ({len(text):,} characters)"
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A question for the known word that is spelled nearly so, in any case; else otherwise."""
+    by_lower_case = {each.lower(): each for each in known}
+    near = get_close_matches(word.lower(), by_lower_case, n=1)
+    return f"; did you mean {by_lower_case[near[0]]}?" if near else otherwise
 
 
 def _escaped(character: str) -> str:

@@ -7,7 +7,6 @@ refused.  The secret is in no text that an account is turned into.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, SecretStr
 
 from rmqlite.access.addresses import NO_ADDRESS, AddressPattern
+from rmqlite.visible import did_you_mean
 
 KEY_CHARS_MIN: Final = 7
 """RocketMQ refuses an access key or a secret of six characters or fewer."""
@@ -64,9 +64,7 @@ def parse_perm(text: str) -> Perm:
     """
     perm = PERMS.get(text.strip())
     if perm is None:
-        near = difflib.get_close_matches(text.strip().upper(), PERMS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise ValueError(f"DENY or PUB or SUB or PUB|SUB{hint}")
+        raise ValueError(f"DENY or PUB or SUB or PUB|SUB{did_you_mean(text.strip(), PERMS)}")
     return perm
 
 

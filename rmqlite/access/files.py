@@ -1,4 +1,4 @@
-"""Opens the files that say who may do what; nothing else here touches the system.
+"""Opens the files that hold secrets, and those that stand beside them.
 
 Links are followed: an operator, or Kubernetes, puts secrets elsewhere and links to them.  What is
 at the end must be a regular file, since a named pipe or a device has no end.  Its type and mode
@@ -15,10 +15,13 @@ from typing import Final
 _OTHERS: Final = 0o077
 
 
-def read_text(path: Path, bytes_max: int) -> tuple[str, str]:
-    """The text of a file, and a warning or "".  Raises ValueError with the rule it breaks."""
+def read_text(path: Path, bytes_max: int, *, no_link: bool = False) -> tuple[str, str]:
+    """The text of a file, and a warning if others than its owner can open it, or "".
+
+    Raises ValueError with the rule it breaks.  no_link: the path itself must be the file.
+    """
     try:
-        data, mode = _read(path, bytes_max + 1)
+        data, mode = _read(path, bytes_max + 1, os.O_NOFOLLOW if no_link else 0)
     except OSError as error:
         raise ValueError(f"a file that can be read: {error.strerror}") from error
     if len(data) > bytes_max:
@@ -35,9 +38,9 @@ def from_environment(name: str) -> str | None:
     return os.environ.get(name)
 
 
-def _read(path: Path, size: int) -> tuple[bytes, int]:
+def _read(path: Path, size: int, flags: int) -> tuple[bytes, int]:
     # O_NONBLOCK: opening a named pipe would wait for somebody who writes to it.
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = os.open(path, flags | os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):

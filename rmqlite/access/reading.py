@@ -11,7 +11,6 @@ only the words before the first quoted piece are used, and pydantic's are not pa
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -37,6 +36,7 @@ from rmqlite.access.files import from_environment, read_text
 from rmqlite.access.plain_yaml import FILE_BYTES_MAX, Node, YamlWrong, read_yaml
 from rmqlite.errors import ConfigInvalid, InvalidName
 from rmqlite.names import check_group, check_topic, group_of, is_retry
+from rmqlite.visible import did_you_mean
 
 FOLDER: Final = "acl"
 FILES_MAX: Final = 1_000
@@ -270,14 +270,12 @@ class _FileReading:
         raise self._refusal(node.line, key, node, rule)
 
     def _unknown(self, name: str, line: int, known: Collection[str]) -> ConfigInvalid:
-        by_lower_case = {each.lower(): each for each in known}
-        near = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+        near = did_you_mean(name, known)
         if not near or not name.isalpha():
             # It may be anything, also a secret whose own key is missing.
             rule = f"no such key; the keys here are {', '.join(known)}"
             return self._refusal(line, _HIDDEN, None, rule)
-        rule = f"no such key; did you mean {by_lower_case[near[0]]}?"
-        return ConfigInvalid(str(self._path), line, name, _HIDDEN, rule)
+        return ConfigInvalid(str(self._path), line, name, _HIDDEN, f"no such key{near}")
 
     def _refusal(self, line: int, key: str, node: Node | None, rule: str) -> ConfigInvalid:
         return ConfigInvalid(str(self._path), line, key, _shown(key, node), rule)

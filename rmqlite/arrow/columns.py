@@ -7,10 +7,10 @@ default ones if the user names none.  Times are in UTC.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 
 from rmqlite.errors import InvalidValue
+from rmqlite.visible import did_you_mean
 
 
 class Column(NamedTuple):
@@ -96,5 +96,4 @@ def columns_of(names: Sequence[str]) -> tuple[Column, ...]:
 
 
 def _hint(name: str) -> str:
-    near = get_close_matches(name, BY_NAME, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; these are {', '.join(BY_NAME)}"
+    return did_you_mean(name, BY_NAME, f"; these are {', '.join(BY_NAME)}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +16,7 @@ from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.arrow.packing import QueueSlice, packed
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.visible import did_you_mean
 
 if TYPE_CHECKING:
     from rmqlite.config import BrokerConfig
@@ -189,8 +189,7 @@ def _check_offset(
 ) -> None:
     where = f"{queue[0]} queue {queue[1]}"
     if queue not in kept:
-        near = get_close_matches(queue[0], {topic for topic, _ in kept}, n=1)
-        hint = f"; did you mean {near[0]}?" if near and near[0] != queue[0] else ""
+        hint = did_you_mean(queue[0], {topic for topic, _ in kept} - {queue[0]})
         raise InvalidValue(name, where, f"a queue that holds messages{hint}")
     low, high = kept[queue]
     if offset > high:

@@ -6,11 +6,12 @@ The secret and the private key are in no repr and in no error.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
+from rmqlite.access.files import read_text
 from rmqlite.errors import ConfigInvalid, InvalidValue
 
 ACCESS_KEY_VARIABLE: Final = "RMQLITE_ACCESS_KEY"
@@ -22,7 +23,6 @@ PRIVATE_KEY_VARIABLE: Final = "RMQLITE_TLS_KEY"
 FILE_BYTES_MAX: Final = 4_096
 PEM_BYTES_MAX: Final = 1 << 20
 _KEYS: Final = ("accessKey", "secretKey")
-_OTHERS: Final = 0o077
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +102,11 @@ def _account_in(path: str) -> tuple[str, str]:
 
 
 def _text_of(path: str, name: str, bytes_max: int, *, is_secret: bool = False) -> str:
-    """The text of a regular file.
-
-    name: the variable that names it.  is_secret: only the owner may use it, and no link leads to
-    it.
-    """
+    """The text of a file that the variable `name` names; a secret's is its owner's alone."""
     try:
-        # A named pipe is not waited for.
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-        fd = os.open(path, flags | os.O_NOFOLLOW if is_secret else flags)
-        with open(fd, "rb") as file:
-            mode = os.fstat(fd).st_mode
-            if not stat.S_ISREG(mode):
-                raise InvalidValue(name, path, "a regular file")
-            if is_secret and mode & _OTHERS:
-                value = f"{path} with mode {stat.S_IMODE(mode):03o}"
-                raise InvalidValue(name, value, "a file of mode 600: chmod 600 it")
-            data = file.read(bytes_max + 1)
-    except OSError as error:
-        rule = f"a regular file that can be read: {error.strerror}"
-        raise InvalidValue(name, path, rule) from error
-    if len(data) > bytes_max:
-        raise InvalidValue(name, path, f"at most {bytes_max} bytes")
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        # Without the cause, which has the bytes.
-        raise InvalidValue(name, path, "text in UTF-8") from None
+        text, warning = read_text(Path(path), bytes_max, no_link=is_secret)
+    except ValueError as error:
+        raise InvalidValue(name, path, str(error)) from None
+    if is_secret and warning:
+        raise InvalidValue(name, path, f"a file of mode 600: {warning}")
+    return text

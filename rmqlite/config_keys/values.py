@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import BeforeValidator
 from rmqlite.config_keys.refused import NO_REPLICAS
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
+from rmqlite.visible import did_you_mean
 
 QUEUES_MAX: Final = 65_536
 """A request or a table with more queues in one topic is refused: each queue costs some work."""
@@ -44,9 +44,8 @@ def whole(unit: str, at_least: int = 1, at_most: int = _INT_MAX) -> BeforeValida
 def one_of(*values: str, why: str = "") -> BeforeValidator:
     def read(value: object) -> object:
         if value not in values:
-            near = difflib.get_close_matches(str(value).upper(), values, n=1)
-            hint = why or (f"did you mean {near[0]}?" if near else "")
-            raise ValueError(" or ".join(values) + (f"; {hint}" if hint else ""))
+            hint = f"; {why}" if why else did_you_mean(str(value), values)
+            raise ValueError(" or ".join(values) + hint)
         return value
 
     return BeforeValidator(read)

@@ -10,13 +10,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Any, Final
 
 from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.errors import InvalidValue
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
+from rmqlite.visible import did_you_mean
 
 SLICE_BYTES_MAX: Final = 1 << 30
 
@@ -205,10 +205,8 @@ def option_names() -> tuple[str, ...]:
 
 
 def _hint(name: str) -> str:
-    near = get_close_matches(name.lower(), _BY_LOWER_NAME, n=1, cutoff=0.5)
-    if near:
-        return f"an option of this format; did you mean {_BY_LOWER_NAME[near[0]]}?"
-    return f"an option of this format; these are {', '.join(_OPTIONS)}"
+    all_names = f"; these are {', '.join(_OPTIONS)}"
+    return "an option of this format" + did_you_mean(name, _OPTIONS, all_names)
 
 
 def _as_text(value: Any) -> str:

@@ -72,8 +72,9 @@ def test_a_file_that_others_can_use_is_refused(tmp_path: Path, mode: int) -> Non
     with pytest.raises(InvalidValue) as raised:
         with_environment(None, environment)
     assert raised.value.field == "RMQLITE_CREDENTIALS"
-    assert raised.value.value == f"{environment['RMQLITE_CREDENTIALS']} with mode {mode:03o}"
+    assert raised.value.value == environment["RMQLITE_CREDENTIALS"]
     assert "600" in raised.value.rule
+    assert f"mode {mode:03o}" in raised.value.rule
 
 
 def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_only_a_regular_file_is_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "folder").mkdir(mode=0o700)
     for name in ("link", "pipe", "folder", "missing"):
-        with pytest.raises(InvalidValue, match="a regular file") as raised:
+        with pytest.raises(InvalidValue, match=r"a regular file|a file that can be read") as raised:
             with_environment(None, {"RMQLITE_CREDENTIALS": str(tmp_path / name)})
         assert raised.value.value == str(tmp_path / name)
 

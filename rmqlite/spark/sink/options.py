@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqlite.clock import local_ms
@@ -20,6 +19,7 @@ from rmqlite.requests.bulk import BulkMatch, check_job_id
 from rmqlite.spark.credentials import OPTIONS as CREDENTIALS
 from rmqlite.spark.credentials import credentials_of
 from rmqlite.spark.options import as_it_is, endpoint_text
+from rmqlite.visible import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -236,6 +236,4 @@ def option_names() -> tuple[str, ...]:
 
 
 def _hint(name: str, known: Mapping[str, object]) -> str:
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return f"; did you mean {by_lower[near[0]]}?" if near else f"; these are {', '.join(known)}"
+    return did_you_mean(name, known, f"; these are {', '.join(known)}")
