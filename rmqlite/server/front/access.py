@@ -62,6 +62,11 @@ def group_right(right: Right, group: str) -> Need:
     return Need(right, "group", group)
 
 
+def host_of(address: str) -> str:
+    """The host of "10.0.0.7:5000" or "[::1]:5000"."""
+    return address.rpartition(":")[0].strip("[]")
+
+
 def of_admins(*_: object, **__: object) -> tuple[Need, ...]:
     """The rule of what an admin changes; each such call is a line of the audit log."""
     return (Need(Right.ADMIN, "", ""),)
@@ -93,24 +98,32 @@ class Access:
         self.refused = 0
         """How many calls were refused."""
 
-    def caller(self, address: str, key: str, is_signed: Callable[[str], bool]) -> Caller:
+    def is_trusted(self, address: str) -> bool:
+        """May whoever comes from this address do everything, without an account?"""
+        assert self.accounts is not None
+        host = host_of(address)
+        return any(each.matches(host) for each in self.accounts.global_white_remote_addresses)
+
+    def caller(
+        self, address: str, key: str, is_signed: Callable[[str], bool], wrong: str = _WRONG
+    ) -> Caller:
         """Who calls from an address with an access key; is_signed: with the secret it is given?
 
         RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
-        the signature.  Raises AccessDenied, which does not tell whether the account exists.
+        the signature.  Raises AccessDenied, which does not tell whether the account exists; wrong
+        is its rule.
         """
         assert self.accounts is not None
-        host = address.rpartition(":")[0].strip("[]")
-        if any(each.matches(host) for each in self.accounts.global_white_remote_addresses):
+        if self.is_trusted(address):
             return Caller(None, address)
         account = self.accounts.accounts.get(key)
-        if account is not None and account.white_remote_address.matches(host):
+        if account is not None and account.white_remote_address.matches(host_of(address)):
             return Caller(None, address)
         # Of no account, too: otherwise the time would tell which accounts exist.
         secret = account.secret.get_secret_value() if account else _NO_SECRET
         if is_signed(secret) and account is not None:
             return Caller(account, address)
-        raise self.denied(key, address, _WRONG if key else "the call has no access key")
+        raise self.denied(key, address, wrong if key else "the call has no access key")
 
     def check(self, caller: Caller | None, wanted: Iterable[Need]) -> None:
         """Raises AccessDenied unless this caller has all these rights."""

@@ -17,7 +17,6 @@ _RULE: Final = (
     f"a loopback address, such as 127.0.0.1, unless {KEYS['allow_unauthenticated']}=true:"
     " without accounts, anyone who reaches a port can use it"
 )
-_NO_LOG_IN: Final = f"0 with {KEYS['acl_enabled']}=true: the web page has no log-in yet"
 _WEB: Final = {
     "read": "see every message",
     "write": "see every message, cancel, redrive and purge",
@@ -33,12 +32,7 @@ class _Listener(NamedTuple):
 
 
 def check_exposure(config: BrokerConfig) -> None:
-    """Raises ConfigInvalid for an address that others can reach and nobody has allowed.
-
-    Also for a web page beside accounts, which it could not ask for.
-    """
-    if config.acl_enabled and config.web_port:
-        raise config.refusal("web_port", _NO_LOG_IN)
+    """Raises ConfigInvalid for an address that others can reach and nobody has allowed."""
     if config.allow_unauthenticated:
         return
     for listener in _listeners(config):
@@ -75,5 +69,5 @@ def _listeners(config: BrokerConfig) -> Iterator[_Listener]:
     shows = config.tls_mode == "enforcing" and config.tls_client_auth == "require"
     if config.metrics_port and config.metrics_token_file is None and not shows:
         yield _Listener("bind_address", ("metrics_port",), "read the metrics")
-    if config.web_port:
+    if config.web_port and not config.acl_enabled:
         yield _Listener("web_address", ("web_port",), _WEB[config.web_access])

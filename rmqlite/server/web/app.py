@@ -14,9 +14,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from rmqlite.errors import RmqliteError
+from rmqlite.server.front.access import CALLER
 from rmqlite.server.web import groups, letters, life, overview, redrives, schedule
 from rmqlite.server.web.args import Args
 from rmqlite.server.web.guard import FORM_TYPE, HEADERS, Forbidden
+from rmqlite.server.web.login import pages as login
 from rmqlite.server.web.site import PageMethod, Site, Visit
 from rmqlite.wire.status import STATUS_NAMES
 
@@ -53,6 +55,7 @@ _LOOKS: Final[dict[str, PageMethod]] = {
     "/job/bulk": redrives.bulk_job,
     "/groups": groups.groups,
     "/group": groups.group,
+    "/login": login.form,
 }
 _CHANGES: Final[dict[str, PageMethod]] = {
     "/schedule/change": schedule.change,
@@ -61,6 +64,10 @@ _CHANGES: Final[dict[str, PageMethod]] = {
     "/job": redrives.change,
     "/group": groups.change,
 }
+_ENTRY: Final[dict[str, PageMethod]] = {"/login": login.log_in, "/logout": login.log_out}
+"""Forms that change nothing of the broker; webAccess=read takes them, too."""
+_OPEN: Final = frozenset({login.form, login.log_in})
+"""Pages for a browser in which nobody has logged in yet."""
 
 log = logging.getLogger(__name__)
 
@@ -68,24 +75,21 @@ log = logging.getLogger(__name__)
 def web_app(site: Site) -> Starlette:
     """The application that the port serves."""
 
-    async def file(visit: Visit) -> Response:
-        found = site.static.answer(visit.request)
-        return found or await _no_page(HTTPStatus.NOT_FOUND)(visit)
-
     async def static(request: Request) -> Response:
-        return await _answer(site, request, file)
+        return await _answer(site, request, _file, is_open=True)
 
     async def failed(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         return await _answer(site, request, _no_page(HTTPStatus(error.status_code)))
 
     routes = [Route("/static/{name}", static, methods=["GET"])]
-    for path in sorted(_LOOKS | _CHANGES):
-        methods = ["GET"] * (path in _LOOKS) + ["POST"] * (path in _CHANGES)
+    forms = _CHANGES | _ENTRY
+    for path in sorted(_LOOKS | forms):
+        methods = ["GET"] * (path in _LOOKS) + ["POST"] * (path in forms)
 
         async def page(request: Request, path: str = path) -> Response:
-            pages = _CHANGES if request.method == "POST" else _LOOKS
-            return await _answer(site, request, pages[path])
+            make = (forms if request.method == "POST" else _LOOKS)[path]
+            return await _answer(site, request, make, is_open=make in _OPEN)
 
         routes.append(Route(path, page, methods=methods))
     app = Starlette(routes=routes, exception_handlers={HTTPException: failed})
@@ -93,16 +97,22 @@ def web_app(site: Site) -> Starlette:
     return app
 
 
-async def _answer(site: Site, request: Request, make: PageMethod) -> Response:
+async def _answer(
+    site: Site, request: Request, make: PageMethod, *, is_open: bool = False
+) -> Response:
+    """is_open: whether or not somebody has logged in."""
     visit = None
+    before = CALLER.set(None)
     try:
         async with asyncio.timeout(ANSWER_S_MAX):
             site.guard.check(request.headers)
             visit = Visit(site, request)
             visit.args = Args(request.url.query)
+            if not is_open and not visit.is_in:
+                return _protected(login.asked_for(visit))
+            CALLER.set(visit.visitor.caller if visit.visitor else None)
             if visit.is_change:
-                visit.form = Args(await _form(request))
-                visit.check_change()
+                await _take_form(visit, changes=make not in _ENTRY.values())
             return _protected(await make(visit))
     except Forbidden as error:
         status, sentence = error.status, str(error)
@@ -123,6 +133,8 @@ async def _answer(site: Site, request: Request, make: PageMethod) -> Response:
     except Exception:
         log.exception("page failed path=%r", request.url.path)
         status, sentence = _FAILED, "the broker failed to make this page; its log says why"
+    finally:
+        CALLER.reset(before)
     return _protected(_error_page(request, status, sentence, visit))
 
 
@@ -134,7 +146,12 @@ def _error_page(
         return Response(f"{status.value} {sentence}\n", status, media_type="text/plain")
     wait = request.method != "POST" and status is HTTPStatus.SERVICE_UNAVAILABLE
     return visit.page(
-        "error.html", code=status, reason=status.phrase, sentence=sentence, can_wait=wait
+        "error.html",
+        code=status,
+        reason=status.phrase,
+        sentence=sentence,
+        can_wait=wait,
+        groups=login.own_groups(visit),
     )
 
 
@@ -147,6 +164,19 @@ def _no_page(status: HTTPStatus) -> PageMethod:
         raise Forbidden(known.get(status, status.phrase), status)
 
     return refuse
+
+
+async def _file(visit: Visit) -> Response:
+    found = visit.site.static.answer(visit.request)
+    return found or await _no_page(HTTPStatus.NOT_FOUND)(visit)
+
+
+async def _take_form(visit: Visit, *, changes: bool) -> None:
+    """Raises Forbidden unless the form is ours, and the page may change something."""
+    visit.form = Args(await _form(visit.request))
+    if changes and not visit.site.guard.can_write:
+        raise Forbidden("this page only shows: webAccess=read")
+    visit.check_form()
 
 
 async def _form(request: Request) -> str:

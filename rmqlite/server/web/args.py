@@ -44,6 +44,10 @@ class Args:
             raise InvalidValue(name, value, f"at most {_TEXT_CHARS_MAX} characters")
         return value
 
+    def verbatim(self, name: str) -> str:
+        """The field with its blanks, for a secret: no error repeats it."""
+        return self._values.get(name, [""])[-1]
+
     def required(self, name: str) -> str:
         value = self.text(name)
         if not value:

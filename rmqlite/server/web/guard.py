@@ -1,6 +1,6 @@
-"""Decides, before any page is made, which requests get a page and which may change something.
+"""Decides, before any page is made, which requests get a page and which forms are taken.
 
-There is no log-in, so no other site in the same browser may use a page.  The Host header must
+No other site in the same browser may use a page, with a log-in or without.  The Host header must
 be one of the page's own names (a foreign name that points here is a trap).  Only a page of ours
 may send a form: Origin and Sec-Fetch-Site say which page sent it, and it carries a token that no
 other page can read.  Other sites can neither frame nor script the answers.
@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from rmqlite.config import BrokerConfig
 
-COOKIE: Final = "rmqlite_web"
 TOKEN_FIELD: Final = "token"
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
 HEADERS: Final[Mapping[str, str]] = {
@@ -37,7 +36,8 @@ HEADERS: Final[Mapping[str, str]] = {
 }
 """Headers of every answer.  They forbid inline styles and scripts, and foreign files."""
 _ALWAYS_HOSTS: Final = ("localhost", "127.0.0.1", "[::1]")
-_SESSION: Final = re.compile(r"[0-9a-f]{32}")
+_ID_BYTES: Final = 32
+_SESSION: Final = re.compile(rf"[0-9a-f]{{{2 * _ID_BYTES}}}")
 _HOST: Final = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(?::([0-9]{1,5}))?")
 _PORTS: Final = {"http": "80", "https": "443"}
 
@@ -50,11 +50,18 @@ class Forbidden(Exception):
         self.status = status
 
 
+def new_session() -> str:
+    """An id that nobody can guess."""
+    return secrets.token_hex(_ID_BYTES)
+
+
 class Guard:
     """The rules of one broker process; a restart makes a new secret."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self.can_write = config.web_access == "write"
+        self.cookie = f"rmqlite_web_{config.web_port}"
+        """Its name.  Brokers of one host share their cookies, whatever their ports."""
         self._secret = secrets.token_bytes(32)
         address = config.web_address
         names = (f"[{address}]" if ":" in address else address, *config.web_hosts.split(";"))
@@ -62,7 +69,7 @@ class Guard:
 
     def session(self, cookie: str) -> str:
         """The session in the browser's cookie, or a new one if there is none."""
-        return cookie if _SESSION.fullmatch(cookie) else secrets.token_hex(16)
+        return cookie if _SESSION.fullmatch(cookie) else new_session()
 
     def token(self, session: str) -> str:
         """The token that a form of this session must carry."""
@@ -81,10 +88,8 @@ class Guard:
         if site not in ("none", "same-origin") and headers.get("sec-fetch-mode") != "navigate":
             raise Forbidden("another site's page asked for this one")
 
-    def check_change(self, headers: Mapping[str, str], cookie: str, token: str) -> None:
-        """Raises Forbidden unless this form may change something."""
-        if not self.can_write:
-            raise Forbidden("this page only shows: webAccess=read")
+    def check_form(self, headers: Mapping[str, str], cookie: str, token: str) -> None:
+        """Raises Forbidden unless a page of ours has sent this form."""
         origin, site = headers.get("origin"), headers.get("sec-fetch-site")
         if site not in (None, "same-origin") or (origin is None and site is None):
             raise Forbidden("this form was not sent by a page of this broker")

@@ -37,7 +37,8 @@ async def dead_letters(visit: Visit) -> Response:
         cursor=args.text("cursor"),
     )
     rows, cursor = await filled_letters(visit.front.letters.dead, query)
-    found = await visit.front.letters.dead_groups()
+    # Who may see this group only sees its letters, without the counts.
+    found = await visit.front.letters.dead_groups() if visit.sees_all else ()
     return visit.page(
         "dead_letters.html",
         group=group,

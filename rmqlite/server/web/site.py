@@ -15,10 +15,15 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need, why_not
 from rmqlite.config import BrokerConfig
+from rmqlite.server.front.access import of_admins
 from rmqlite.server.front.front import Front
 from rmqlite.server.web.args import Args
-from rmqlite.server.web.guard import COOKIE, TOKEN_FIELD, Guard
+from rmqlite.server.web.guard import TOKEN_FIELD, Guard
+from rmqlite.server.web.login.attempts import Attempts
+from rmqlite.server.web.login.sessions import Sessions, Visitor
 from rmqlite.server.web.static_files import Static
 from rmqlite.server.web.text import FILTERS, GLOBALS, visible
 
@@ -35,6 +40,8 @@ class Site:
         self.config = config
         self.front = front
         self.guard = Guard(config)
+        self.sessions = Sessions(front.access, front.clock)
+        self.attempts = Attempts(front.clock)
         self.static = Static(FOLDER / "static")
         # Only the templates are trusted: every value in them is escaped.
         self._templates = Environment(
@@ -60,14 +67,27 @@ class Visit:
     """One request, and everything that its page is made of."""
 
     def __init__(self, site: Site, request: Request) -> None:
-        self._site = site
+        self.site = site
         self.front = site.front
         self.request = request
         self.args = Args("")
         self.form = Args("")
         self.now_ms = site.front.clock.now_ms()
-        self._cookie = request.cookies.get(COOKIE, "")
-        self._session = site.guard.session(self._cookie)
+        self.has_accounts = site.front.access.accounts is not None
+        self.address = _address(request)
+        self.cookie = request.cookies.get(site.guard.cookie, "")
+        self._session = site.guard.session(self.cookie)
+        self.visitor: Visitor | None = None
+        """Who asks; None without accounts, and of somebody who has not logged in."""
+        if self.has_accounts:
+            # A part of a page that updates itself: nobody may be there any more.
+            is_use = "hx-request" not in request.headers
+            self.visitor = site.sessions.visitor(self.address, self.cookie, is_use=is_use)
+
+    @property
+    def is_in(self) -> bool:
+        """May this browser ask for pages, or must somebody log in first?"""
+        return self.visitor is not None or not self.has_accounts
 
     @property
     def is_change(self) -> bool:
@@ -80,32 +100,54 @@ class Visit:
 
     @property
     def can_write(self) -> bool:
-        return self._site.guard.can_write
+        return self.site.guard.can_write and self.is_in and self.may(*of_admins())
 
-    def check_change(self) -> None:
-        """Raises Forbidden unless the form may change something."""
+    @property
+    def sees_all(self) -> bool:
+        return self.is_in and self.may(Need(Right.VIEW))
+
+    def may(self, *needs: Need) -> bool:
+        """Has the account these rights?  For what a page shows; the front decides on every call."""
+        account = self.visitor.caller.account if self.visitor else None
+        return account is None or why_not(account, needs) is None
+
+    def check_form(self) -> None:
+        """Raises Forbidden unless a page of this browser's session has sent the form."""
         headers, token = self.request.headers, self.form.text(TOKEN_FIELD)
-        self._site.guard.check_change(headers, self._cookie, token)
+        self.site.guard.check_form(headers, self.cookie, token)
 
     def page(self, template: str, *, code: int = 200, **values: Any) -> Response:
         """Answer with a page."""
-        config = self._site.config
+        config = self.site.config
         common = {
             "here": self.request.url.path,
             "again": f"{self.request.url.path}?{self.request.url.query}",
             "is_change": self.is_change,
             "now_ms": self.now_ms,
             "broker_name": config.broker_name,
+            "is_in": self.is_in,
+            "account": self.visitor.access_key if self.visitor else "",
             "can_write": self.can_write,
-            "token": self._site.guard.token(self._session),
-            "static": self._site.static.url,
+            "only_shows": not self.site.guard.can_write,
+            "sees_all": self.sees_all,
+            "token": self.site.guard.token(self._session),
+            "static": self.site.static.url,
             "code": code,
         }
-        response = HTMLResponse(self._site.rendered(template, common | values), code)
+        response = HTMLResponse(self.site.rendered(template, common | values), code)
         response.headers["Cache-Control"] = "no-store"
-        if self._session != self._cookie:
-            response.set_cookie(COOKIE, self._session, httponly=True, samesite="strict")
+        if self._session != self.cookie:
+            self.set_session(response, self._session)
         return response
+
+    def set_session(self, response: Response, session_id: str) -> None:
+        """Give the browser this session, instead of the one that it has."""
+        # A proxy may add TLS: then only a form's origin tells it.
+        origin = self.request.headers.get("origin", "")
+        is_https = self.request.url.scheme == "https" or origin.startswith("https:")
+        response.set_cookie(
+            self.site.guard.cookie, session_id, httponly=True, samesite="strict", secure=is_https
+        )
 
     def go_to(self, path: str, **values: str) -> Response:
         """Answer with a redirect: the browser then gets that page."""
@@ -116,6 +158,14 @@ class Visit:
         begin = self.args.number("begin")
         end = begin + ROWS
         return rows[begin:end], end if end < len(rows) else 0
+
+
+def _address(request: Request) -> str:
+    """Host and port of the browser, or of the proxy before the page."""
+    if request.client is None:
+        return ""
+    host, port = request.client
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 PageMethod = Callable[[Visit], Awaitable[Response]]

@@ -11,14 +11,17 @@ from urllib.parse import urlencode
 
 import httpx
 
+from rmqlite.access.accounts import Accounts
 from rmqlite.server.group_commit import SyncThread
 from rmqlite.server.redriving import Redriving
 from rmqlite.server.web.app import web_app
 from rmqlite.server.web.site import Site
+from tests.support.accounts import SECRET
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served
 
 HOST: Final = "localhost:8080"
+COOKIE: Final = "rmqlite_web_0"
 FORM: Final = "application/x-www-form-urlencoded"
 OURS: Final = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
 """The headers that a browser sends with a form of our page."""
@@ -32,6 +35,7 @@ class Page(HTMLParser):
         self.status = response.status_code
         self.headers = response.headers
         self.html = response.text
+        self.path = response.url.path
         self.elements: list[tuple[str, dict[str, str]]] = []
         self._words: list[str] = []
         self.feed(self.html)
@@ -76,11 +80,26 @@ class Page(HTMLParser):
         return found[0]
 
 
+class Server(Served):
+    """A broker and its page."""
+
+    def __init__(self, under_test: BrokerUnderTest, syncer: SyncThread, **settings: Any) -> None:
+        super().__init__(under_test, syncer, **settings)
+        self.app = web_app(Site(self.config, self.front))
+
+
 class Browser:
     """Keeps the cookie, and sends the headers that a browser sends."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self._client = client
+    def __init__(self, server: Server, host: str = "127.0.0.1", scheme: str = "http") -> None:
+        """host: the browser's address."""
+        self.server = server
+        transport = httpx.ASGITransport(server.app, client=(host, 5000))
+        base = f"{scheme}://{HOST}"
+        self._client = httpx.AsyncClient(transport=transport, base_url=base, follow_redirects=True)
+
+    async def close(self) -> None:
+        await self._client.aclose()
 
     async def get(self, path: str, **headers: str) -> Page:
         return Page(await self._client.get(path, headers=headers))
@@ -101,6 +120,26 @@ class Browser:
     async def raw(self, method: str, path: str, **more: Any) -> Page:
         return Page(await self._client.request(method, path, **more))
 
+    async def log_in(self, access_key: str, secret: str = SECRET, **fields: str) -> Page:
+        """Fill in the form of /login, and follow the redirect of its answer."""
+        token = (await self.get("/login")).field("token")
+        wanted = {"access_key": access_key, "secret": secret, "token": token, **fields}
+        return await self.send("/login", wanted)
+
+    async def log_out(self) -> Page:
+        token = (await self.get("/")).field("token")
+        return await self.send("/logout", {"token": token})
+
+    @property
+    def cookie(self) -> str:
+        """The session's."""
+        return self._client.cookies.get(COOKIE) or ""
+
+    @cookie.setter
+    def cookie(self, value: str) -> None:
+        self.forget()
+        self._client.cookies.set(COOKIE, value)
+
     def forget(self) -> None:
         """Be another browser."""
         self._client.cookies.clear()
@@ -109,23 +148,27 @@ class Browser:
 Scenario = Callable[[Browser], Awaitable[None]]
 
 
-def browse(under_test: BrokerUnderTest, scenario: Scenario, **settings: Any) -> None:
+def browse(
+    under_test: BrokerUnderTest,
+    scenario: Scenario,
+    accounts: Accounts | None = None,
+    **settings: Any,
+) -> None:
     """Run the scenario against this broker's page; settings of the configuration."""
 
     async def main() -> None:
         with closing(SyncThread()) as syncer:
-            server = Served(under_test, syncer, **{"web_access": "write", **settings})
+            server = Server(under_test, syncer, **{"web_access": "write", **settings})
+            server.access.accounts = accounts
             redriving = Redriving(under_test.broker, server.commit, under_test.clock)
-            transport = httpx.ASGITransport(web_app(Site(server.config, server.front)))
-            async with httpx.AsyncClient(
-                transport=transport, base_url=f"http://{HOST}", follow_redirects=True
-            ) as client:
-                running = [asyncio.create_task(each.run()) for each in (server.commit, redriving)]
-                try:
-                    await scenario(Browser(client))
-                finally:
-                    for task in running:
-                        task.cancel()
-                    await asyncio.wait(running)
+            browser = Browser(server)
+            running = [asyncio.create_task(each.run()) for each in (server.commit, redriving)]
+            try:
+                await scenario(browser)
+            finally:
+                await browser.close()
+                for task in running:
+                    task.cancel()
+                await asyncio.wait(running)
 
     asyncio.run(main())

@@ -1,0 +1,130 @@
+"""Sessions: the browsers in which somebody has logged in with an account.
+
+A session proves again with every request what its log-in has proved: it keeps a digest of the
+secret, and the account of this moment must still have that secret.  So a session ends when its
+account is deleted or gets another secret, and white lists count as on the other faces.  Nothing
+here can be turned back into a secret or into a browser's cookie.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass, field
+from typing import Final
+
+from rmqlite.clock import Clock
+from rmqlite.errors import AccessDenied
+from rmqlite.server.front.access import Access, Caller, audit
+from rmqlite.server.web.guard import new_session
+from rmqlite.visible import shortened
+
+SESSIONS_MAX: Final = 1_000
+"""More are not kept in memory; the oldest ends."""
+ACCOUNT_SESSIONS_MAX: Final = 100
+"""The same of one account, so that one account cannot end the sessions of all others."""
+IDLE_MS_MAX: Final = 30 * 60_000
+"""A session ends after this time without a request of a person: somebody left the desk."""
+SESSION_MS_MAX: Final = 12 * 3_600_000
+"""A session ends after this time, however busy it is."""
+_WRONG: Final = "the access key or the secret is wrong"
+_CHANGED: Final = "the account of this session was deleted, or has another secret"
+
+
+@dataclass(slots=True)
+class _Session:
+    access_key: str
+    digest: bytes = field(repr=False)
+    opened_at_ms: int
+    used_at_ms: int
+
+    def is_over(self, now_ms: int) -> bool:
+        is_idle = now_ms - self.used_at_ms >= IDLE_MS_MAX
+        return is_idle or now_ms - self.opened_at_ms >= SESSION_MS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Who asks for a page.  access_key: of the session; empty if there is none."""
+
+    caller: Caller
+    access_key: str = ""
+
+
+class Sessions:
+    """The sessions of one broker process; a restart ends them all."""
+
+    def __init__(self, access: Access, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._key = secrets.token_bytes(32)
+        self._sessions: dict[bytes, _Session] = {}
+        """By the digest of the session's id, the oldest first."""
+
+    def visitor(self, address: str, session_id: str, *, is_use: bool) -> Visitor | None:
+        """Who asks from this address; None if nobody has logged in there.
+
+        is_use: does a person ask?  A page that updates itself keeps no session alive.
+        """
+        session = self._found(session_id)
+        if session is not None:
+            try:
+                caller = self._caller(address, session.access_key, session.digest, _CHANGED)
+            except AccessDenied:
+                self._end(session_id)
+                return None
+            if is_use:
+                session.used_at_ms = self._clock.now_ms()
+            return Visitor(caller, session.access_key)
+        return Visitor(Caller(None, address)) if self._access.is_trusted(address) else None
+
+    def log_in(self, address: str, access_key: str, secret: str) -> str:
+        """The id of a new session.  Raises AccessDenied for a wrong pair."""
+        digest = self._digest(secret)
+        self._caller(address, access_key, digest, _WRONG)
+        self._make_room(access_key)
+        session_id, now_ms = new_session(), self._clock.now_ms()
+        self._sessions[_name(session_id)] = _Session(access_key, digest, now_ms, now_ms)
+        audit.info("log-in account=%r client=%s", shortened(access_key), address)
+        return session_id
+
+    def log_out(self, address: str, session_id: str) -> None:
+        session = self._found(session_id)
+        if session is not None:
+            self._end(session_id)
+            audit.info("log-out account=%r client=%s", shortened(session.access_key), address)
+
+    def _found(self, session_id: str) -> _Session | None:
+        session = self._sessions.get(_name(session_id))
+        if session is not None and session.is_over(self._clock.now_ms()):
+            self._end(session_id)
+            return None
+        return session
+
+    def _end(self, session_id: str) -> None:
+        self._sessions.pop(_name(session_id), None)
+
+    def _make_room(self, access_key: str) -> None:
+        now_ms = self._clock.now_ms()
+        for name in [name for name, each in self._sessions.items() if each.is_over(now_ms)]:
+            del self._sessions[name]
+        own = [name for name, each in self._sessions.items() if each.access_key == access_key]
+        if len(own) >= ACCOUNT_SESSIONS_MAX:
+            del self._sessions[own[0]]
+        elif len(self._sessions) >= SESSIONS_MAX:
+            del self._sessions[next(iter(self._sessions))]
+
+    def _caller(self, address: str, access_key: str, digest: bytes, wrong: str) -> Caller:
+        def is_right(secret: str) -> bool:
+            return hmac.compare_digest(self._digest(secret), digest)
+
+        return self._access.caller(address, access_key, is_right, wrong)
+
+    def _digest(self, secret: str) -> bytes:
+        """With a key of this process: it helps nobody to try secrets against it elsewhere."""
+        return hmac.digest(self._key, secret.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def _name(session_id: str) -> bytes:
+    return hashlib.sha256(session_id.encode("utf-8", "replace")).digest()
