@@ -457,6 +457,9 @@ def test_a_trusted_address_needs_no_account(waiting: BrokerUnderTest) -> None:
         assert (await browser.get("/")).path == "/login"
         trusted = Browser(browser.server, "192.0.2.7")
         assert (await trusted.get("/login")).path == "/"
+        token = (await trusted.get("/schedule/change?action=cancel")).field("token")
+        named = {"access_key": "operator", "secret": "any", "token": token}
+        assert "operator" not in (await trusted.send("/login", named)).text
         page = await trusted.get("/schedule/change?action=cancel")
         assert "Log out" not in page.text
         done = await trusted.send("/schedule/change", CHANGE | {"token": page.field("token")})
