@@ -149,6 +149,18 @@ def test_a_page_that_updates_itself_asks_when_its_account_is_deleted(
     browser.wait_for("Overview")
 
 
+def test_a_link_on_another_site_leads_into_the_session(browser: WebBrowser) -> None:
+    """A browser holds the strict cookie back on such a link; the session must not end by it."""
+    browser.open("/")
+    log_in(browser, "dashboard")
+    browser.wait_for("dashboard Log out")
+    browser.driver.get(browser.base.replace("127.0.0.1", "localhost") + "/login")
+    browser.wait_for("Access key")
+    browser.run(f"location.href = '{browser.base}/schedule?topic=orders'")
+    browser.wait_for("order-1")
+    assert location(browser) == f"{browser.base}/schedule?topic=orders"
+
+
 def test_the_log_in_is_read_at_any_width(browser: WebBrowser) -> None:
     """Also its problems, the header with a name, and the page for who may see little."""
     for width in (1280, 390):

@@ -111,6 +111,11 @@ class Visit:
         account = self.visitor.caller.account if self.visitor else None
         return account is None or why_not(account, needs) is None
 
+    @property
+    def may_hide_session(self) -> bool:
+        """Has another site led the browser here?  Then it has not sent a strict cookie."""
+        return not self.is_in and self.request.headers.get("sec-fetch-site") == "cross-site"
+
     def check_form(self) -> None:
         """Raises Forbidden unless a page of this browser's session has sent the form."""
         headers, token = self.request.headers, self.form.text(TOKEN_FIELD)
@@ -136,7 +141,8 @@ class Visit:
         }
         response = HTMLResponse(self.site.rendered(template, common | values), code)
         response.headers["Cache-Control"] = "no-store"
-        if self._session != self.cookie:
+        # Otherwise another site could end a session that the browser has not shown.
+        if self._session != self.cookie and not self.may_hide_session:
             self.set_session(response, self._session)
         return response
 

@@ -268,6 +268,25 @@ def test_no_form_logs_in_or_out_without_its_token(under_test: BrokerUnderTest) -
     browse(under_test, scenario, ALL)
 
 
+@pytest.mark.parametrize("path", ["/schedule?level=1", "/login?then=%2Fschedule%3Flevel%3D1"])
+def test_a_link_on_another_site_ends_no_session(path: str, under_test: BrokerUnderTest) -> None:
+    """The browser holds a strict cookie back; a new one would replace the session's."""
+    led = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get(path, **led)
+        assert "set-cookie" not in page.headers
+        assert page.headers["refresh"] == "0; url=/login?then=%2Fschedule%3Flevel%3D1"
+        page = await browser.send("/logout", {}, led)
+        assert page.status == 403
+        assert "set-cookie" not in page.headers
+        await browser.log_in("operator")
+        page = await browser.get("/login?then=%2Fschedule%3Flevel%3D1")
+        assert page.path == "/schedule"
+
+    browse(under_test, scenario, ALL)
+
+
 @pytest.mark.parametrize(
     ("scheme", "origin", "is_secure"),
     [("http", "http", False), ("https", "https", True), ("http", "https", True)],

@@ -27,18 +27,19 @@ def asked_for(visit: Visit) -> Response:
         raise Forbidden("nobody has logged in here, or the session has ended: log in first")
     query = request.url.query
     then = f"{request.url.path}?{query}" if query else request.url.path
-    log_in = f"/login?{urlencode({'then': then})}"
     if "hx-request" in request.headers:
         # A part of a page that updates itself: the whole page must go.
-        return Response(headers={"HX-Redirect": log_in})
-    return RedirectResponse(log_in, HTTPStatus.SEE_OTHER)
+        return Response(headers={"HX-Redirect": _path(then)})
+    if visit.may_hide_session:
+        return _step(then)
+    return RedirectResponse(_path(then), HTTPStatus.SEE_OTHER)
 
 
 async def form(visit: Visit) -> Response:
     _check_accounts(visit)
     if visit.is_in:
         return RedirectResponse(_then(visit), HTTPStatus.SEE_OTHER)
-    return _form(visit)
+    return _step(_then(visit)) if visit.may_hide_session else _form(visit)
 
 
 async def log_in(visit: Visit) -> Response:
@@ -87,6 +88,16 @@ def _form(visit: Visit, problem: str = "", code: HTTPStatus = HTTPStatus.OK) -> 
     access_key = visit.fields.text("access_key") if visit.is_change else ""
     then = _then(visit)
     return visit.page("login.html", code=code, problem=problem, then=then, access_key=access_key)
+
+
+def _step(then: str) -> Response:
+    """A page that leads to the log-in: to a step of our own the browser shows its session."""
+    headers = {"Refresh": f"0; url={_path(then)}", "Cache-Control": "no-store"}
+    return Response("The log-in follows.\n", headers=headers, media_type="text/plain")
+
+
+def _path(then: str) -> str:
+    return f"/login?{urlencode({'then': then})}"
 
 
 def _then(visit: Visit) -> str:
