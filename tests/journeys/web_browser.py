@@ -43,8 +43,8 @@ class WebBrowser:
 
     @property
     def text(self) -> str:
-        """All that is to be read."""
-        return " ".join(str(self.run("return document.body.innerText")).split())
+        """All that is to be read; nothing between two pages."""
+        return " ".join(str(self.run("return document.body?.innerText ?? ''")).split())
 
     def run(self, script: str) -> Any:
         """Run a script in the page, as its developer tools would."""
