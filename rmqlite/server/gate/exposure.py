@@ -17,6 +17,7 @@ _RULE: Final = (
     f"a loopback address, such as 127.0.0.1, unless {KEYS['allow_unauthenticated']}=true:"
     " without accounts, anyone who reaches a port can use it"
 )
+_ENFORCING: Final = f"{KEYS['tls_mode']}=enforcing"
 _WEB: Final = {
     "read": "see every message",
     "write": "see every message, cancel, redrive and purge",
@@ -41,7 +42,7 @@ def check_exposure(config: BrokerConfig) -> None:
 
 
 def open_ports(config: BrokerConfig) -> tuple[str, ...]:
-    """A sentence for each address that others can reach: what they can do there."""
+    """A sentence for each address that others can reach: what they can do or see there."""
     sentences = []
     for name, ports, can in _listeners(config):
         address = getattr(config, name)
@@ -49,6 +50,11 @@ def open_ports(config: BrokerConfig) -> tuple[str, ...]:
             told = ", ".join([f"{KEYS[port]}={getattr(config, port)}" for port in ports])
             who = f"anyone who reaches {KEYS[name]}={address} ({told})"
             sentences.append(f"{who} can {can}: it asks for no account")
+    address = config.web_address
+    logs_in = config.acl_enabled and config.web_port and config.tls_mode != "enforcing"
+    if logs_in and not is_loopback(address):
+        page = f"{KEYS['web_address']}={address} ({KEYS['web_port']}={config.web_port})"
+        sentences.append(f"log-ins at {page} send their secrets as plain text: set {_ENFORCING}")
     return tuple(sentences)
 
 

@@ -11,7 +11,7 @@ import pytest
 from rmqlite.errors import ConfigInvalid
 from rmqlite.server.front.access import Access
 from rmqlite.server.gate.accounts import AccountsFile
-from rmqlite.server.gate.exposure import check_exposure, open_ports
+from rmqlite.server.gate.exposure import check_exposure
 from tests.support.brokers import small_config
 
 ONE = "accounts:\n- accessKey: first-key\n  secretKey: 12345678\n"
@@ -99,13 +99,6 @@ def test_a_broker_does_not_start_with_accounts_that_it_cannot_read(tmp_path: Pat
     """Otherwise everybody, or nobody, could use it."""
     with pytest.raises(ConfigInvalid, match=r"plain_acl\.yml"):
         AccountsFile(tmp_path / "plain_acl.yml", Access()).load()
-
-
-def test_a_web_page_with_accounts_may_be_reached_by_others(tmp_path: Path) -> None:
-    """It asks for a log-in, so nobody needs to be warned of it."""
-    config = small_config(tmp_path, acl_enabled=True, web_port=8080, web_address="0.0.0.0")
-    check_exposure(config)
-    assert open_ports(config) == ()
 
 
 def test_a_broker_with_accounts_may_listen_everywhere(tmp_path: Path) -> None:

@@ -102,3 +102,21 @@ def test_metrics_that_ask_for_nothing_need_the_operators_word(
     given = {"bind_address": "0.0.0.0", "acl_enabled": True, "metrics_port": 9870}
     with pytest.raises(ConfigInvalid, match="allowUnauthenticated"):
         check_exposure(small_config(tmp_path, **(given | changes)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_told"),
+    [
+        ({}, True),
+        ({"tls_mode": "permissive"}, True),
+        ({"tls_mode": "enforcing"}, False),
+        ({"web_address": "127.0.0.1"}, False),
+    ],
+)
+def test_log_ins_in_plain_text_are_told(
+    changes: dict[str, Any], is_told: bool, tmp_path: Path
+) -> None:
+    """A page behind a proxy with TLS listens on loopback."""
+    given = {"acl_enabled": True, "web_port": 8080, "web_address": "0.0.0.0"}
+    told = open_ports(small_config(tmp_path, **(given | changes)))
+    assert ["send their secrets as plain text" in each for each in told] == [True] * is_told
