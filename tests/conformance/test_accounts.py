@@ -10,7 +10,7 @@ import pytest
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials
 from tests.conformance.conftest import CLIENTS, live_broker
-from tests.support.accounts import SECRET
+from tests.support.accounts import SECRET, signing
 from tests.support.programs import Program
 
 DENIED = "access denied|payments|orders"
@@ -27,11 +27,6 @@ accounts:
   groupPerms:
   - readers=SUB
 """
-
-
-def signing(key: str, secret: str = SECRET) -> dict[str, str]:
-    """The environment of a program that signs as an account."""
-    return {"ACCESS_KEY": key, "SECRET_KEY": secret}
 
 
 @pytest.fixture(scope="module")

@@ -11,32 +11,30 @@ import pytest
 
 from tests.conformance.conftest import live_broker
 from tests.support import toolchains
+from tests.support.accounts import ADMIN, signing, with_admin
 from tests.support.certificates import keys_of, made
 from tests.support.programs import Program
 
 
 @pytest.mark.parametrize("mode", ["permissive", "enforcing"])
 def test_the_java_client_sends_and_consumes_over_tls(mode: str, tmp_path: Path) -> None:
-    """Name server and broker alike; a plain client gets in where the mode lets it."""
+    """With an account; name server and broker alike; a plain client where the mode lets it."""
     command, log = toolchains.java(), tmp_path / "java.log"
     keys = made(tmp_path / "keys")
     options = ["-Dtls.enable=true", "-Dtls.client.authServer=true"]
     options.append(f"-Dtls.client.trustCertPath={keys / 'ca.pem'}")
     with_tls = [command[0], *options, *command[1:]]
-    settings = keys_of(keys, tlsMode=mode)
+    settings = keys_of(keys, tlsMode=mode) | with_admin(tmp_path)
     with live_broker(tmp_path / "broker", **settings) as broker:
-        with Program(with_tls, broker.name_server, log) as java:
+        with Program(with_tls, broker.name_server, log, **signing(ADMIN)) as java:
             (sent,) = java.send("orders", "over TLS")
             assert sent["status"] == "SEND_OK"
             java.push("readers", "orders")
             java.until(lambda: java.got("readers") != [], "it arrives")
             java.do("stop", name="readers")
-        with Program(command, broker.name_server, log) as plain:
+        with Program(command, broker.name_server, log, **signing(ADMIN)) as plain:
             if mode == "permissive":
                 assert len(plain.send("orders", "plain")) == 1
                 return
-            with pytest.raises(
-                AssertionError,
-                match=r"Remoting\w*Exception",
-            ):
+            with pytest.raises(AssertionError, match=r"Remoting\w*Exception"):
                 plain.send("orders", "plain")
