@@ -24,7 +24,7 @@ from rmqlite.server.gate.tls import OPENING_MAX, Keys, Pem
 from rmqlite.store.disk.files import OPEN_FILES_MAX
 from rmqlite.wire import rpcs
 
-OTHER_FILES: Final = OPEN_FILES_MAX + 288 + OPENING_MAX
+OTHER_FILES: Final = OPEN_FILES_MAX + 288
 """File descriptors that connections must leave free, for the store and the pages."""
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,8 @@ def connections_max(config: BrokerConfig) -> int:
 
     Raises the process's limit of open files if it is too low, at most to the hard limit.
     """
-    wanted = config.connections_max + OTHER_FILES
+    others = OTHER_FILES + (0 if config.tls_mode == "disabled" else OPENING_MAX)
+    wanted = config.connections_max + others
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < files:
@@ -128,11 +129,11 @@ def connections_max(config: BrokerConfig) -> int:
         log.warning(
             "the limit of open files is too low for maxConnections, the port accepts fewer"
             " connections=%d open_files=%d wanted=%d",
-            max(1, files - OTHER_FILES),
+            max(1, files - others),
             files,
             wanted,
         )
-    return max(1, files - OTHER_FILES)
+    return max(1, files - others)
 
 
 def _request_bytes_max(config: BrokerConfig) -> int:
