@@ -34,6 +34,7 @@ from rmqlite.config_keys.values import (
     EntriesBytes,
     Host,
     Hours,
+    Limit,
     Messages,
     Milliseconds,
     Name,
@@ -84,6 +85,9 @@ class BrokerConfig(BaseModel):
     bind_address: Host = _key("bindAddress", "127.0.0.1")
     acl_enabled: Switch = _key("aclEnable", False)
     acl_file: Place = _key("aclFile", "conf/plain_acl.yml")
+    audit_log_format: Annotated[Literal["text", "json"], one_of("text", "json")] = _key(
+        "auditLogFormat", "text"
+    )
     allow_unauthenticated: Switch = _key("allowUnauthenticated", False)
     tls_mode: Annotated[
         Literal["disabled", "permissive", "enforcing"],
@@ -189,6 +193,12 @@ class BrokerConfig(BaseModel):
     members_max: Annotated[int, whole("members")] = _key("maxMembers", 10_000)
     subscription_bytes_max: Bytes = _key("maxSubscriptionBytes", 16_777_216)
     connections_max: Annotated[int, whole("connections")] = _key("maxConnections", 10_000)
+    account_requests_per_s_max: Limit = _key("maxAccountRequestsPerSecond", 0)
+    account_bytes_per_s_max: Limit = _key("maxAccountBytesPerSecond", 0)
+    account_connections_max: Limit = _key("maxAccountConnections", 0)
+    account_parked_polls_max: Limit = _key("maxAccountParkedPolls", 0)
+    connection_requests_per_s_max: Limit = _key("maxConnectionRequestsPerSecond", 0)
+    connection_bytes_per_s_max: Limit = _key("maxConnectionBytesPerSecond", 0)
     client_expiry_ms: Milliseconds = _key("channelExpiredTimeout", 120_000)
     drain_ms_max: Annotated[int, whole("milliseconds", 0)] = _key("shutdownDrainTimeout", 5_000)
 

@@ -12,7 +12,7 @@ import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -21,6 +21,8 @@ from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import printable
 from rmqlite.cli.output.writing import written
 from rmqlite.errors import StoreUnavailable
+
+LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 
 def _port_instead_of(key: str) -> Any:
@@ -73,12 +75,12 @@ def broker(
 
     settings = load()
     # Log from here on: a wrong configuration is reported without a server.
+    from rmqlite.server.callers.audit import log_as_json
     from rmqlite.server.serve import Endpoints, serve
 
-    logging.basicConfig(
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=LOG_FORMAT)
+    if settings.audit_log_format == "json":
+        log_as_json()
     if ready_file:
         remove_ready_file(ready_file)
 

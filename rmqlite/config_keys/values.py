@@ -113,6 +113,8 @@ Milliseconds = Annotated[int, whole("milliseconds")]
 Bytes = Annotated[int, whole("bytes")]
 Messages = Annotated[int, whole("messages")]
 Queues = Annotated[int, whole("queues", at_most=QUEUES_MAX)]
+Limit = Annotated[int, whole("", 0)]
+"""0: there is none."""
 Port = Annotated[int, whole("", 0, 65_535)]
 Percent = Annotated[int, whole("percent", 1, 100)]
 Switch = Annotated[bool, BeforeValidator(_switch)]

@@ -134,6 +134,13 @@ def test_the_configuration_file_marks_what_rocketmq_does_not_have() -> None:
             marked |= set(re.findall(r"^(\w+)=", each, re.MULTILINE))
     assert marked == {
         "aclFile",
+        "auditLogFormat",
+        "maxAccountRequestsPerSecond",
+        "maxAccountBytesPerSecond",
+        "maxAccountConnections",
+        "maxAccountParkedPolls",
+        "maxConnectionRequestsPerSecond",
+        "maxConnectionBytesPerSecond",
         "allowUnauthenticated",
         "tlsMode",
         "tlsCertPath",

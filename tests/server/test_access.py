@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rmqlite.access.accounts import Role, parse_perm
-from rmqlite.errors import AccessDenied, Refused, RmqliteError
+from rmqlite.errors import AccessDenied, PermissionMissing, Refused, RmqliteError
 from rmqlite.server.front.access import BROKER, CALLER, Caller
 from rmqlite.server.front.part import Part
 from tests.support.accounts import account, accounts
@@ -132,27 +133,93 @@ def test_a_method_without_a_rule_is_an_error() -> None:
                 """Nobody has thought of it."""
 
 
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == "rmqlite.audit"]
+
+
 def test_who_changes_something_and_who_is_refused_is_logged(
     under_test: BrokerUnderTest,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """On a logger of its own; reading leaves no line, and no line has a secret."""
+    """With its outcome; reading leaves no line, and no line has a secret."""
     caplog.set_level(logging.INFO, "rmqlite.audit")
 
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = ALL
-        CALLER.set(Caller(ADMIN, "10.0.0.1:7"))
+        CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
         await server.front.topics.delete("orders")
         await server.front.topics.all()
-        CALLER.set(Caller(NOTHING, "10.0.0.2:7"))
+        with pytest.raises(PermissionMissing):
+            await server.front.settings.change({"listenPort": "1"})
+        CALLER.set(Caller(None, "10.0.0.3:7", "web"))
+        await server.front.topics.clean()
+        CALLER.set(Caller(NOTHING, "10.0.0.2:7", "remoting"))
         with pytest.raises(Refused):
             await server.front.topics.delete("orders")
         assert server.access.refused == 1
 
     served(under_test, scenario)
-    lines = [each.getMessage() for each in caplog.records if each.name == "rmqlite.audit"]
-    assert lines == [
-        "changes account='admin-key' client=10.0.0.1:7 call=TopicCalls.delete target='orders'",
-        "refused account='nobody-key' client=10.0.0.2:7 rule='Need admin permission for the"
-        " broker, but accessKey=nobody-key is not'",
+    admin = "changes face=grpc account='admin-key' client=10.0.0.1:7"
+    assert lines_of(caplog) == [
+        f"{admin} call='TopicCalls.delete' target='orders' outcome=ok",
+        f"{admin} call='SettingCalls.change' target='' outcome=permission-missing",
+        "changes face=web account='' client=10.0.0.3:7 call='TopicCalls.clean' target=''"
+        " outcome=ok",
+        "refused face=remoting account='nobody-key' client=10.0.0.2:7 call='TopicCalls.delete'"
+        " target='orders' outcome=access-denied rule='Need admin permission for the broker, but"
+        " accessKey=nobody-key is not'",
     ]
+
+
+def test_each_method_that_changes_something_is_logged_at_its_end(
+    under_test: BrokerUnderTest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once, and also if it fails; what belongs to a producer or a consumer is not."""
+    caplog.set_level(logging.INFO, "rmqlite.audit")
+    expected = []
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = ALL
+        CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
+        for method, arguments in EVERY:
+            try:
+                await ask(server.front, method, arguments)
+                outcome = "ok"
+            except RmqliteError as error:
+                outcome = error.code
+            if method in CHANGING - OF_CONSUMERS - OF_PRODUCERS - OF_EVERYBODY:
+                expected.append((method.rpartition(".")[2], outcome))
+
+    served(under_test, scenario)
+    found = [
+        (
+            line.partition("call='")[2].partition("'")[0].rpartition(".")[2],
+            line.split("outcome=")[1],
+        )
+        for line in lines_of(caplog)
+    ]
+    assert found == expected
+    assert expected
+
+
+def test_a_call_that_is_cancelled_is_logged_too(
+    under_test: BrokerUnderTest,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its caller is gone, but it may have changed something."""
+    caplog.set_level(logging.INFO, "rmqlite.audit")
+
+    async def cancelled(*_: object) -> None:
+        raise asyncio.CancelledError
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = ALL
+        CALLER.set(Caller(ADMIN, "10.0.0.1:7", "grpc"))
+        server.front.redrives._durable = cancelled  # type: ignore[method-assign]
+        (asked,) = [arguments for name, arguments in WRITING if name == "redrives.start"]
+        with pytest.raises(asyncio.CancelledError):
+            await ask(server.front, "redrives.start", asked)
+
+    served(under_test, scenario)
+    assert lines_of(caplog)[-1].endswith("outcome=CancelledError")

@@ -12,6 +12,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, Unavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
+from rmqlite.server.callers.limits import Limits
 from rmqlite.server.faces.native.calls import Handlers, handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.guard import Guard
@@ -25,6 +26,7 @@ from rmqlite.wire.signing import Signer
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
+from tests.support.clock import SetTime
 from tests.support.fronts import Served, served
 
 KEY = "the-admin"
@@ -35,7 +37,7 @@ SEND = rpcs.SEND.encode_request(SendRequest((Message("orders", b"x"),)))
 def guarded(server: Served) -> Handlers:
     server.access.accounts = accounts(ADMIN)
     in_flight = InFlight(1 << 30, 1 << 20)
-    enter = Guard(server.access).enter
+    enter = Guard(server.access, None).enter
     return handlers_of(methods_of(server.front), in_flight, Conversion(BrokerConfig()), enter)
 
 
@@ -98,11 +100,72 @@ def test_reflection_asks_for_an_account_and_health_does_not(under_test: BrokerUn
     async def scenario(server: Served, _: object) -> None:
         server.access.accounts = accounts(ADMIN)
         health = Health({rpc.service for rpc in rpcs.ALL})
-        handlers = health.handlers(InFlight(1 << 30, 1 << 20), Guard(server.access).enter)
+        handlers = health.handlers(InFlight(1 << 30, 1 << 20), Guard(server.access, None).enter)
         reflect = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
         assert (await ask(handlers, "/grpc.health.v1.Health/Check", b"")).code.name == "OK"
         assert (await ask(handlers, reflect, b"")).code.name == "PERMISSION_DENIED"
         sent = Signer(KEY, SECRET).metadata(reflect, wall_ms())
         assert (await ask(handlers, reflect, sent=sent)).code.name == "OK"
+
+    served(under_test, scenario)
+
+
+def limited(server: Served, **settings: int) -> Handlers:
+    """A broker with these limits, whose time stands still."""
+    limits = Limits(BrokerConfig().model_copy(update=settings), SetTime())
+    enter = Guard(server.access, limits).enter
+    in_flight = InFlight(1 << 30, 1 << 20)
+    return handlers_of(methods_of(server.front), in_flight, Conversion(BrokerConfig()), enter)
+
+
+async def outcome(handlers: Handlers, data: bytes, signer: Signer | None) -> str:
+    """The status of one send, and the limit that it has met."""
+    sent = signer.metadata(rpcs.SEND.path, wall_ms()) if signer else ()
+    context = await ask(handlers, rpcs.SEND.path, data, sent=sent)
+    return "OK" if context.code.name == "OK" else f"{context.code.name} {context.error.field}"
+
+
+def test_calls_beyond_the_limit_of_an_account_are_refused(under_test: BrokerUnderTest) -> None:
+    """Before the request is read; and what keeps a consumer in its group is let in."""
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = accounts(ADMIN)
+        handlers, signer = limited(server, account_requests_per_s_max=1), Signer(KEY, SECRET)
+        assert await outcome(handlers, SEND, signer) == "OK"
+        wanted = "RESOURCE_EXHAUSTED maxAccountRequestsPerSecond"
+        assert await outcome(handlers, b"not a request", signer) == wanted
+        sent = signer.metadata(rpcs.QUERY_OFFSETS.path, wall_ms())
+        context = await ask(handlers, rpcs.QUERY_OFFSETS.path, b"", sent=sent)
+        assert context.code.name != "RESOURCE_EXHAUSTED"
+
+    served(under_test, scenario)
+
+
+def test_bytes_beyond_the_limit_are_refused_before_they_are_decoded(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Of a connection without accounts, too."""
+
+    async def scenario(server: Served, _: object) -> None:
+        handlers = limited(server, connection_bytes_per_s_max=len(SEND))
+        assert await outcome(handlers, SEND, None) == "OK"
+        wanted = "RESOURCE_EXHAUSTED maxConnectionBytesPerSecond"
+        assert await outcome(handlers, b"not a request", None) == wanted
+
+    served(under_test, scenario)
+
+
+def test_a_call_that_no_account_has_signed_counts_for_its_connection(
+    under_test: BrokerUnderTest,
+) -> None:
+    """So its signature is not even looked at."""
+
+    async def scenario(server: Served, _: object) -> None:
+        server.access.accounts = accounts(ADMIN)
+        handlers, signer = limited(server, connection_requests_per_s_max=1), Signer(KEY, "wrong!!")
+        assert (await outcome(handlers, SEND, signer)).startswith("PERMISSION_DENIED")
+        wanted = "RESOURCE_EXHAUSTED maxConnectionRequestsPerSecond"
+        assert await outcome(handlers, SEND, signer) == wanted
+        assert server.access.refused == 1
 
     served(under_test, scenario)

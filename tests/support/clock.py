@@ -55,3 +55,13 @@ class FakeClock(SystemClock):
 
     def forward(self, milliseconds: int) -> None:
         self.machine.forward(milliseconds)
+
+
+class SetTime:
+    """What elapsed_s() returns, for what asks for nothing else: it stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.s = 100.0
+
+    def __call__(self) -> float:
+        return self.s

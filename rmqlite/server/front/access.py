@@ -7,14 +7,14 @@ its class is made.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, TypeVar
 
 from rmqlite.access.accounts import Account, Accounts, Right
 from rmqlite.access.decision import Need, why_not
-from rmqlite.errors import AccessDenied
+from rmqlite.errors import AccessDenied, RmqliteError
+from rmqlite.server.callers import audit
 from rmqlite.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]
@@ -23,17 +23,25 @@ M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"
 _WRONG: Final = "there is no such access key, or the signature is wrong"
-audit = logging.getLogger("rmqlite.audit")
 
 
 class Caller(NamedTuple):
-    """account: None if the caller's address is trusted (a white list), or it is the broker."""
+    """account: None if the caller's address is trusted (a white list), or it is the broker.
+
+    face: by which it came, for the audit log.
+    """
 
     account: Account | None
     address: str
+    face: str = ""
+
+    @property
+    def access_key(self) -> str:
+        return self.account.access_key if self.account else ""
 
 
-BROKER: Final = Caller(None, "the broker itself")
+BROKER: Final = Caller(None, "the broker itself", "own")
+_NOBODY: Final = Caller(None, "")
 CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 """Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
 
@@ -95,8 +103,12 @@ class Access:
     def __init__(self, accounts: Accounts | None = None) -> None:
         self.accounts = accounts
         """None: there are none, and everybody may do everything."""
-        self.refused = 0
+        self.refusals = audit.Refusals()
+
+    @property
+    def refused(self) -> int:
         """How many calls were refused."""
+        return self.refusals.total
 
     def is_trusted(self, address: str) -> bool:
         """May whoever comes from this address do everything, without an account?"""
@@ -105,9 +117,18 @@ class Access:
         return any(each.matches(host) for each in self.accounts.global_white_remote_addresses)
 
     def caller(
-        self, address: str, key: str, is_signed: Callable[[str], bool], wrong: str = _WRONG
+        self,
+        address: str,
+        key: str,
+        is_signed: Callable[[str], bool],
+        *,
+        face: str,
+        call: object = "",
+        wrong: str = _WRONG,
     ) -> Caller:
         """Who calls from an address with an access key; is_signed: with the secret it is given?
+
+        face, call: by which face, and what; both only for the audit log.
 
         RocketMQ's order: trusted addresses, the key, the account's trusted addresses, and then
         the signature.  Raises AccessDenied, which does not tell whether the account exists; wrong
@@ -115,41 +136,75 @@ class Access:
         """
         assert self.accounts is not None
         if self.is_trusted(address):
-            return Caller(None, address)
+            return Caller(None, address, face)
         account = self.accounts.accounts.get(key)
         if account is not None and account.white_remote_address.matches(host_of(address)):
-            return Caller(None, address)
+            return Caller(None, address, face)
         # Of no account, too: otherwise the time would tell which accounts exist.
         secret = account.secret.get_secret_value() if account else _NO_SECRET
         if is_signed(secret) and account is not None:
-            return Caller(account, address)
-        raise self.denied(key, address, wrong if key else "the call has no access key")
+            return Caller(account, address, face)
+        rule = wrong if key else "the call has no access key"
+        raise self.denied(key, address, rule, face=face, call=call)
 
-    def check(self, caller: Caller | None, wanted: Iterable[Need]) -> None:
-        """Raises AccessDenied unless this caller has all these rights."""
+    def check(
+        self,
+        caller: Caller | None,
+        wanted: Iterable[Need],
+        call: object = "",
+        args: Iterable[object] = (),
+    ) -> None:
+        """Raises AccessDenied unless this caller has all these rights.
+
+        call, args: what is called, for the audit log.
+        """
         if self.accounts is None:
             return
         if caller is None:
-            raise self.denied("", "", "the call has no account")
+            raise self.denied("", "", "the call has no account", call=call, args=args)
         if caller.account is None:
             return
         reason = why_not(caller.account, wanted)
         if reason is not None:
-            raise self.denied(caller.account.access_key, caller.address, reason)
+            key, address, face = caller.access_key, caller.address, caller.face
+            raise self.denied(key, address, reason, face=face, call=call, args=args)
 
-    def denied(self, access_key: str, address: str, rule: str) -> AccessDenied:
+    def denied(
+        self,
+        access_key: str,
+        address: str,
+        rule: str,
+        *,
+        face: str = "",
+        call: object = "",
+        args: Iterable[object] = (),
+    ) -> AccessDenied:
         """The error for a call that is refused, which is counted and logged."""
-        self.refused += 1
-        audit.warning("refused account=%r client=%s rule=%r", shortened(access_key), address, rule)
-        return AccessDenied(f"access denied: {rule}", rule=rule)
+        error = AccessDenied(f"access denied: {rule}", rule=rule)
+        if self.refusals.note(access_key, address):
+            account = shortened(access_key)
+            audit.refused(
+                audit.Event(
+                    "refused", face, account, address, _name(call), _target(args), error.code, rule
+                )
+            )
+        return error
 
-    def changes(self, caller: Caller | None, call: str, args: Iterable[object]) -> None:
-        """Log who begins to change something."""
-        account = caller.account.access_key if caller and caller.account else ""
-        client = caller.address if caller else ""
-        audit.info(
-            "changes account=%r client=%s call=%s target=%r", account, client, call, _target(args)
-        )
+    def ended(
+        self, caller: Caller | None, call: str, args: Iterable[object], error: BaseException | None
+    ) -> None:
+        """Log the end of a call that changes something; error: in which it ended."""
+        outcome = "ok" if error is None else type(error).__name__
+        if isinstance(error, RmqliteError):
+            outcome = error.code
+        account, address, face = caller or _NOBODY
+        key = account.access_key if account else ""
+        audit.changed(audit.Event("changes", face, key, address, call, _target(args), outcome))
+
+
+def _name(call: object) -> str:
+    """A call as text; a number is a code of RocketMQ's protocol."""
+    return f"request code={call}" if isinstance(call, int) else shortened(call)
 
 
 def _target(args: Iterable[object]) -> str:

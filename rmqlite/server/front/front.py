@@ -16,6 +16,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.status import BrokerStatus
+from rmqlite.server.callers.limits import limits_of
 from rmqlite.server.front.access import Access, view
 from rmqlite.server.front.figures import FigureCalls
 from rmqlite.server.front.groups import GroupCalls
@@ -49,7 +50,8 @@ class Front(Part):
         access: Access,
         watched: Sequence[WatchedFiles[Any]] = (),
     ) -> None:
-        behind = Behind(config, broker, commit, pulls, heartbeats, access)
+        self.limits = limits_of(config)
+        behind = Behind(config, broker, commit, pulls, heartbeats, access, self.limits)
         super().__init__(behind)
         self.clock = clock
         self.access = access

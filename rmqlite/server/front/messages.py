@@ -28,7 +28,15 @@ from rmqlite.requests.messages import (
     SendRequest,
     SendResult,
 )
-from rmqlite.server.front.access import Caller, anyone, group_right, needs, topic_right, view
+from rmqlite.server.front.access import (
+    CALLER,
+    Caller,
+    anyone,
+    group_right,
+    needs,
+    topic_right,
+    view,
+)
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.records.stored import Record
@@ -62,7 +70,7 @@ class MessageCalls(Part):
 
         send_drafts() takes what came of many callers, so each of them is checked before.
         """
-        self._access.check(caller, (topic_right(Right.PUB, topic),))
+        self._access.check(caller, (topic_right(Right.PUB, topic),), "MessageCalls.send", (topic,))
 
     @anyone
     async def send_drafts(
@@ -122,13 +130,22 @@ class MessageCalls(Part):
                 break
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 tells_unmatched = False
-                await self._pulls.wait((request.topic, request.queue_id), left_s)
+                await self._wait((request.topic, request.queue_id), left_s)
             else:
                 # None of them matches: look behind them from now on, and each only once.
                 request = replace(request, queue_offset=result.next_offset)
         if result.status is PullStatus.NO_NEW_MESSAGE and result.next_offset != first:
             return replace(result, status=PullStatus.NO_MATCHED_MESSAGE)
         return result
+
+    async def _wait(self, queue: tuple[str, int], seconds: float) -> None:
+        """Wait for a message in a queue.  Raises Overloaded."""
+        caller = CALLER.get()
+        if self._limits is None or caller is None:
+            await self._pulls.wait(queue, seconds)
+            return
+        with self._limits.parked(caller.access_key):
+            await self._pulls.wait(queue, seconds)
 
     @needs(lambda query: [topic_right(Right.VIEW, query.topic)])
     async def find(self, query: MessageQuery) -> FoundMessages:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
+from rmqlite.server.callers.limits import Limits
 from rmqlite.server.front.access import CALLER, Access, Rule, of_admins, rule_of
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
@@ -33,6 +34,7 @@ class Behind:
     pulls: Waiting
     heartbeats: Waiting
     access: Access
+    limits: Limits | None
 
 
 class Part:
@@ -40,6 +42,7 @@ class Part:
 
     def __init__(self, behind: Behind) -> None:
         self._access = behind.access
+        self._limits = behind.limits
         self._config = behind.config
         self._broker = behind.broker
         self._commit = behind.commit
@@ -71,13 +74,12 @@ class Part:
 
 def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., Awaitable[A]]:
     """The same method, for those who may call it; a failed sync in it ends the broker."""
+    name = method.__qualname__
 
     @wraps(method)
     async def asked(part: Part, *args: Any, **more: Any) -> A:
         if part._access.accounts is not None:
-            part._access.check(CALLER.get(), rule(*args, **more))
-            if rule is of_admins:
-                part._access.changes(CALLER.get(), method.__qualname__, args)
+            part._access.check(CALLER.get(), rule(*args, **more), name, args)
         try:
             return await method(part, *args, **more)
         except FlushFailed as error:
@@ -86,4 +88,26 @@ def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., A
                 part._commit.fail(error)
             raise
 
-    return asked
+    return _audited(asked) if rule is of_admins else asked
+
+
+def _audited(asked: Callable[..., Awaitable[A]]) -> Callable[..., Awaitable[A]]:
+    """The same method, which changes something; its end is a line of the audit log."""
+
+    @wraps(asked)
+    async def logged(part: Part, *args: Any, **more: Any) -> A:
+        access = part._access
+        if access.accounts is None:
+            return await asked(part, *args, **more)
+        try:
+            answer = await asked(part, *args, **more)
+        except AccessDenied:
+            # It has a line of its own.
+            raise
+        except BaseException as error:
+            access.ended(CALLER.get(), asked.__qualname__, args, error)
+            raise
+        access.ended(CALLER.get(), asked.__qualname__, args, None)
+        return answer
+
+    return logged

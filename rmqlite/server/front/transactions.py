@@ -50,7 +50,8 @@ class TransactionCalls(Part):
         self._check_open()
         if self._access.accounts is not None:
             topic = self._broker.transactions.topic_of(request)
-            self._access.check(CALLER.get(), (topic_right(Right.PUB, topic),))
+            right = topic_right(Right.PUB, topic)
+            self._access.check(CALLER.get(), (right,), "TransactionCalls.end", (topic,))
         is_new = self._broker.transactions.end(request)
         # Also for one that has ended before: its end may not be on disk yet.
         await self._durable()

@@ -39,3 +39,8 @@ class AccountsFile(WatchedFiles[Accounts]):
             self._access.accounts = found
             log.info("accounts in force file=%s accounts=%d", self._path, len(found.accounts))
         return found.warnings
+
+    async def look(self) -> None:
+        # A flood that has ended brings no refusal that would tell its length.
+        self._access.refusals.tell()
+        await super().look()

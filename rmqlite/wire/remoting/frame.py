@@ -31,6 +31,7 @@ from rmqlite.wire.remoting.header import (
 )
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 
+ALL: Final = -1
 _START: Final = Struct(">iI")
 """Length, and the mark: spelling and length of the header."""
 _LENGTH_BYTES: Final = 4
@@ -60,8 +61,11 @@ class FrameDecoder:
         """How many bytes of an incomplete frame are kept."""
         return len(self._held)
 
-    def feed(self, data: bytes) -> list[Command]:
-        """The commands that these bytes complete, in order."""
+    def feed(self, data: bytes, most: int = ALL) -> list[Command]:
+        """The commands that these bytes complete, in order.
+
+        most: how many of them; the other frames are kept, and come with the next call.
+        """
         commands: list[Command] = []
         held = self._held
         if self.error is not None:
@@ -72,11 +76,11 @@ class FrameDecoder:
                 return commands
         try:
             if not held:
-                at = self._read(data, commands)
+                at = self._read(data, commands, most)
                 held += data[at:]
                 return commands
             with memoryview(held) as view:
-                at = self._read(view, commands)
+                at = self._read(view, commands, most)
         except FrameError as error:
             self.error = error.with_traceback(None)
             self._held = bytearray()
@@ -84,10 +88,10 @@ class FrameDecoder:
         del held[:at]
         return commands
 
-    def _read(self, view: bytes | memoryview, commands: list[Command]) -> int:
+    def _read(self, view: bytes | memoryview, commands: list[Command], most: int) -> int:
         """Append the whole frames' commands; where the first incomplete frame begins."""
         at, size = 0, len(view)
-        while size - at >= _LENGTH_BYTES + _MARK_BYTES:
+        while size - at >= _LENGTH_BYTES + _MARK_BYTES and len(commands) != most:
             length, mark = _START.unpack_from(view, at)
             header_bytes = mark & _HEADER_MASK
             if not _MARK_BYTES + header_bytes <= length <= self._frame_bytes_max:

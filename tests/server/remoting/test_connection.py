@@ -242,6 +242,8 @@ def test_a_connection_without_any_frame_for_two_minutes_is_closed(
 class _NoFront:
     """Nothing is asked of it; whoever wants to listen may."""
 
+    accounts = limits = None
+
     def __getattr__(self, _: str) -> Any:
         return self
 

@@ -64,7 +64,7 @@ def one_answer(path: str, answer: Answer, in_flight: InFlight, enter: Enter) -> 
 
     async def call(_: object, context: Context) -> bytes:
         with _Refusing(path, context):
-            enter(path, context)
+            charge = enter(path, context)
             room = await in_flight.room()
             try:
                 data = await room.receive(_read(context))
@@ -72,6 +72,8 @@ def one_answer(path: str, answer: Answer, in_flight: InFlight, enter: Enter) -> 
                     # A request that gRPC refuses reads as None, too; gRPC then cancels this task.
                     await asyncio.sleep(CANCEL_S_MAX)
                     raise InvalidValue("request", "nothing", "one message")
+                if charge is not None:
+                    charge(len(data))
                 coming, data = answer(data, context), None
                 return await coming
             finally:

@@ -55,7 +55,7 @@ class NativeFace:
         assert self._server is not None
         front = running.front
         methods, conversion = methods_of(front), Conversion(self._config)
-        enter = Guard(front.access).enter
+        enter = Guard(front.access, front.limits).enter
         self._server.add_generic_rpc_handlers(
             (
                 handlers_of(methods, self._in_flight, conversion, enter),

@@ -7,7 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
-from rmqlite.errors import AccessDenied, RmqliteError
+from rmqlite.errors import AccessDenied, Overloaded, RmqliteError
+from rmqlite.server.callers.limits import Limits, Request
 from rmqlite.server.faces.remoting.connection import Connection, NotAnswered
 from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.front.access import CALLER, Caller
@@ -28,6 +29,11 @@ class Call(NamedTuple):
 
 Handler = Callable[[Call], Awaitable[Command | None]]
 """Answers a request; None: it gets no answer."""
+
+KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
+"""What keeps a consumer in its group, and does not fall under the limit of other requests: its
+offsets, heartbeats and locks, the list of its group's members.  A client that is refused its
+offset takes any error for "there is none", and begins elsewhere."""
 
 log = logging.getLogger(__name__)
 
@@ -62,11 +68,13 @@ class Calls:
         handlers: Mapping[int, Handler],
         gathered: Mapping[int, Gathering],
         guard: Guard,
+        limits: Limits | None,
         gone: Callable[[Connection], None],
     ) -> None:
         self._handlers = handlers
         self._gathered = gathered
         self._guard = guard
+        self._limits = limits
         self._gone = gone
         self._loop = asyncio.get_running_loop()
         self.running: set[asyncio.Task[None]] = set()
@@ -74,8 +82,11 @@ class Calls:
     def begin(self, connection: Connection, command: Command, size: int) -> None:
         gathering = self._gathered.get(command.code)
         try:
-            caller = self._guard.caller_of(connection.address, command)
-        except AccessDenied as error:
+            if self._limits is None:
+                caller = self._guard.caller_of(connection, command)
+            else:
+                caller = self._limited(self._limits, connection, command, size)
+        except (AccessDenied, Overloaded) as error:
             ext = None if gathering is None else REFUSED_SEND_EXT
             connection.answer(command, size, encode(refused(command, error, ext)))
             return
@@ -93,7 +104,22 @@ class Calls:
         task.add_done_callback(self.running.discard)
 
     def gone(self, connection: Connection) -> None:
+        if self._limits is not None:
+            self._limits.ended(connection)
         self._gone(connection)
+
+    def _limited(
+        self, limits: Limits, connection: Connection, command: Command, size: int
+    ) -> Caller | None:
+        """Whose request this is.  Raises AccessDenied, Overloaded."""
+        request = Request(1, size, command.code in KEEPING)
+        # Before the signature, so that a wrong one counts, too.
+        limits.of_connection(connection.address, request)
+        caller = self._guard.caller_of(connection, command)
+        if caller is not None:
+            limits.of_account(caller.access_key, request)
+            limits.own(connection, caller.access_key)
+        return caller
 
     async def _run(
         self,

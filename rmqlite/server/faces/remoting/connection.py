@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.grpc_refusal import PREFACE, GrpcRefusal
+from rmqlite.server.faces.remoting.wrong_signatures import Trust, WrongSignatures
 from rmqlite.wire.remoting.command import Command, server_request
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
@@ -67,6 +68,7 @@ class Connections:
     open: set[Connection] = field(default_factory=set)
     bytes: int = 0
     """Bytes of requests that are not answered, and of frames that are not complete."""
+    wrong_signatures: WrongSignatures = field(default_factory=WrongSignatures)
     without_room: set[Connection] = field(default_factory=set)
     """Connections that are not read from until there is room again."""
     is_draining: bool = False
@@ -142,6 +144,7 @@ class Connection(asyncio.Protocol):
         self.held = 0
         """Bytes of a frame that is not complete."""
         self.last_seen_s = self._loop.time()
+        self.trust = Trust(connections.wrong_signatures, self._go_on)
         self.address = ""
         self.born_host = b""
         self.is_open = False
@@ -161,6 +164,7 @@ class Connection(asyncio.Protocol):
         self.born_host = pack_host(self.address)
         self._transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         self.is_open = True
+        self.trust.begin(host)
         self.regulate()
 
     def data_received(self, data: bytes) -> None:
@@ -173,7 +177,16 @@ class Connection(asyncio.Protocol):
         if self._refusal is not None:
             self._refuse(self._refusal, data)
             return
-        commands = self._decoder.feed(data)
+        self._begin_all(data)
+
+    def _begin_all(self, data: bytes) -> None:
+        while self._begin(data):
+            data = b""
+
+    def _begin(self, data: bytes) -> bool:
+        """Begin the requests that these bytes complete; may there be more of them to begin now?"""
+        at_once = self.trust.frames_at_once
+        commands = self._decoder.feed(data, at_once)
         self._count_held()
         begin = self._all.handling.begin
         for command in commands:
@@ -193,10 +206,11 @@ class Connection(asyncio.Protocol):
                 "a connection is closed client=%s reason=%s", self.address, self._decoder.error
             )
             self.close()
-            return
+            return False
         if self._all.bytes > self._all.bytes_max and self.held:
             self._all.close_longest()
         self.regulate()
+        return len(commands) == at_once and not self.trust.is_waiting
 
     def pause_writing(self) -> None:
         self._is_unread = True
@@ -216,6 +230,7 @@ class Connection(asyncio.Protocol):
         self._all.give_back(self._bytes + self.held)
         self._bytes = self.held = 0
         self._may_write.set()
+        self.trust.end()
         for task in self._parked:
             task.cancel()
         for asked in self._asked.values():
@@ -323,6 +338,7 @@ class Connection(asyncio.Protocol):
             or self._all.is_draining
             or self.in_flight >= FRAMES_IN_FLIGHT_MAX
             or not self._may_write.is_set()
+            or self.trust.is_waiting
         )
         if is_paused == self._is_paused or not self.is_open or self._transport.is_closing():
             return
@@ -357,6 +373,11 @@ class Connection(asyncio.Protocol):
         if not self._is_unread and not self._may_write.is_set():
             self._may_write.set()
             self.regulate()
+
+    def _go_on(self) -> None:
+        """The wait after a wrong signature is over."""
+        if self.is_open:
+            self._begin_all(b"")
 
     def _refuse(self, refusal: GrpcRefusal, data: bytes) -> None:
         out, is_over = refusal.feed(data)

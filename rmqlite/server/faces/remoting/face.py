@@ -76,7 +76,7 @@ class RemotingFace:
         )
         handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(front.access)
-        self._calls = Calls(handlers, sends, guard, clients.gone)
+        self._calls = Calls(handlers, sends, guard, front.limits, clients.gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,

@@ -12,10 +12,15 @@ from typing import Final
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
+from rmqlite.errors import AccessDenied
+from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.front.access import BROKER, Access, Caller
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import ALL
 from rmqlite.wire.remoting.signature import ACCESS_KEY, is_signed
 
+FACE: Final = "remoting"
+"""This face's name in the audit log."""
 _OPEN: Final = frozenset({105})
 _OF_CLIENTS: Final = frozenset(
     {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
@@ -35,15 +40,34 @@ class Guard:
     def __init__(self, access: Access) -> None:
         self._access = access
 
-    def caller_of(self, address: str, command: Command) -> Caller | None:
-        """Whose request this is; None without accounts.  Raises AccessDenied."""
+    def caller_of(self, connection: Connection, command: Command) -> Caller | None:
+        """Whose request this is; None without accounts.
+
+        Raises AccessDenied.  Only a wrong signature makes the connection wait: a right one may
+        also lack a right.
+        """
         if self._access.accounts is None:
+            if connection.trust.frames_at_once != ALL:
+                connection.trust.right()
             return None
         if command.code in _OPEN:
             return BROKER
         key = command.ext.get(ACCESS_KEY, "")
-        caller = self._access.caller(address, key, partial(is_signed, command))
+        try:
+            caller = self._access.caller(
+                connection.address,
+                key,
+                partial(is_signed, command),
+                face=FACE,
+                call=command.code,
+            )
+        except AccessDenied:
+            connection.trust.wrong()
+            raise
+        if connection.trust.frames_at_once != ALL:
+            connection.trust.right()
         if command.code not in _OF_CLIENTS:
             right = Right.VIEW if command.code in _LOOKING else Right.ADMIN
-            self._access.check(caller, (Need(right, "", f"request code={command.code}"),))
+            need = Need(right, "", f"request code={command.code}")
+            self._access.check(caller, (need,), command.code)
         return caller

@@ -1,0 +1,1 @@
+"""What the broker notes of those who call: the audit log, and the limits of each."""

@@ -1,0 +1,127 @@
+"""The audit log: who has changed something, who was refused, and how it ended.
+
+One line each, on the logger rmqlite.audit: as text, or as one JSON object (JsonLines).  No line has
+a secret, a signature or a body.
+
+Anybody can be refused as often as the network allows.  So of each account and host only the
+first refusals are logged, and later one line says how many more there were; so do the many
+callers beyond a limit, all together.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Final
+
+from rmqlite.clock import elapsed_s
+from rmqlite.errors import AccessDenied
+from rmqlite.visible import shortened
+
+WINDOW_S: Final = 10.0
+"""For how long refusals of the same caller are counted together."""
+LINES_MAX: Final = 5
+"""How many refusals of one caller are logged in that time."""
+CALLERS_MAX: Final = 16
+"""How many callers have lines of their own in that time: about ten lines a second at most."""
+_OTHERS: Final = ("", "others")
+
+log = logging.getLogger("rmqlite.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line.  client: an address; call: a method of the front, or what the face calls it.
+
+    target: topic, group or job.  outcome: ok, or an error's code.  times: how many refusals.
+    """
+
+    event: str
+    face: str
+    account: str
+    client: str
+    call: str
+    target: str
+    outcome: str
+    rule: str = ""
+    times: int = 1
+
+    def __str__(self) -> str:
+        text = (
+            f"{self.event} face={self.face or 'none'} account={self.account!r}"
+            f" client={self.client or 'none'} call={self.call!r} target={self.target!r}"
+            f" outcome={self.outcome}"
+        )
+        if self.rule:
+            text += f" rule={self.rule!r}"
+        return text if self.times == 1 else f"{text} times={self.times}"
+
+
+class JsonLines(logging.Formatter):
+    """Each record as one JSON object: time, level, and the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event = record.args[0] if isinstance(record.args, tuple) and record.args else None
+        about = asdict(event) if isinstance(event, Event) else {"event": record.getMessage()}
+        time = self.formatTime(record, "%Y-%m-%dT%H:%M:%S")
+        zone = self.formatTime(record, "%z")
+        return json.dumps(
+            {"time": f"{time}.{int(record.msecs):03}{zone}", "level": record.levelname, **about}
+        )
+
+
+def log_as_json() -> None:
+    """From now on the audit log goes to standard error as JSON, and nowhere else."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    log.handlers = [handler]
+    log.propagate = False
+
+
+def changed(event: Event) -> None:
+    """Log a request that changes something, at its end."""
+    log.info("%s", event)
+
+
+def refused(event: Event) -> None:
+    """Log a request that was refused; which ones are logged, Refusals says."""
+    log.warning("%s", event)
+
+
+class Refusals:
+    """Which refusals are logged."""
+
+    def __init__(self, elapsed: Callable[[], float] = elapsed_s) -> None:
+        self._elapsed = elapsed
+        self._began_s = elapsed()
+        self._times: dict[tuple[str, str], int] = {}
+        """Account and host -> refusals in this window."""
+        self.total = 0
+
+    def note(self, account: str, client: str) -> bool:
+        """Count a refusal; is it logged?"""
+        self.total += 1
+        self.tell()
+        caller = shortened(account), client.rpartition(":")[0]
+        if caller not in self._times and len(self._times) >= CALLERS_MAX:
+            self._times[_OTHERS] = self._times.get(_OTHERS, 0) + 1
+            return False
+        self._times[caller] = times = self._times.get(caller, 0) + 1
+        return times <= LINES_MAX
+
+    def tell(self) -> None:
+        """At the end of a window, log how many refusals there were beyond those with a line."""
+        now_s = self._elapsed()
+        if now_s - self._began_s < WINDOW_S:
+            return
+        noted, self._times, self._began_s = self._times, {}, now_s
+        for caller, times in noted.items():
+            more = times if caller == _OTHERS else times - LINES_MAX
+            if more > 0:
+                account, host = caller
+                log.warning(
+                    "%s",
+                    Event("refused again", "", account, host, "", "", AccessDenied.code, "", more),
+                )
