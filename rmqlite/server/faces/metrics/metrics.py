@@ -91,7 +91,7 @@ COUNTERS: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
     (
         "access_refused",
-        "Calls refused because of their account; the log rmqlite.audit has each.",
+        "Calls refused because of their account; the log rmqlite.audit says whose.",
         lambda now: now.access.refused,
     ),
     (
