@@ -75,7 +75,7 @@ def broker(
 
     settings = load()
     # Log from here on: a wrong configuration is reported without a server.
-    from rmqlite.server.callers.audit import log_as_json
+    from rmqlite.server.gate.audit import log_as_json
     from rmqlite.server.serve import Endpoints, serve
 
     logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, format=LOG_FORMAT)

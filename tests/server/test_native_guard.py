@@ -12,7 +12,6 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, Unavailable
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
-from rmqlite.server.callers.limits import Limits
 from rmqlite.server.faces.native.calls import Handlers, handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.guard import Guard
@@ -20,6 +19,7 @@ from rmqlite.server.faces.native.health import Health
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.replays import SKEW_MS_MAX
 from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.gate.limits import Limits
 from rmqlite.wire import rpcs
 from rmqlite.wire.rpcs import Rpc
 from rmqlite.wire.signing import Signer

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from rmqlite.access.accounts import Account, Accounts, Right
 from rmqlite.access.decision import Need, why_not
 from rmqlite.errors import AccessDenied, RmqliteError
-from rmqlite.server.callers import audit
+from rmqlite.server.gate import audit
 from rmqlite.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]

@@ -16,7 +16,6 @@ from rmqlite.broker.broker import Broker
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
 from rmqlite.requests.status import BrokerStatus
-from rmqlite.server.callers.limits import limits_of
 from rmqlite.server.front.access import Access, view
 from rmqlite.server.front.figures import FigureCalls
 from rmqlite.server.front.groups import GroupCalls
@@ -31,6 +30,7 @@ from rmqlite.server.front.settings import SettingCalls
 from rmqlite.server.front.topics import TopicCalls
 from rmqlite.server.front.transactions import TransactionCalls
 from rmqlite.server.gate.exposure import open_ports
+from rmqlite.server.gate.limits import limits_of
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from rmqlite.broker.broker import Broker
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
-from rmqlite.server.callers.limits import Limits
 from rmqlite.server.front.access import CALLER, Access, Rule, of_admins, rule_of
+from rmqlite.server.gate.limits import Limits
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.waiting import Waiting
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rmqlite.access.accounts import Role
-from rmqlite.server.callers.limits import Limits
+from rmqlite.server.gate.limits import Limits
 from rmqlite.wire.remoting.command import Command
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts

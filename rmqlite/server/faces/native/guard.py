@@ -8,10 +8,10 @@ from typing import Final
 from rmqlite.clock import wall_ms
 from rmqlite.errors import Unavailable
 from rmqlite.message import unpack_host
-from rmqlite.server.callers.limits import Limits, Request
 from rmqlite.server.faces.native.replays import Replays
 from rmqlite.server.faces.native.table import Context, peer_host
 from rmqlite.server.front.access import CALLER, Access, Caller
+from rmqlite.server.gate.limits import Limits, Request
 from rmqlite.wire import rpcs
 from rmqlite.wire.signing import is_right, read_signed
 

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from rmqlite.errors import AccessDenied, Overloaded, RmqliteError
-from rmqlite.server.callers.limits import Limits, Request
 from rmqlite.server.faces.remoting.connection import Connection, NotAnswered
 from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.front.access import CALLER, Caller
+from rmqlite.server.gate.limits import Limits, Request
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
 from rmqlite.wire.remoting.command import Command

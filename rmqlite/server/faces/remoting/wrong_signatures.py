@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rmqlite.clock import elapsed_s
-from rmqlite.server.callers.limits import Buckets
+from rmqlite.server.gate.limits import Buckets
 from rmqlite.wire.remoting.frame import ALL
 
 PAUSE_S: Final = 0.01

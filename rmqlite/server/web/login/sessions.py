@@ -16,8 +16,8 @@ from typing import Final
 
 from rmqlite.clock import Clock
 from rmqlite.errors import AccessDenied
-from rmqlite.server.callers import audit
 from rmqlite.server.front.access import Access, Caller
+from rmqlite.server.gate import audit
 from rmqlite.server.web.guard import new_session
 
 SESSIONS_MAX: Final = 1_000

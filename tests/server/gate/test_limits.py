@@ -8,7 +8,7 @@ import pytest
 
 from rmqlite.config import KEYS, BrokerConfig
 from rmqlite.errors import Overloaded
-from rmqlite.server.callers.limits import (
+from rmqlite.server.gate.limits import (
     FACES,
     KEEPING_FACTOR,
     LIMITS,

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from rmqlite.server.callers import audit
-from rmqlite.server.callers.audit import (
+from rmqlite.server.gate import audit
+from rmqlite.server.gate.audit import (
     CALLERS_MAX,
     LINES_MAX,
     WINDOW_S,
