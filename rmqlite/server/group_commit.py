@@ -37,9 +37,16 @@ class SyncThread:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[SyncJob, Ran] | None] = SimpleQueue()
         self._thread: Thread | None = None
+        self._is_closed = False
 
     def begin(self, job: SyncJob, ran: Ran) -> None:
-        """Run a job, then call ran in the same thread: with the seconds it took, or its error."""
+        """Run a job, then call ran in the same thread: with the seconds it took, or its error.
+
+        Does nothing once closed: the end of the last sync may still ask for the next one, and a
+        thread that nobody ends would keep the process.
+        """
+        if self._is_closed:
+            return
         if self._thread is None:
             self._thread = Thread(target=self._run, name="sync")
             self._thread.start()
@@ -47,6 +54,7 @@ class SyncThread:
 
     def close(self) -> None:
         """Return when all jobs have run and the thread has ended."""
+        self._is_closed = True
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -289,6 +290,24 @@ def test_a_sync_that_failed_elsewhere_is_as_final(
             await running
 
     asyncio.run(main())
+
+
+def test_the_end_of_the_last_sync_starts_no_other(tmp_path: Path, syncer: SyncThread) -> None:
+    """Its thread would keep the process after the store is closed."""
+
+    committed = Committed(tmp_path, syncer, "SYNC_FLUSH")
+    answers: list[FlushFailed | None] = []
+
+    async def main() -> None:
+        committed.begin()
+        committed.commit.then(committed.append(), answers.append)
+        committed.commit.then(committed.append(), answers.append)
+        syncer.close()
+        await turns_until(lambda: len(answers) > 0)
+        committed.commit.then(committed.append(), answers.append)
+
+    asyncio.run(main())
+    assert "sync" not in {thread.name for thread in threading.enumerate()}
 
 
 async def _all(*waits: Awaitable[None]) -> None:

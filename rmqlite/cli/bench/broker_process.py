@@ -72,15 +72,17 @@ class BrokerProcess:
         return ready_s
 
     def stop(self) -> None:
-        """SIGTERM, then wait until it has closed its store."""
+        """SIGTERM, then wait until it has closed its store.  Raises BrokerUnreachable."""
         if self._process is None:
             return
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
+        except subprocess.TimeoutExpired as error:
             self.kill()
+            sentence = f"the broker did not end in {STOP_SECONDS_MAX:.0f} s: {self._last_line()}"
+            raise BrokerUnreachable(sentence) from error
         self._process = None
 
     def kill(self) -> None:
