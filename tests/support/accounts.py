@@ -22,11 +22,11 @@ def accounts(*known: Account, **about: Any) -> Accounts:
     return Accounts(accounts={each.access_key: each for each in known}, **about)
 
 
-def with_admin(folder: Path) -> dict[str, str]:
-    """The keys of broker.conf for accounts of which there is one, ADMIN."""
+def with_admin(folder: Path, key: str = ADMIN) -> dict[str, str]:
+    """The keys of broker.conf for accounts of which there is one, an admin."""
     path = folder / "plain_acl.yml"
     path.touch(mode=0o600)
-    path.write_text(f"accounts:\n- accessKey: {ADMIN}\n  secretKey: {SECRET}\n  admin: true\n")
+    path.write_text(f"accounts:\n- accessKey: {key}\n  secretKey: {SECRET}\n  admin: true\n")
     return {"aclEnable": "true", "aclFile": str(path)}
 
 
