@@ -169,6 +169,19 @@ class Access:
             key, address, face = caller.access_key, caller.address, caller.face
             raise self.denied(key, address, reason, face=face, call=call, args=args)
 
+    def check_again(self, wanted: Iterable[Need], call: str) -> None:
+        """check() for a call that has waited: its account may be another one now, or deleted."""
+        caller = CALLER.get()
+        if self.accounts is None or caller is None or caller.account is None:
+            return
+        account = self.accounts.accounts.get(caller.access_key)
+        if account is caller.account:
+            return
+        if account is None or account.secret != caller.account.secret:
+            key, address, face = caller.access_key, caller.address, caller.face
+            raise self.denied(key, address, _WRONG, face=face, call=call)
+        self.check(caller._replace(account=account), wanted, call)
+
     def denied(
         self,
         access_key: str,

@@ -131,6 +131,7 @@ class MessageCalls(Part):
             if result.status is PullStatus.NO_NEW_MESSAGE:
                 tells_unmatched = False
                 await self._wait((request.topic, request.queue_id), left_s)
+                self._access.check_again(_pull_rights(request), "MessageCalls.pull")
             else:
                 # None of them matches: look behind them from now on, and each only once.
                 request = replace(request, queue_offset=result.next_offset)

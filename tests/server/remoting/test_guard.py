@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
-from rmqlite.access.accounts import PERMS, Role
+from rmqlite.access.accounts import PERMS, Account, Role
 from rmqlite.access.addresses import parse_addresses
 from rmqlite.server.faces.remoting.guard import _LOOKING, _OF_CLIENTS, _OPEN
 from rmqlite.wire.remoting.batch import BatchItem, write_batch
@@ -17,6 +18,7 @@ from rmqlite.wire.remoting.signature import ACCESS_KEY, SIGNATURE, signature
 from tests.server.remoting.asking import TOPIC, beat, pull_of, send_of
 from tests.support.accounts import SECRET, account, accounts
 from tests.support.brokers import BrokerUnderTest
+from tests.support.calls import turns_until
 from tests.support.messages import create_topic
 from tests.support.remoting import FaceUnderTest, LoopClient, served_face
 from tests.support.transactions import bodies
@@ -184,6 +186,36 @@ def test_an_account_that_is_deleted_is_refused_from_then_on(under_test: BrokerUn
             face.server.access.accounts = accounts()
             assert await code_of(client, send_of(client)) == 1
             assert face.server.access.refused == 2
+
+    guarded(under_test, scenario)
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        (account("the-reader", topic_perms=READER.topic_perms), 1),
+        (READER.model_copy(update={"secret": SecretStr("another secret")}), 1),
+        (None, 1),
+        (READER.model_copy(), 0),
+    ],
+    ids=["fewer rights", "another secret", "deleted", "read again"],
+)
+def test_a_pull_that_waits_is_answered_by_the_rules_of_then(
+    changed: Account | None, code: int, under_test: BrokerUnderTest
+) -> None:
+    """A message that comes later is not for who has lost the right to it."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with (
+            face.client(signs_as=("the-reader", SECRET)) as reader,
+            face.client(signs_as=("the-sender", SECRET)) as sender,
+        ):
+            pull = pull_of(reader, group="readers", wait_ms=50_000)
+            reader.send(pull)
+            await turns_until(lambda: face.server.front.parked == 1)
+            face.server.access.accounts = accounts(SENDER, *([changed] if changed else []))
+            assert await code_of(sender, send_of(sender)) == 0
+            assert (await reader.answer(pull.opaque)).code == code
 
     guarded(under_test, scenario)
 
