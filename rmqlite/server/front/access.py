@@ -135,17 +135,18 @@ class Access:
         is its rule.
         """
         assert self.accounts is not None
+        trusted = Caller(None, address, face)
         if self.is_trusted(address):
-            return Caller(None, address, face)
+            return trusted
         account = self.accounts.accounts.get(key)
         if account is not None and account.white_remote_address.matches(host_of(address)):
-            return Caller(None, address, face)
+            return trusted
         # Of no account, too: otherwise the time would tell which accounts exist.
         secret = account.secret.get_secret_value() if account else _NO_SECRET
         if is_signed(secret) and account is not None:
             return Caller(account, address, face)
         rule = wrong if key else "the call has no access key"
-        raise self.denied(key, address, rule, face=face, call=call)
+        raise self.denied(trusted, rule, call, access_key=key)
 
     def check(
         self,
@@ -161,13 +162,12 @@ class Access:
         if self.accounts is None:
             return
         if caller is None:
-            raise self.denied("", "", "the call has no account", call=call, args=args)
+            raise self.denied(_NOBODY, "the call has no account", call, args)
         if caller.account is None:
             return
         reason = why_not(caller.account, wanted)
         if reason is not None:
-            key, address, face = caller.access_key, caller.address, caller.face
-            raise self.denied(key, address, reason, face=face, call=call, args=args)
+            raise self.denied(caller, reason, call, args)
 
     def check_again(self, wanted: Iterable[Need], call: str) -> None:
         """check() for a call that has waited: its account may be another one now, or deleted."""
@@ -178,29 +178,27 @@ class Access:
         if account is caller.account:
             return
         if account is None or account.secret != caller.account.secret:
-            key, address, face = caller.access_key, caller.address, caller.face
-            raise self.denied(key, address, _WRONG, face=face, call=call)
+            raise self.denied(caller, _WRONG, call)
         self.check(caller._replace(account=account), wanted, call)
 
     def denied(
         self,
-        access_key: str,
-        address: str,
+        caller: Caller,
         rule: str,
-        *,
-        face: str = "",
         call: object = "",
         args: Iterable[object] = (),
+        *,
+        access_key: str = "",
     ) -> AccessDenied:
-        """The error for a call that is refused, which is counted and logged."""
+        """The error for a call that is refused, which is counted and logged.
+
+        access_key: that the caller has named, if it is not the account's.
+        """
         error = AccessDenied(f"access denied: {rule}", rule=rule)
-        if self.refusals.note(access_key, address):
-            account = shortened(access_key)
-            audit.refused(
-                audit.Event(
-                    "refused", face, account, address, _name(call), _target(args), error.code, rule
-                )
-            )
+        key = shortened(access_key or caller.access_key)
+        if self.refusals.note(key, caller.address):
+            what = _name(call), _target(args), error.code, rule
+            audit.refused(audit.Event("refused", caller.face, key, caller.address, *what))
         return error
 
     def ended(
@@ -210,9 +208,9 @@ class Access:
         outcome = "ok" if error is None else type(error).__name__
         if isinstance(error, RmqliteError):
             outcome = error.code
-        account, address, face = caller or _NOBODY
-        key = account.access_key if account else ""
-        audit.changed(audit.Event("changes", face, key, address, call, _target(args), outcome))
+        who = caller or _NOBODY
+        what = call, _target(args), outcome
+        audit.changed(audit.Event("changes", who.face, who.access_key, who.address, *what))
 
 
 def _name(call: object) -> str:

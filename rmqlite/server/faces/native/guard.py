@@ -85,7 +85,7 @@ class Guard:
         if signed is not None and caller.account is not None:
             rule = self._replays.check(signed, wall_ms())
             if rule is not None:
-                denied = self._access.denied(key, address, rule, face=FACE, call=path)
+                denied = self._access.denied(caller, rule, path)
                 # A client that has waited long signs again, and its call is let in.
                 raise Unavailable(str(denied), rule=rule)
         return caller
