@@ -27,9 +27,10 @@ class Shown:
         self._pilot = pilot
 
     async def press(self, *keys: str) -> None:
-        """Press keys, and wait until all that was asked because of them is shown."""
-        await self._pilot.press(*keys)
-        await self.settle()
+        """Press keys, as a person does who waits each time until it shows what was asked for."""
+        for key in keys:
+            await self._pilot.press(key)
+            await self.settle()
 
     async def press_only(self, *keys: str) -> None:
         """Press keys, whatever is still under way."""
