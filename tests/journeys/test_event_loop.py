@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import Message, Producer, PullConsumer
 from tests.support import toolchains
-from tests.support.broker_processes import StartBroker
+from tests.support.broker_processes import StartBroker, free_port
+from tests.support.certificates import keys_of, made
 
 STAND_IN = """
 from asyncio import new_event_loop
@@ -61,3 +64,17 @@ def test_a_broker_on_uvloop_delivers(
     """The real one; it is not in [dev], or no other test would run on asyncio's own loop."""
     find_first(toolchains.uvloop(), monkeypatch)
     assert sends_and_logs(start_broker()).startswith("uvloop ")
+
+
+def test_a_broker_on_uvloop_takes_tls_and_plain_connections_on_one_port(
+    start_broker: StartBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins a connection's TLS with its own code."""
+    find_first(toolchains.uvloop(), monkeypatch)
+    keys, port = made(tmp_path / "keys"), free_port()
+    broker = start_broker(metricsPort=port, **keys_of(keys, tlsMode="permissive"))
+    context = ssl.create_default_context(cafile=keys / "ca.pem")
+    plain = urlopen(f"http://localhost:{port}/healthz", timeout=180)
+    over_tls = urlopen(f"https://localhost:{port}/healthz", timeout=180, context=context)
+    assert [answer.read() for answer in (plain, over_tls)] == [b"serving\n"] * 2
+    assert sends_and_logs(broker).startswith("uvloop ")
