@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -129,3 +131,17 @@ def test_what_gives_no_tls_is_refused_before_a_call(
     with pytest.raises(InvalidValue) as raised:
         sees(endpoint, credentials)
     assert raised.value.field == field
+
+
+def test_a_command_says_in_one_line_why_it_does_not_believe_the_broker(tmp_path: Path) -> None:
+    """gRPC's own log says nothing, at the command and at the broker."""
+    keys = made(tmp_path / "keys")
+    with started(tmp_path / "broker", keys_of(keys)) as broker:
+        command = [sys.executable, "-m", "rmqlite", "status", "-e", endpoint_of(broker)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        log = (broker.folder / "broker.log").read_text()
+    assert done.returncode == 3
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert "CERTIFICATE_VERIFY_FAILED" in line
+    assert "andshake failed" not in log
