@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import grpc
 
@@ -33,13 +33,11 @@ from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.signing import Signer
-from tests.support.accounts import SECRET
+from tests.support.accounts import ADMIN, SECRET, with_admin
 from tests.support.remoting import RawClient, Talk
 
 TOPIC: Final = "orders"
 BODY: Final = b"x" * 1024
-ADMIN: Final = "the-admin"
-ACCOUNTS: Final = f"accounts:\n- accessKey: {ADMIN}\n  secretKey: {SECRET}\n  admin: true\n"
 WRONG: Final = "a wrong secret"
 GIVE_UP_S: Final = 1.0
 CALLS_OPEN_MAX: Final = 500
@@ -113,7 +111,7 @@ class Sockets:
                 step()
             # A fast attacker does not wait for answers, but takes what is there.
             for key, _ in self._poll.select(0.001 if self._attack.rate else 0):
-                self._read(key.fileobj)  # type: ignore[arg-type]
+                self._read(cast(socket.socket, key.fileobj))
         return Flooded(self._sent, self.answered, self.opened, time.process_time() - cpu_s)
 
     def _open(self) -> socket.socket:
@@ -265,10 +263,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        accounts = folder / "plain_acl.yml"
-        accounts.write_text(ACCOUNTS)
-        accounts.chmod(0o600)
-        settings = {"aclEnable": "true", "aclFile": str(accounts), "flushDiskType": "ASYNC_FLUSH"}
+        settings = with_admin(folder) | {"flushDiskType": "ASYNC_FLUSH"}
         with BrokerProcess(folder / "broker", settings) as broker:
             with AdminClient(broker.endpoint, credentials=Credentials(ADMIN, SECRET)) as admin:
                 admin.create_topic(TOPIC, 4)

@@ -30,6 +30,11 @@ def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def web_port() -> int:
+    return free_port()
+
+
+@pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
     """Starts a broker on a store of its own, on a port that stays; keys of broker.conf."""
     with ExitStack() as stack:

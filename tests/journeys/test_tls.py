@@ -17,8 +17,6 @@ from rmqlite.errors import InvalidValue, Unavailable
 from tests.support.broker_processes import OF_ANY_DISK, free_port
 from tests.support.certificates import YEAR_MS, keys_of, made, trusting
 
-CALL_MS = 60_000
-
 
 def started(folder: Path, keys: dict[str, str]) -> BrokerProcess:
     return BrokerProcess(folder, OF_ANY_DISK | keys)
@@ -29,7 +27,7 @@ def endpoint_of(broker: BrokerProcess, port: str = "") -> str:
 
 
 def sees(endpoint: str, credentials: Credentials | None) -> str:
-    with AdminClient(endpoint, timeout_ms=CALL_MS, credentials=credentials) as admin:
+    with AdminClient(endpoint, credentials=credentials) as admin:
         return admin.broker_status().broker_name
 
 
@@ -39,7 +37,7 @@ def test_messages_go_over_tls_through_a_kill_and_a_new_certificate(tmp_path: Pat
     port = str(free_port())
     with started(tmp_path / "broker", keys_of(keys, grpcPort=port)) as broker:
         endpoint, trust = endpoint_of(broker), trusting(keys)
-        with Producer(endpoint, "senders", send_timeout_ms=CALL_MS, credentials=trust) as producer:
+        with Producer(endpoint, "senders", credentials=trust) as producer:
             producer.send(Message("orders", b"one"))
             broker.kill()
             made(keys)
@@ -48,9 +46,9 @@ def test_messages_go_over_tls_through_a_kill_and_a_new_certificate(tmp_path: Pat
             with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"):
                 sees(endpoint, trust)
         trust = trusting(keys)
-        with Producer(endpoint, "senders", send_timeout_ms=CALL_MS, credentials=trust) as producer:
+        with Producer(endpoint, "senders", credentials=trust) as producer:
             producer.send(Message("orders", b"three"))
-        with PullConsumer(endpoint, "readers", timeout_ms=CALL_MS, credentials=trust) as consumer:
+        with PullConsumer(endpoint, "readers", credentials=trust) as consumer:
             bodies = {
                 message.body
                 for queue in consumer.queues("orders")

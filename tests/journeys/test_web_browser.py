@@ -17,7 +17,7 @@ from rmqlite.requests.messages import SendBackRequest
 from rmqlite.wire import rpcs
 from tests import chromium
 from tests.journeys.web_browser import WebBrowser, web_browser
-from tests.support.broker_processes import StartBroker, free_port
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 from tests.support.web_letters import HOSTILE, INVALID_UTF8
 
@@ -31,11 +31,6 @@ PAGES = ("/", "/schedule", "/lateness", "/retries", "/dead", "/jobs", "/groups",
 pytestmark = pytest.mark.skipif(
     FOUND is None, reason=f"there is no Chromium here: {chromium.INSTALL}"
 )
-
-
-@pytest.fixture
-def web_port() -> int:
-    return free_port()
 
 
 @pytest.fixture

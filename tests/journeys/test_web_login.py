@@ -13,12 +13,11 @@ from rmqlite.client import AdminClient, Message, Producer
 from rmqlite.client.credentials import Credentials
 from tests import chromium
 from tests.journeys.web_browser import WebBrowser, web_browser
-from tests.support.broker_processes import StartBroker, free_port
+from tests.support.accounts import SECRET
+from tests.support.broker_processes import StartBroker
 from tests.support.eventually import eventually
 
 FOUND = chromium.found()
-SECRET = "a secret of 23 letters"
-CALL_MS = 60_000
 OPERATOR = f"- accessKey: operator\n  secretKey: {SECRET}\n  admin: true\n"
 VIEWER = f"- accessKey: dashboard\n  secretKey: {SECRET}\n  role: viewer\n"
 CONSUMER = f"- accessKey: billing\n  secretKey: {SECRET}\n  groupPerms:\n  - billing=SUB\n"
@@ -42,11 +41,6 @@ def accounts(tmp_path: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def web_port() -> int:
-    return free_port()
-
-
-@pytest.fixture
 def broker(
     start_broker: StartBroker, web_port: int, accounts: Callable[[str], Path]
 ) -> BrokerProcess:
@@ -54,11 +48,9 @@ def broker(
     known = accounts(OPERATOR + VIEWER + CONSUMER)
     started = start_broker(webPort=web_port, webAccess="write", aclEnable="true", aclFile=known)
     credentials = Credentials("operator", SECRET)
-    with AdminClient(started.endpoint, timeout_ms=CALL_MS, credentials=credentials) as admin:
+    with AdminClient(started.endpoint, credentials=credentials) as admin:
         admin.create_topic("orders", queues=4)
-    with Producer(
-        started.endpoint, "seed", send_timeout_ms=CALL_MS, credentials=credentials
-    ) as producer:
+    with Producer(started.endpoint, "seed", credentials=credentials) as producer:
         producer.send(Message("orders", b"x", keys="order-1", delay_level=17))
     return started
 

@@ -16,7 +16,6 @@ from rmqlite.errors import AccessDenied
 from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.front.access import BROKER, Access, Caller
 from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.frame import ALL
 from rmqlite.wire.remoting.signature import ACCESS_KEY, is_signed
 
 FACE: Final = "remoting"
@@ -47,8 +46,7 @@ class Guard:
         also lack a right.
         """
         if self._access.accounts is None:
-            if connection.trust.frames_at_once != ALL:
-                connection.trust.right()
+            connection.trust.right()
             return None
         if command.code in _OPEN:
             return BROKER
@@ -64,8 +62,7 @@ class Guard:
         except AccessDenied:
             connection.trust.wrong()
             raise
-        if connection.trust.frames_at_once != ALL:
-            connection.trust.right()
+        connection.trust.right()
         if command.code not in _OF_CLIENTS:
             right = Right.VIEW if command.code in _LOOKING else Right.ADMIN
             need = Need(right, "", f"request code={command.code}")
