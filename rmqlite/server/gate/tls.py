@@ -21,8 +21,8 @@ from rmqlite.server.gate.watched import WatchedFiles
 
 PEM_BYTES_MAX: Final = 1 << 20
 OPENING_MAX: Final = 200
-"""How many connections of all ports may be between their first byte and the end of their
-handshake; then the oldest is closed."""
+"""How many connections of all ports may be open before their handshake is over, or their first
+byte shows that there is none; one more, and the oldest is closed."""
 OPENING_S_MAX: Final = 10.0
 """How long that may take."""
 ACCEPTS_MAX: Final = 50
