@@ -48,10 +48,12 @@ from rmqlite.store.records.drafts import Draft
 from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
 from rmqlite.store.records.written import Written
 
-STEP_MESSAGES: Final = 100
-"""After so many messages, or their keys, 10 ms, they are appended, and other calls may run."""
-_NEW_QUEUE_WORK: Final = 10
-"""The first message of a queue makes folders and a file: the work of ten messages."""
+STEP_MESSAGES: Final = 256
+"""After so many messages, 4 ms, or as much work, they are appended, and other calls may run."""
+_BODY_BYTES: Final = 16 << 10
+"""So many bytes of bodies are as much work as one more message."""
+_NEW_QUEUE_WORK: Final = 25
+"""The first message of a queue makes folders and a file: so many times the work of another."""
 _DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
@@ -128,7 +130,7 @@ class DraftSends:
                 raise
             except RmqliteError as error:
                 outcomes[number] = error.with_traceback(None)
-            if part.work >= STEP_MESSAGES:
+            if part.work >= STEP_MESSAGES and number + 1 < len(calls):
                 self._append(part, outcomes)
                 part = _Part([], [])
                 yield
@@ -139,7 +141,7 @@ class DraftSends:
         """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
         self._retention.check_room()
         records: list[NewRecord] = []
-        work = 0
+        body_bytes = work = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
         queue_id = -1
@@ -147,15 +149,19 @@ class DraftSends:
             if is_retry(draft.topic):
                 draft = self._of_consumer(draft, call.max_reconsume_times)
             check_sendable(draft.topic)
-            if not draft.body:
+            size = len(draft.body)
+            if not size:
                 raise InvalidValue("body", "", BODY_RULE)
-            self._room.check_body(len(draft.body))
+            self._room.check_body(size)
+            body_bytes += size
             # A batch goes into one queue.
             if not records:
                 queue_id = self._queue_for(draft)
-            work += 1 + _keys_of(draft)
-            sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
-            if queue_id != draft.queue_id or sys_flag != draft.sys_flag:
+            work += 1
+            if _KEYS_PAIR in draft.properties:
+                work += _work_of_keys(draft)
+            if queue_id != draft.queue_id or draft.sys_flag & TRANSACTION_TYPE:
+                sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
             record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
             # Where it is stored: the topic of a message that waits may have no queue yet.
@@ -166,7 +172,7 @@ class DraftSends:
             raise InvalidValue("messages", 0, "at least one")
         part.records += records
         part.calls.append((number, [queue_id] * len(records)))
-        part.work += work
+        part.work += work + body_bytes // _BODY_BYTES
 
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
         if not part.records:
@@ -237,11 +243,9 @@ class DraftSends:
         )
 
 
-def _keys_of(draft: Draft) -> int:
-    """How many keys a message has, beyond what everyone has.  Raises MessageTooLarge."""
-    if _KEYS_PAIR not in draft.properties:
-        return 0
+def _work_of_keys(draft: Draft) -> int:
+    """The work of a message's keys, beyond that of one key.  Raises MessageTooLarge."""
     count = (PropertyString(draft.properties).get(KEYS) or b"").count(b" ")
     if count >= KEYS_MAX:
         raise MessageTooLarge("keys", f"{count + 1} of them", f"at most {KEYS_MAX} in a message")
-    return count // 10
+    return count // 4

@@ -22,7 +22,7 @@ from typing import Final
 from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.client import AdminClient, Credentials, Message, Producer
 from rmqlite.wire.remoting.frame import FrameDecoder
-from tests.benchmarks.sends import ACCOUNT, BODY, QUEUES, TOPIC, frames_of
+from tests.benchmarks.sends import ACCOUNT, BODY, QUEUES, TOPIC, Case, frames_of
 from tests.support.accounts import SECRET, with_admin
 from tests.support.certificates import keys_of, made, trusting
 
@@ -70,7 +70,8 @@ class Protected:
 
 def of_rocketmq(protected: Protected, count: int, together: int) -> Run:
     """Sends of the 4.x protocol on one connection, some at a time."""
-    frames = frames_of(count, is_signed=protected.has_accounts)
+    case = Case("sends", together, is_signed=protected.has_accounts)
+    frames = frames_of(case, count)
     writes = [b"".join(frames[at : at + together]) for at in range(0, count, together)]
 
     def run() -> None:

@@ -6,8 +6,9 @@ Frames, as RocketMQ's Java client writes them, go to a connection of the remotin
 answers come back: all of the broker's own work, with the real store and the thread that syncs,
 but without sockets and without a disk that syncs.  So the figures repeat, and two versions can be
 compared; the kernel adds its time for each read and write of a socket.  "32 together" means that
-32 frames arrive in one read.  Every figure is the best of some rounds, because other programs on
-the machine can only make a round slower.  --calls also counts the function calls of a send.
+32 frames arrive in one read, "batches" that each of them has 32 messages.  Every figure is the
+best of some rounds, because other programs on the machine can only make a round slower.  --calls
+also counts the function calls of a send.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import gc
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rmqlite.access.accounts import PERMS
 from rmqlite.server.serve import GC_OBJECTS
+from rmqlite.wire.remoting.batch import BatchItem, write_batch
 from rmqlite.wire.remoting.codes.sending import SEND_MESSAGE_V2, SendMessage
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
@@ -43,6 +45,26 @@ FILES: Final[dict[str, Any]] = {
     "max_index_entries": 20_000_000,
     "max_message_bytes": 4 << 20,
 }
+
+
+class Case(NamedTuple):
+    """together: frames in one read.  batch: messages in a frame.  is_signed: by an account."""
+
+    name: str
+    together: int
+    level: int = 0
+    batch: int = 1
+    is_signed: bool = False
+
+
+CASES: Final = (
+    Case("1 at a time", 1),
+    Case("8 together", 8),
+    Case("32 together", 32),
+    Case("32 together, delayed", 32, level=3),
+    Case("32 together, signed", 32, is_signed=True),
+    Case("8 batches together", 8, batch=32),
+)
 
 
 class Answers(asyncio.Transport):
@@ -78,24 +100,32 @@ class Answers(asyncio.Transport):
     close = abort
 
 
-def frames_of(count: int, level: int = 0, *, is_signed: bool = False) -> list[bytes]:
-    """Sends in turn to the queues of the topic; is_signed: by an account."""
-    delay = f"DELAY\x01{level}\x02" if level else ""
+def frames_of(case: Case, count: int) -> list[bytes]:
+    """Sends in turn to the queues of the topic."""
+    delay = f"DELAY\x01{case.level}\x02" if case.level else ""
     frames = []
     for number in range(count):
-        unique = f"7F0000010001{number:020X}"
+        own = [
+            f"{delay}UNIQ_KEY\x017F0000010001{number * case.batch + at:020X}\x02WAIT\x01true"
+            for at in range(case.batch)
+        ]
+        is_batch = case.batch > 1
+        body = BODY
+        if is_batch:
+            body = write_batch([BatchItem(0, BODY, each.encode()) for each in own])
         send = SendMessage(
             TOPIC,
             "order-service",
             queue_id=number % QUEUES,
             born_timestamp=1_795_317_592_790 + number,
-            properties=f"{delay}UNIQ_KEY\x01{unique}\x02WAIT\x01true",
+            properties="" if is_batch else own[0],
+            is_batch=is_batch,
         )
         ext = {**SEND_MESSAGE_V2.fields.write(send), "n": "broker-a"}
-        if is_signed:
+        if case.is_signed:
             ext[ACCESS_KEY] = ACCOUNT.access_key
-            ext[SIGNATURE] = signature(ext, BODY, SECRET)
-        frames.append(encode(Command(310, number, ext, BODY)))
+            ext[SIGNATURE] = signature(ext, body, SECRET)
+        frames.append(encode(Command(310, number, ext, body)))
     return frames
 
 
@@ -111,21 +141,15 @@ async def send_all(face: FaceUnderTest, reads: list[bytes], together: int) -> No
     connection.connection_lost(None)
 
 
-def cpu_us(
-    together: int,
-    level: int,
-    count: int,
-    profile: cProfile.Profile | None = None,
-    *,
-    is_signed: bool = False,
-) -> float:
-    """CPU microseconds for a message of one round; is_signed: the broker has accounts."""
-    frames = frames_of(count, level, is_signed=is_signed)
-    reads = [b"".join(frames[at : at + together]) for at in range(0, count, together)]
+def cpu_us(case: Case, count: int, profile: cProfile.Profile | None = None) -> float:
+    """CPU microseconds for a message of one round."""
+    frames = frames_of(case, count // case.batch)
+    together = case.together
+    reads = [b"".join(frames[at : at + together]) for at in range(0, len(frames), together)]
     taken: list[float] = []
 
     async def scenario(face: FaceUnderTest) -> None:
-        if is_signed:
+        if case.is_signed:
             face.server.access.accounts = accounts(ACCOUNT)
         # The topic and its queues are made before.
         await send_all(face, frames[:QUEUES], 1)
@@ -150,27 +174,21 @@ def cpu_us(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=9_600, help="in a round")
+    parser.add_argument("--messages", type=int, default=9_728, help="in a round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", action="store_true", help="count the function calls, too")
     options = parser.parse_args()
-    count = options.messages // 32 * 32
-    for name, together, level, is_signed in (
-        ("1 at a time", 1, 0, False),
-        ("8 together", 8, 0, False),
-        ("32 together", 32, 0, False),
-        ("32 together, delayed", 32, 3, False),
-        ("32 together, signed", 32, 0, True),
-    ):
-        rounds = range(options.rounds)
-        best = min(cpu_us(together, level, count, is_signed=is_signed) for _ in rounds)
+    # Whole reads in each case.
+    count = max(1, options.messages // 256) * 256
+    for case in CASES:
+        best = min(cpu_us(case, count) for _ in range(options.rounds))
         calls = ""
         if options.calls:
             profile = cProfile.Profile()
-            cpu_us(together, level, count, profile, is_signed=is_signed)
+            cpu_us(case, count, profile)
             total = sum(each.callcount for each in profile.getstats())
             calls = f", {total / count:.0f} calls"
-        print(f"{name:22} {best:6.1f} us CPU for a message{calls}", flush=True)
+        print(f"{case.name:22} {best:6.1f} us CPU for a message{calls}", flush=True)
 
 
 if __name__ == "__main__":

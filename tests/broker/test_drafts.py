@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.draft_sends import DraftCall
+from rmqlite.broker.draft_sends import STEP_MESSAGES, DraftCall
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
 from rmqlite.errors import MessageTooLarge, Refused
@@ -143,3 +143,32 @@ def test_a_delayed_call_counts_the_queue_that_it_is_stored_in(under_test: Broker
     assert under_test.store.queue(TOPIC, 0) is None
     steps = under_test.broker.drafts.send([DraftCall((first,))] * 50)
     assert list(steps) == []
+
+
+def test_sends_are_stored_in_steps(under_test: BrokerUnderTest) -> None:
+    """Nobody waits for a step behind the last call, and every call has its own outcome."""
+    create_topic(under_test, TOPIC)
+    call = DraftCall((Draft(TOPIC, 0, b"", b"x", 1, BORN_HOST),) * (STEP_MESSAGES // 2))
+    done(under_test.broker.drafts.send([call]))
+    for calls, steps in ((2, 0), (3, 1), (4, 1), (5, 2)):
+        assert len(list(under_test.broker.drafts.send([call] * calls))) == steps
+    outcomes = done(under_test.broker.drafts.send([call] * 5))
+    offsets = []
+    for outcome in outcomes:
+        assert not isinstance(outcome, Exception)
+        offsets += [stored.at.queue_offset for stored in outcome]
+    assert offsets == list(range(offsets[0], offsets[0] + 5 * len(call.drafts)))
+
+
+@pytest.mark.parametrize(
+    ("properties", "body_bytes"), [(b"", 128 << 10), (b"KEYS\x01" + b"k " * 400 + b"k", 1)]
+)
+def test_large_messages_are_fewer_in_a_step(
+    under_test: BrokerUnderTest, properties: bytes, body_bytes: int
+) -> None:
+    """Ten sends of 4 MiB that arrived together held the loop for 140 ms."""
+    create_topic(under_test, TOPIC)
+    draft = Draft(TOPIC, 0, properties, b"x" * body_bytes, 1, BORN_HOST)
+    done(under_test.broker.drafts.send([DraftCall((draft,))]))
+    steps = under_test.broker.drafts.send([DraftCall((draft,))] * 60)
+    assert 2 <= len(list(steps)) <= 30

@@ -127,7 +127,7 @@ class Head(NamedTuple):
 
 def body_crc(body: bytes) -> int:
     """The lowest 31 bits of a body's CRC-32, as in a record; 0 for an empty body."""
-    return zlib.crc32(body) & 0x7FFFFFFF if body else 0
+    return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def layout_of(born_host: bytes, store_host: bytes) -> struct.Struct:
