@@ -101,7 +101,7 @@ class Answers(asyncio.Transport):
 
 
 def frames_of(case: Case, count: int) -> list[bytes]:
-    """Sends in turn to the queues of the topic."""
+    """Sends in turn to the queues of the topic; count: how many frames."""
     delay = f"DELAY\x01{case.level}\x02" if case.level else ""
     frames = []
     for number in range(count):

@@ -18,6 +18,7 @@ from rmqlite.message import Message
 from rmqlite.names import HALF_ENDS_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, UNDECIDED_TOPIC
 from rmqlite.requests.topics import Queue
 from rmqlite.store.records.record import read_head
+from rmqlite.store.records.written import Written
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.files import FaultyFiles
@@ -136,7 +137,7 @@ def test_a_commit_names_its_half_message_rightly(under_test: BrokerUnderTest) ->
     """Else it would end somebody else's transaction; the right one stays open."""
     at = send_half(under_test, "a")
     (other,) = under_test.send(Message(TOPIC, b"other"))
-    wrong: list[tuple[type[RmqliteError], object, str]] = [
+    wrong: list[tuple[type[RmqliteError], Written, str]] = [
         (InvalidValue, at, "others"),
         (InvalidValue, at._replace(queue_offset=1), GROUP),
         (MessageNotFound, at._replace(physical_offset=at.physical_offset + 1), GROUP),
@@ -144,7 +145,7 @@ def test_a_commit_names_its_half_message_rightly(under_test: BrokerUnderTest) ->
     ]
     for error, named, group in wrong:
         with pytest.raises(error):
-            end(under_test, named, group=group)  # type: ignore[arg-type]
+            end(under_test, named, group=group)
     assert open_halves(under_test) == 1
     assert bodies(under_test) == ["other"]
 

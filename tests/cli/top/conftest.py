@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,9 @@ def page_of_retries(query: LettersQuery) -> LetterPage:
 
 
 def life(query: LifeQuery) -> Life:
-    def hop(kind: HopKind, at_ms: int, topic: str, **fields: object) -> Hop:
+    def hop(kind: HopKind, at_ms: int, topic: str, **fields: Any) -> Hop:
         made = Hop(kind, at_ms, topic, 0, 5, 0, f"OFFSET{kind.name}", query.message_id)
-        return replace(made, **fields)  # type: ignore[arg-type]
+        return replace(made, **fields)
 
     return Life(
         query.message_id,

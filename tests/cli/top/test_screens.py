@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from rmqlite.cli.top.screens.group_screen import GroupScreen
 from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
 from rmqlite.requests.letters import LetterPage, LettersQuery, LifeQuery
@@ -84,7 +85,9 @@ def test_a_group_opens_with_what_is_wrong_with_it(broker: FakeBroker) -> None:
 
     async def look(shown: Shown) -> None:
         await shown.press("j", "enter")
-        assert shown.app.screen_stack[-1].group == "mails"  # type: ignore[attr-defined]
+        screen = shown.app.screen
+        assert isinstance(screen, GroupScreen)
+        assert screen.group == "mails"
         assert "[3 queues]" in shown.text
         await shown.press("escape")
         broker.answers["ListDeadLetterGroups"] = lambda _: ()
