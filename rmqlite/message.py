@@ -312,8 +312,12 @@ def senders_limit(properties: Mapping[str, str]) -> int | None:
 
 
 def offset_message_id(store_host: str, physical_offset: int) -> str:
-    """Upper-case hex of address, port and physical offset: 32 characters, 56 for IPv6."""
-    return (pack_host(store_host) + physical_offset.to_bytes(8, "big")).hex().upper()
+    """Upper-case hex of address, port and physical offset: 32 characters, 56 for IPv6.
+
+    The entry of a damaged queue may have a negative offset.
+    """
+    offset = physical_offset.to_bytes(8, "big", signed=True)
+    return (pack_host(store_host) + offset).hex().upper()
 
 
 def host_text(ip: str, port: int) -> str:

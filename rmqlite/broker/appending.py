@@ -13,6 +13,7 @@ from rmqlite.broker.listener import Listener
 from rmqlite.broker.waits.wait_queues import WaitQueues
 from rmqlite.clock import elapsed_s
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from rmqlite.store.wait_queues import wait_queue_of
@@ -38,11 +39,22 @@ class Appending:
         """
         began_s = elapsed_s()
         written = self._store.append(records)
-        durations = self._counts.appends if timed_in is None else timed_in
-        durations.add(elapsed_s() - began_s)
-        self._counts.stored += len(records)
+        self._count(len(records), elapsed_s() - began_s, timed_in)
         self._announce(records, written)
         return written
+
+    def append_packed(self, packed: Sequence[Packed], timed_in: Durations | None = None) -> None:
+        """append() for packed records; see MessageStore.append_packed()."""
+        began_s = elapsed_s()
+        self._store.append_packed(packed)
+        self._count(sum(map(len, packed)), elapsed_s() - began_s, timed_in)
+        for key in {key for each in packed for key in each.queues}:
+            self._listener.appended(*key)
+
+    def _count(self, records: int, seconds: float, timed_in: Durations | None) -> None:
+        durations = self._counts.appends if timed_in is None else timed_in
+        durations.add(seconds)
+        self._counts.stored += records
 
     def _announce(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         first: dict[tuple[str, int], Written] = {}

@@ -6,14 +6,18 @@ of it becomes one append, and a call that is refused refuses none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite import compiled
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
+from rmqlite.broker.routing import route
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
@@ -44,9 +48,9 @@ from rmqlite.message import (
 from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.drafts import Draft, DraftBatch
+from rmqlite.store.records.packed import Limits, Packed, packed_batch
 from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
-from rmqlite.store.records.written import Written
 
 STEP_MESSAGES: Final = 256
 """After so many messages, 4 ms, or as much work, they are appended, and other calls may run."""
@@ -65,18 +69,24 @@ class DraftCall(NamedTuple):
     sends a failed message to its retry topic itself; None means the group's.
     """
 
-    drafts: Sequence[Draft]
+    drafts: Sequence[Draft] | DraftBatch
     max_reconsume_times: int | None = None
 
 
 class Stored(NamedTuple):
-    """queue_id: of the queue that the message goes to, also if it waits for now."""
+    """Where the messages of a call are.
+
+    queue_id: of the queue that they go to, also if they wait for now.  queue_offset: of the first.
+    """
 
     queue_id: int
-    at: Written
+    queue_offset: int
+    physical_offsets: Sequence[int]
 
 
-Outcome = list[Stored] | RmqliteError
+Outcome = Stored | RmqliteError
+_NOWHERE: Final = Stored(-1, -1, ())
+"""Until a call is stored or refused."""
 
 
 @dataclass(slots=True)
@@ -84,8 +94,10 @@ class _Part:
     """What one append will store: the records, and the calls that they belong to."""
 
     records: list[NewRecord]
-    calls: list[tuple[int, list[int]]]
-    """Number of the call, and the queue id of each of its messages."""
+    calls: list[tuple[int, int, int]]
+    """Number of the call, queue id and number of its messages."""
+    packed: list[tuple[int, Packed]]
+    """Calls of which the compiled form has made the records; they come behind the others."""
     work: int = 0
 
 
@@ -114,6 +126,7 @@ class DraftSends:
         self._counts = counts
         self._cluster = config.cluster_name
         self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
+        self._limits = Limits(room.body_bytes_max, room.record_bytes_max)
         self._needed = needed
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
@@ -121,8 +134,8 @@ class DraftSends:
 
         Raises only FlushFailed.
         """
-        outcomes: list[Outcome] = [[] for _ in calls]
-        part = _Part([], [])
+        outcomes: list[Outcome] = [_NOWHERE] * len(calls)
+        part = _Part([], [], [])
         for number, call in enumerate(calls):
             try:
                 self._take(number, call, part)
@@ -132,7 +145,7 @@ class DraftSends:
                 outcomes[number] = error.with_traceback(None)
             if part.work >= STEP_MESSAGES and number + 1 < len(calls):
                 self._append(part, outcomes)
-                part = _Part([], [])
+                part = _Part([], [], [])
                 yield
         self._append(part, outcomes)
         return outcomes
@@ -140,6 +153,8 @@ class DraftSends:
     def _take(self, number: int, call: DraftCall, part: _Part) -> None:
         """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
         self._retention.check_room()
+        if isinstance(call.drafts, DraftBatch) and self._take_packed(number, call.drafts, part):
+            return
         records: list[NewRecord] = []
         body_bytes = work = 0
         # RocketMQ stores no item of a batch as half of a transaction.
@@ -171,23 +186,48 @@ class DraftSends:
         if not records:
             raise InvalidValue("messages", 0, "at least one")
         part.records += records
-        part.calls.append((number, [queue_id] * len(records)))
+        part.calls.append((number, queue_id, len(records)))
         part.work += work + body_bytes // _BODY_BYTES
 
+    def _take_packed(self, number: int, batch: DraftBatch, part: _Part) -> bool:
+        """_take() by the compiled form; False if it is not there, or the batch not an ordinary one.
+
+        It costs a tenth, because it makes no object for a message.
+        """
+        topic = batch.shared.topic
+        if not compiled.is_on or is_retry(topic):
+            return False
+        check_sendable(topic)
+        ending = route(topic, 0, 0, self._cluster).ending
+        packed = packed_batch(
+            batch, ending, self._store_host, self._store.index.prefix(topic), self._limits
+        )
+        if packed is None:
+            return False
+        packed.queues = ((topic, self._queue_for(batch.shared)),)
+        is_new = self._store.queue(*packed.queues[0]) is None
+        part.packed.append((number, packed))
+        part.work += len(packed) + len(packed.data) // _BODY_BYTES + is_new * _NEW_QUEUE_WORK
+        return True
+
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
-        if not part.records:
-            return
-        try:
-            written = iter(self._log.append(part.records))
-        except FlushFailed:
-            raise
-        except RmqliteError as error:
-            for number, _ in part.calls:
-                outcomes[number] = error.with_traceback(None)
-            return
-        self._counts.sent += len(part.records)
-        for number, queue_ids in part.calls:
-            outcomes[number] = [Stored(queue_id, next(written)) for queue_id in queue_ids]
+        if part.records:
+            numbers = [number for number, _, _ in part.calls]
+            with _refusing(numbers, outcomes):
+                written = iter(self._log.append(part.records))
+                for number, queue_id, count in part.calls:
+                    mine = list(islice(written, count))
+                    offsets = [at.physical_offset for at in mine]
+                    outcomes[number] = Stored(queue_id, mine[0].queue_offset, offsets)
+                self._counts.sent += len(part.records)
+        if part.packed:
+            with _refusing([number for number, _ in part.packed], outcomes):
+                self._log.append_packed([packed for _, packed in part.packed])
+                for number, packed in part.packed:
+                    ((_, queue_id),) = packed.queues
+                    offsets = packed.physical_offsets
+                    outcomes[number] = Stored(queue_id, packed.queue_offset, offsets)
+                    self._counts.sent += len(packed)
 
     def _queue_for(self, draft: Draft) -> int:
         """The queue of a draft; a topic that is missing is made at once, for this call alone."""
@@ -241,6 +281,18 @@ class DraftSends:
         return draft._replace(
             topic=dlq_topic(group), queue_id=0, properties=own.edited(changes).encoded
         )
+
+
+@contextmanager
+def _refusing(numbers: Iterable[int], outcomes: list[Outcome]) -> Iterator[None]:
+    """If the append fails, it has failed for these calls."""
+    try:
+        yield
+    except FlushFailed:
+        raise
+    except RmqliteError as error:
+        for number in numbers:
+            outcomes[number] = error.with_traceback(None)
 
 
 def _work_of_keys(draft: Draft) -> int:

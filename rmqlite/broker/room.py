@@ -43,6 +43,10 @@ class Room:
         if size > self.body_bytes_max:
             raise MessageTooLarge("body", size, self._rule)
 
+    def surely_holds(self, record_bytes: int) -> bool:
+        """Does a record of this size fit, whatever its topic and hosts?"""
+        return record_bytes + _MORE_BYTES_MAX <= self.record_bytes_max
+
     def why_not_in(self, head: Head, topic: str, properties_bytes: int = 0) -> str:
         """Why a copy of a record in another topic would not fit; empty if it fits."""
         other = max(0, properties_bytes - len(head.properties)) + _MORE_BYTES_MAX

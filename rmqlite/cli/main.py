@@ -15,7 +15,7 @@ import typer
 from rich.markup import escape
 from typer.core import HAS_RICH, TyperGroup
 
-from rmqlite import __version__
+from rmqlite import __version__, compiled
 from rmqlite.cli import (
     acl,
     broker,
@@ -94,7 +94,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"rmqlite {__version__}\n")
+        sys.stdout.write(f"rmqlite {__version__}, {compiled.form()}\n")
         raise typer.Exit
 
 
@@ -103,7 +103,10 @@ def root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version, and which form runs.",
         ),
     ] = False,
 ) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
 
+from rmqlite import compiled
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
@@ -84,7 +85,7 @@ def serve(
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
     loop, name = _event_loop()
-    log.info("the broker starts event_loop=%s", name)
+    log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
         server = _Server(config, reload, access, keys, watched)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))

@@ -27,10 +27,9 @@ from rmqlite.store.log.checksums import (
 )
 from rmqlite.store.log.log_end import LogEnd, damage_at
 from rmqlite.store.records import record
-from rmqlite.store.records.encoding import encode, encode_all
-from rmqlite.store.records.record import BLANK_BYTES, NewRecord
+from rmqlite.store.records.encoding import Chunk, Run
+from rmqlite.store.records.record import BLANK_BYTES
 from rmqlite.store.records.stored import Record
-from rmqlite.store.records.written import Place, Written
 
 WALK_BYTES: Final = 1 << 20
 """Bytes per read of a walk."""
@@ -82,10 +81,8 @@ class CommitLog:
         """The store timestamp of records that are appended now: none is older than the last."""
         return max(now_ms, self.newest_timestamp_ms)
 
-    def append(
-        self, records: Sequence[NewRecord], places: Sequence[Place], now_ms: int
-    ) -> list[Written]:
-        """Write records at the end, all or none; places: where in its queue each goes.
+    def append(self, run: Run, timestamp_ms: int) -> None:
+        """Write records at the end, all or none; timestamp_ms: see timestamp_ms().
 
         The bytes are not synced.  Raises StoreUnavailable, MessageTooLarge, and FlushFailed,
         which is final; after an error none of the records can be read back.
@@ -93,24 +90,18 @@ class CommitLog:
         if self._is_cut_due:
             # A failed batch left bytes; new records of the same size could line up with them.
             self.cut(self.end)
-        timestamp_ms = self.timestamp_ms(now_ms)
         begin = position = self.end
-        runs: list[tuple[int, list[bytes]]] = []
-        written: list[Written] = []
-        placed = list(zip(records, places, strict=True))
+        runs: list[tuple[int, list[Chunk]]] = []
         # Where the last record of this file must end: a blank and the mark follow.
         room_until = position - position % self.segment_bytes + self._record_bytes_max
         while True:
-            chunks, more, end = encode_all(
-                placed[len(written) :], position, timestamp_ms, room_until
-            )
+            chunks, end = run.encode(position, timestamp_ms, room_until)
             runs.append((position, chunks))
-            written += more
-            if len(written) == len(placed):
+            if run.is_over:
                 break
             room = self.segment_bytes - end % self.segment_bytes
-            if room == self.segment_bytes and not more:
-                self._refuse(records[len(written)])
+            if room == self.segment_bytes and not chunks:
+                self._refuse(run)
             # The next one has its place in the next file.
             chunks.append(record.encode_blank(room))
             position = end + room
@@ -124,16 +115,13 @@ class CommitLog:
         self.sums.last = point
         self.end = end
         self.newest_timestamp_ms = timestamp_ms
-        return written
 
-    def _refuse(self, new: NewRecord) -> NoReturn:
-        size = len(encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=0))
+    def _refuse(self, run: Run) -> NoReturn:
         most, of = self._record_bytes_max, self.segment_bytes
-        raise MessageTooLarge(
-            "message", size, f"at most {most} bytes as a record in log files of {of}"
-        )
+        rule = f"at most {most} bytes as a record in log files of {of}"
+        raise MessageTooLarge("message", run.next_bytes(), rule)
 
-    def _write(self, runs: Sequence[tuple[int, Sequence[bytes]]]) -> Point:
+    def _write(self, runs: Sequence[tuple[int, Sequence[Chunk]]]) -> Point:
         """Write each run at its beginning; returns the last end and the chain there."""
         point = self.sums.last
         for start, chunks in runs:

@@ -8,7 +8,7 @@ complete these again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ from rmqlite.levels import LevelHistory
 from rmqlite.message import TAGS
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.store.commit_log import CommitLog
-from rmqlite.store.consume_queue import ENTRY, ConsumeQueue
+from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES, ConsumeQueue
 from rmqlite.store.deleted_topics import DeletedTopics
 from rmqlite.store.disk.files import Files
 from rmqlite.store.disk.regular_file import FOLDER
@@ -28,6 +28,7 @@ from rmqlite.store.log.repaired_place import RepairedPlace, explains_gap, is_ano
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records import record
 from rmqlite.store.records.completion import completed_level, topic_ahead, waited_for
+from rmqlite.store.records.packed import PackedRun
 from rmqlite.store.records.record import Head, NewRecord
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Place, Written
@@ -151,25 +152,36 @@ class Dispatch:
                 code = record.code_of_tags(tags) if tags else 0
             batches.setdefault((topic, queue_id), []).append(pack(position, size, code))
             keyed.append((prefix(topic), encoded, position, timestamp_ms))
+        self._enter(batches)
+        self.index.add(keyed)
+        for new, at in zip(records, written, strict=True):
+            if at.due_ms:
+                wait_queue = wait_queue_of(new.topic, new.queue_id)
+                self.progress.scheduled(wait_queue, topic_ahead(new.properties))
+
+    def place_packed(self, run: PackedRun, timestamp_ms: int) -> None:
+        """place() for packed records, none of which waits."""
+        self._enter(run.entries)
+        self.index.add_hashed(run.hashes, run.places, [timestamp_ms] * len(run.hashes))
+
+    def _enter(self, batches: Mapping[QueueKey, Sequence[bytes]]) -> None:
+        """Write entries into their queues; on StoreUnavailable no queue has changed."""
         self.changed.update(batches)
+        entries: dict[QueueKey, bytes] = {}
         try:
             for key, batch in batches.items():
                 queue = self.queues[key]
-                queue.write(queue.max_offset, b"".join(batch))
+                entries[key] = b"".join(batch)
+                queue.write(queue.max_offset, entries[key])
         except Exception:
             # Cut: RocketMQ would read an entry behind the last one as an entry of the queue.
             for key in batches:
                 with suppress(StoreUnavailable):
                     self.queues[key].cut()
             raise
-        for key, batch in batches.items():
+        for key, data in entries.items():
             queue = self.queues[key]
-            queue.advance(queue.max_offset + len(batch))
-        self.index.add(keyed)
-        for new, at in zip(records, written, strict=True):
-            if at.due_ms:
-                wait_queue = wait_queue_of(new.topic, new.queue_id)
-                self.progress.scheduled(wait_queue, topic_ahead(new.properties))
+            queue.advance(queue.max_offset + len(data) // ENTRY_BYTES)
 
 
 class Redo:

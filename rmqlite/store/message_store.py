@@ -9,7 +9,7 @@ opening walks the log from the last persisted point; there is no other recovery.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
@@ -40,6 +40,8 @@ from rmqlite.store.opening.recovery import (
     recover,
 )
 from rmqlite.store.progress import ScheduleProgress
+from rmqlite.store.records.encoding import NewRun, Run
+from rmqlite.store.records.packed import Packed, PackedRun
 from rmqlite.store.records.record import NewRecord, has_sound_body, is_whole, read_head
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
@@ -121,18 +123,28 @@ class MessageStore:
         Raises StoreUnavailable (nothing was stored), MessageTooLarge, and FlushFailed, after
         which every job fails.  The caller notes completed scheduled records in `progress`.
         """
+        stored_ms = self._log.timestamp_ms(self._clock.now_ms())
+        run = NewRun(records, self._dispatch.next_places(records, stored_ms))
+        self._append(run, stored_ms, lambda: self._dispatch.place(records, run.written))
+        self._appended += len(records)
+        return run.written
+
+    def append_packed(self, packed: Sequence[Packed]) -> None:
+        """append() for packed records, none of which waits; they know their places then."""
+        stored_ms = self._log.timestamp_ms(self._clock.now_ms())
+        run = PackedRun(packed, lambda *key: self._dispatch.queue(*key).max_offset)
+        self._append(run, stored_ms, lambda: self._dispatch.place_packed(run, stored_ms))
+        self._appended += sum(map(len, packed))
+
+    def _append(self, run: Run, stored_ms: int, place: Callable[[], None]) -> None:
         before = self._log.point
-        now_ms = self._clock.now_ms()
-        places = self._dispatch.next_places(records, self._log.timestamp_ms(now_ms))
         with self._final_when_flush_failed():
-            written = self._log.append(records, places, now_ms)
+            self._log.append(run, stored_ms)
             try:
-                self._dispatch.place(records, written)
+                place()
             except Exception:
                 self._log.cut_back(before)
                 raise
-        self._appended += len(records)
-        return written
 
     def begin_sync(self) -> SyncJob:
         """A job that makes everything appended so far durable."""

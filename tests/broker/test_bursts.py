@@ -25,6 +25,8 @@ from tests.support.files import FOR_GOOD, FaultyFiles
 from tests.support.messages import TOPIC, bodies, delayed, level_status
 from tests.support.pending import FIRE, by_ids, forward_to, named
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 
 def queue_of(level: int, file: int = 0) -> str:
     """The path of a file of a level's queue."""

@@ -156,8 +156,9 @@ def test_sends_are_stored_in_steps(under_test: BrokerUnderTest) -> None:
     offsets = []
     for outcome in outcomes:
         assert not isinstance(outcome, Exception)
-        offsets += [stored.at.queue_offset for stored in outcome]
-    assert offsets == list(range(offsets[0], offsets[0] + 5 * len(call.drafts)))
+        assert len(outcome.physical_offsets) == len(call.drafts)
+        offsets.append(outcome.queue_offset)
+    assert offsets == [offsets[0] + number * len(call.drafts) for number in range(5)]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ from tests.support.pending import (
 from tests.support.restarts import WAYS, Restart
 from tests.support.stores import new_record
 
+pytestmark = pytest.mark.usefixtures("each_form")
+
 SOUND = {DELAY: "1", REAL_TOPIC: TOPIC, REAL_QID: "0", UNIQ_KEY: "x"}
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqlite import __version__
+from rmqlite import __version__, compiled
 from rmqlite.cli.output.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
 from tests.cli.conftest import Run
@@ -40,7 +40,7 @@ def test_every_command_explains_itself(run: Run, command: str) -> None:
 
 def test_version(run: Run) -> None:
     """For bug reports."""
-    assert run("--version").stdout == f"rmqlite {__version__}\n"
+    assert run("--version").stdout == f"rmqlite {__version__}, {compiled.form()}\n"
 
 
 def test_topics_are_listed_without_the_brokers_own(run: Run) -> None:

@@ -97,10 +97,9 @@ class Replay:
                 ahead_ms = message.store_timestamp_ms - clock.now_ms()
                 clock.forward(max(0, ahead_ms))
             (outcome,) = done(broker.drafts.send([DraftCall((_draft(place, message),))]))
-            assert isinstance(outcome, list), outcome
-            (stored,) = outcome
+            assert not isinstance(outcome, Exception), outcome
             if message is not None:
-                self._offsets[message.physical_offset] = stored.at.physical_offset
+                (self._offsets[message.physical_offset],) = outcome.physical_offsets
         for (group, place), offset in before.offsets.items():
             queue = Queue(*place)
             known = self.under_test.store.queue(*place)

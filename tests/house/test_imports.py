@@ -16,7 +16,7 @@ PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
     | {"access", "requests", "retry_policy", "visible", "compression"}
-    | {"json_tree", "property_string", "table_shapes", "extras"}
+    | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
 

@@ -17,11 +17,12 @@ from pathlib import Path
 from random import Random
 from shutil import rmtree
 
+from rmqlite.broker.draft_sends import DraftCall
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
-from rmqlite.message import Message
+from rmqlite.message import Message, encode_properties, message_properties
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
@@ -29,7 +30,9 @@ from rmqlite.requests.schedule import ChangeByFilter, ChangeByIds, PendingFilter
 from rmqlite.requests.topics import Queue
 from rmqlite.store.check import check
 from rmqlite.store.disk.files import SystemFiles
+from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.tables.clock_table import CLOCK_TABLE
+from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.model.promises import Commit, Line, Promises, View, view_of
 from tests.support.brokers import BORN_HOST, BrokerUnderTest, Heard, small_config
 from tests.support.clock import FakeClock, FakeMachine
@@ -244,11 +247,29 @@ class CrashRun:
             level, due_ms = self._due(level)
             line = Line(key, Queue(topic, queue_id), body, level, (due_ms,), message_id=key)
             self._take(line)
+        if len({(level, topic) for level, topic, _ in rows}) == 1 and not rows[0][0]:
+            self._send_batch(messages, queue_id)
+            return
         results = done(
             self._broker.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
         )
         for line, result in zip(self._taking, results, strict=True):
             assert (result.deliver_at_ms,) == line.dues_ms
+        self._maybe_sync()
+
+    def _send_batch(self, messages: list[Message], queue_id: int) -> None:
+        """As RocketMQ's clients send several messages to one queue."""
+        items = [
+            BatchItem(0, each.body, encode_properties(message_properties(each, each.message_id)))
+            for each in messages
+        ]
+        body = write_batch(items)
+        shared = Draft(messages[0].topic, queue_id, b"", body, 17, BORN_HOST)
+        call = DraftCall(DraftBatch(shared, read_batch(body)))
+        (outcome,) = done(self._broker.broker.drafts.send([call]))
+        if isinstance(outcome, Exception):
+            raise outcome
+        assert len(outcome.physical_offsets) == len(messages)
         self._maybe_sync()
 
     def _send_back(self) -> None:

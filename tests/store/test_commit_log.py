@@ -10,7 +10,7 @@ from rmqlite.errors import MessageNotFound, MessageTooLarge, StoreDamaged, Store
 from rmqlite.store.commit_log import CommitLog
 from rmqlite.store.disk.files import SystemFiles
 from rmqlite.store.log.checksums import decode_mark, mark_position
-from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.encoding import NewRun, encode
 from rmqlite.store.records.record import OVERHEAD_BYTES, encode_blank
 from tests.support.files import ForgetfulFiles
 from tests.support.stores import new_record
@@ -37,7 +37,9 @@ def append(log: CommitLog, *sizes: int, now_ms: int = 1_000) -> list[int]:
     first = len(list(log.walk(log.min_offset)))
     records = [new_record(bytes([n + 1]) * (size - FIXED)) for n, size in enumerate(sizes, first)]
     places = [(offset, 0) for offset in range(first, first + len(sizes))]
-    return [at.physical_offset for at in log.append(records, places, now_ms)]
+    run = NewRun(records, places)
+    log.append(run, log.timestamp_ms(now_ms))
+    return [at.physical_offset for at in run.written]
 
 
 def walked(log: CommitLog, *, to_end: bool = False) -> list[tuple[int, int]]:
@@ -191,7 +193,7 @@ def test_a_body_within_a_body_is_not_a_record(tmp_path: Path) -> None:
     """A user may send us a commit log; its records say other physical offsets."""
     log = log_in(tmp_path)
     append(log, 200)
-    log.append([new_record(log.read(0, 200))], [(1, 0)], 1_000)
+    log.append(NewRun([new_record(log.read(0, 200))], [(1, 0)]), 1_000)
     inner = 200 + log.read(200, 400).index(log.read(0, 200))
     assert log.read_head(inner) is None
     log.cut(200)

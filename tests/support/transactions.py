@@ -32,7 +32,9 @@ def send_half(
     (outcome,) = done(broker.broker.drafts.send([DraftCall((draft,))]))
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome[0].at
+    head = broker.store.read_record(outcome.physical_offsets[0]).head
+    place = (head.queue_offset, head.physical_offset, head.size, head.store_timestamp_ms)
+    return Written(*place, due_ms=0)
 
 
 def end(

@@ -19,6 +19,7 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.histogram import Durations
 from rmqlite.broker.room import Room
 from rmqlite.broker.schedule.pace import Pace
+from rmqlite.broker.schedule.packed_slice import Most, PackedSlice, PackedSlices
 from rmqlite.broker.schedule.undeliverable import dead_letter, why_undeliverable
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.waits.wait_queue import PendingPlace, Run, WaitQueue
@@ -80,6 +81,7 @@ class Schedule:
         self.room = Room(store.log_file_bytes, config.max_message_bytes)
         self._wait_queues = wait_queues
         self._appending = appending
+        self._packed = PackedSlices(config, store, topics, self.room)
         self._pace = Pace(config.deliver_rate_max)
         self.delivered = 0
         """The number of due messages delivered since the start."""
@@ -101,12 +103,18 @@ class Schedule:
         count = self._pace.free(now_ms, count_max)
         if not count:
             return self._pace.free_at_ms(now_ms)
-        ready = self._with_few_new_queues(self._ready(self._due(now_ms, count), now_ms))
-        if ready:
-            written = self.complete(ready)
-            self._count(ready, written[0].store_timestamp_ms)
-            # Counted from the append's end: even a slow append must not bring two shares together.
-            self._pace.take(self._clock.now_ms(), len(ready))
+        most = Most(count, DELIVER_BYTES_MAX)
+        packed = self._packed.next(self._runs(now_ms), now_ms, most)
+        if packed is None:
+            ready = self._with_few_new_queues(self._ready(self._due(now_ms, count), now_ms))
+            count = len(ready)
+            if ready:
+                written = self.complete(ready)
+                self._count(ready, written[0].store_timestamp_ms)
+        else:
+            count = self._complete_packed(packed)
+        # Counted from the append's end: even a slow append must not bring two shares together.
+        self._pace.take(self._clock.now_ms(), count)
         return self._wait_queues.next_due_ms()
 
     def complete(self, ready: Sequence[Ready]) -> list[Written]:
@@ -118,6 +126,19 @@ class Schedule:
         written = self._appending.append([each.record for each in ready], self.appends)
         self._note_completed(ready)
         return written
+
+    def _complete_packed(self, ready: PackedSlice) -> int:
+        """complete() and _count() for a packed slice; the number of its messages."""
+        known, first, due_ms, topics, packed = ready
+        # Append before the cursor moves, as in complete().
+        self._appending.append_packed(packed, self.appends)
+        messages = due_ms.total()
+        self._store.progress.complete(known.id, first, first + messages, topics)
+        known.advance()
+        self.delivered += messages
+        for each_ms, count in due_ms.items():
+            known.lateness.add(self._store.newest_timestamp_ms - each_ms, count)
+        return messages
 
     def why_not(self, head: Head) -> str:
         """Why a scheduled record cannot be delivered; empty if it can."""
@@ -139,14 +160,18 @@ class Schedule:
         return found
 
     def _all_due(self, now_ms: int) -> Iterable[PendingPlace]:
-        runs = [
-            self._due_in(known, run, now_ms)
+        runs = [self._due_in(known, run, now_ms) for known, run in self._runs(now_ms)]
+        return runs[0] if len(runs) == 1 else merge(*runs)
+
+    def _runs(self, now_ms: int) -> list[tuple[WaitQueue, Run]]:
+        """The runs that have due messages."""
+        return [
+            (known, run)
             for known in self._wait_queues
             if known.rests_until_ms <= now_ms
             for run in known.runs
             if run.head_due_ms <= now_ms
         ]
-        return runs[0] if len(runs) == 1 else merge(*runs)
 
     def _due_in(self, known: WaitQueue, run: Run, now_ms: int) -> Iterator[PendingPlace]:
         try:

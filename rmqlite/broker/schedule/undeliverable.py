@@ -63,15 +63,23 @@ def why_undeliverable(
     if delay_level(properties) != level:
         # After a crash, recovery could not find out which record its delivery completed.
         return f"its properties do not say that it waits at level {level} (DELAY)"
+    body_bytes = head.body_end - head.body_position
+    return why_not_to(target, body_bytes, topics, config) or room.why_not_in(head, target[0])
+
+
+def why_not_to(
+    target: tuple[str, int], body_bytes: int, topics: TopicTable, config: BrokerConfig
+) -> str:
+    """Why a message with such a body cannot go to a topic and queue; empty if it can."""
     topic = topics.get(target[0])
     if topic is None:
         return f"there is no topic {target[0]} any more"
     if target[1] >= max(topic.read_queues, topic.write_queues):
         return f"topic {target[0]} has no queue {target[1]} any more"
-    size = head.body_end - head.body_position
-    if size > config.max_message_bytes:
-        return f"its body of {size} bytes is larger than maxMessageSize={config.max_message_bytes}"
-    return room.why_not_in(head, target[0])
+    if body_bytes > config.max_message_bytes:
+        most = config.max_message_bytes
+        return f"its body of {body_bytes} bytes is larger than maxMessageSize={most}"
+    return ""
 
 
 def dead_letter(

@@ -137,7 +137,12 @@ class KeyIndex:
         if records and records[0][2] <= self._end_offset:
             records = [each for each in records if each[2] > self._end_offset]
         prefixes, tokens, places, times = keys_of(records)
-        hashes = key_hashes(prefixes, tokens)
+        self.add_hashed(key_hashes(prefixes, tokens), places, times)
+
+    def add_hashed(
+        self, hashes: Sequence[int], places: Sequence[int], times: Sequence[int]
+    ) -> None:
+        """Enter new keys, whose hashes are known; places: physical offsets, in the log's order."""
         begin = 0
         while begin < len(hashes):
             file = self._newest

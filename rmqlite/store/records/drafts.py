@@ -7,12 +7,16 @@ apart from the changes that the caller names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from rmqlite.compiled import SPAN
 from rmqlite.property_string import PropertyString
 from rmqlite.store.records.record import BORN_HOST_V6, STORE_HOST_V6, NewRecord, body_crc
 from rmqlite.store.records.stored import Record
 
+_PAIR_END: Final = b"\x02"
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 """Bits of the sys flag for IPv6 hosts; encode() sets them."""
 
@@ -32,6 +36,32 @@ class Draft(NamedTuple):
     flag: int = 0
     sys_flag: int = 0
     reconsume_times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBatch:
+    """Messages of one call in one buffer; only flag, body and properties of them differ.
+
+    shared: what they have in common; its body is the buffer, and its properties end those of each
+    message.  spans: a SPAN of each, see rmqlite.compiled.
+    """
+
+    shared: Draft
+    spans: bytes
+
+    def __len__(self) -> int:
+        return len(self.spans) // SPAN.size
+
+    def __iter__(self) -> Iterator[Draft]:
+        topic, queue_id, common, buffer, born_ms, born_host, _, sys_flag, times = self.shared
+        for flag, body_at, body_end, own_at, own_end in SPAN.iter_unpack(self.spans):
+            own = buffer[own_at:own_end]
+            if common:
+                between = b"" if not own or own.endswith(_PAIR_END) else _PAIR_END
+                own = own + between + common
+            body = buffer[body_at:body_end]
+            # Not _replace(): it takes three times as long, and runs once per message.
+            yield Draft(topic, queue_id, own, body, born_ms, born_host, flag, sys_flag, times)
 
 
 def fresh(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from rmqlite.store.records.record import (
     BORN_HOST_V6,
@@ -17,6 +17,51 @@ from rmqlite.store.records.record import (
 from rmqlite.store.records.written import Place, Written
 
 _NO_END: Final = 1 << 64
+Chunk = bytes | bytearray
+
+
+class Run(Protocol):
+    """Records on their way into the log: all that one append stores."""
+
+    @property
+    def is_over(self) -> bool:
+        """Are all encoded?"""
+        ...
+
+    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+        """The next records, as chunks that the caller joins, and their end.
+
+        It stops at the first record that would end behind end_max.
+        """
+        ...
+
+    def next_bytes(self) -> int:
+        """The length of the next record, if not all are encoded."""
+        ...
+
+
+class NewRun:
+    """New records as a Run; places: where in its queue each goes."""
+
+    def __init__(self, records: Sequence[NewRecord], places: Sequence[Place]) -> None:
+        self._placed = list(zip(records, places, strict=True))
+        self.written: list[Written] = []
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.written) == len(self._placed)
+
+    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+        """See Run."""
+        waiting = self._placed[len(self.written) :]
+        chunks, written, end = encode_all(waiting, begin, timestamp_ms, end_max)
+        self.written += written
+        return chunks, end
+
+    def next_bytes(self) -> int:
+        """See Run."""
+        new, _ = self._placed[len(self.written)]
+        return len(encode(new, queue_offset=0, physical_offset=0, store_timestamp_ms=0))
 
 
 def encode_all(
@@ -24,14 +69,14 @@ def encode_all(
     begin: int,
     timestamp_ms: int,
     end_max: int = _NO_END,
-) -> tuple[list[bytes], list[Written], int]:
+) -> tuple[list[Chunk], list[Written], int]:
     """Records one behind the other, from a physical offset on, as chunks that the caller joins, and
     their end.
 
     It stops at the first record that would end behind end_max.  One loop without calls: to
     encode each record in a function of its own takes half as long again.
     """
-    chunks: list[bytes] = []
+    chunks: list[Chunk] = []
     written: list[Written] = []
     for new, (queue_offset, due_ms) in records:
         (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rmqlite.wire.remoting.batch import read_batch
+from rmqlite.compiled import SPAN
+from rmqlite.wire.remoting.batch import BatchItem, read_batch
 from rmqlite.wire.remoting.codes.request import Body, Request
 from rmqlite.wire.remoting.codes.sending import SendMessage
 from rmqlite.wire.remoting.command import Command
@@ -13,11 +14,19 @@ from rmqlite.wire.remoting.settings_text import read_settings
 from rmqlite.wire.remoting.shapes import read_body
 
 
+def items_of(body: bytes) -> list[BatchItem]:
+    """The messages of a batch."""
+    return [
+        BatchItem(flag, body[begin:end], body[own_begin:own_end])
+        for flag, begin, end, own_begin, own_end in SPAN.iter_unpack(read_batch(body))
+    ]
+
+
 def read_request(row: Request[Any, Any], command: Command) -> tuple[Any, Any]:
     """The fields, and the body.  Raises FieldError."""
     fields = row.fields.read(command.ext)
     if isinstance(fields, SendMessage) and fields.is_batch:
-        return fields, read_batch(command.body)
+        return fields, items_of(command.body)
     return fields, read_any(row.body, command.body)
 
 

@@ -33,6 +33,7 @@ from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body, write_body
 from tests.wire.remoting.memory import peak_bytes
+from tests.wire.remoting.reading import items_of
 
 ITEMS = some.builds(
     BatchItem,
@@ -53,7 +54,7 @@ QUEUES = some.builds(
 @given(some.lists(ITEMS, min_size=1, max_size=5))
 def test_a_batch_comes_out_as_it_went_in(items: list[BatchItem]) -> None:
     """Bodies and property strings are bytes; nobody needs them as text here."""
-    assert read_batch(write_batch(items)) == items
+    assert items_of(write_batch(items)) == items
 
 
 def test_a_batch_that_is_cut_or_lies_is_refused_with_the_place() -> None:

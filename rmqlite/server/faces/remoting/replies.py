@@ -112,5 +112,5 @@ class Replies:
         (outcome,) = (await answered).outcomes
         if isinstance(outcome, RmqliteError):
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
-        queue_id, at = outcome[0]
-        return SendAnswer(self._sends.message_id(at.physical_offset), queue_id, at.queue_offset)
+        queue_id, queue_offset, (physical_offset,) = outcome
+        return SendAnswer(self._sends.message_id(physical_offset), queue_id, queue_offset)

@@ -1,0 +1,32 @@
+"""The compiled form of the hottest loops, if this installation has it.
+
+pip compiles _loops.c where it finds a C compiler, and does without where it finds none.  Each
+loop has a plain Python form, which also does the work wherever the compiled form returns None:
+for everything that is out of the ordinary, and for everything that is refused.  Both forms make
+the same bytes.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+INTERFACE: Final = 1
+"""Counts the changes of _loops.pyi; a library that was built before the last is not used."""
+SPAN: Final = Struct("=5i")
+"""A message of a batch: its flag; where its body begins and ends, and its property string."""
+ROW: Final = Struct("=IiI")
+"""A packed record: its length, its tags code, and the number of its queue."""
+
+try:
+    from rmqlite.compiled import _loops
+
+    loops = _loops
+    is_on = loops.INTERFACE == INTERFACE
+except ImportError:
+    is_on = False
+
+
+def form() -> str:
+    """Which form runs: compiled or plain."""
+    return "compiled" if is_on else "plain"

@@ -1,0 +1,37 @@
+/* The loops over the messages of a batch and of a delivery.
+
+   _loops.pyi has the signatures, and says what each function does.  A function that finds
+   anything out of the ordinary returns None, and has changed nothing: then the plain Python form
+   does the work, and raises the errors.  So no rule of the broker stands here, and whatever is
+   here is tested to make the same bytes as the plain form.
+
+   All that comes in may be hostile: a number that is read from a buffer is checked against the
+   length of the buffer before it is used as a place. */
+
+#include "records.h"
+
+enum { INTERFACE = 1 }; /* see __init__.py */
+
+PyObject *crc32_of_zlib;
+
+static PyMethodDef METHODS[] = {
+    {"batch_spans", batch_spans, METH_VARARGS, NULL},
+    {"pack_batch", pack_batch, METH_VARARGS, NULL},
+    {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
+    {"place", place, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, .m_name = "rmqlite.compiled._loops", .m_size = -1, .m_methods = METHODS};
+
+PyMODINIT_FUNC PyInit__loops(void) {
+    PyObject *zlib = PyImport_ImportModule("zlib");
+    if (zlib == NULL) return NULL;
+    crc32_of_zlib = PyObject_GetAttrString(zlib, "crc32");
+    Py_DECREF(zlib);
+    PyObject *module = crc32_of_zlib == NULL ? NULL : PyModule_Create(&MODULE);
+    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", INTERFACE) < 0)
+        Py_CLEAR(module);
+    return module;
+}

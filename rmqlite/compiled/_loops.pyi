@@ -1,0 +1,62 @@
+"""The loops of _loops.c; a result of None means that the plain form does the work."""
+
+from typing import Final
+
+INTERFACE: Final[int]
+
+Packed = tuple[bytearray, bytes, bytes]
+"""Records, one behind the other, without their places; a ROW of each; and the keys under which
+the index has them: u32 hash, u32 number of the row."""
+
+def batch_spans(body: bytes, messages_max: int, /) -> bytes | None:
+    """A SPAN of each message in the body of a batch; see wire/remoting/batch.py."""
+
+def pack_batch(
+    body: bytes,
+    spans: bytes,
+    head: bytes,
+    topic: bytes,
+    common: bytes,
+    ending: bytes,
+    prefix: int,
+    body_bytes_max: int,
+    properties_bytes_max: int,
+    record_bytes_max: int,
+    keys_max: int,
+    /,
+) -> Packed | None:
+    """The records of messages in one buffer.
+
+    head: the header that they share; size, CRC, flag and body length are set for each.  common,
+    ending: parts that end each property string.  prefix: the hash of the topic before each key.
+    """
+
+def pack_deliveries(
+    data: bytes, base: int, entries: bytes, topic: bytes, queue_id: int, level: int, /
+) -> tuple[Packed, list[tuple[str, int, int, int, int]]] | None:
+    """The records that deliver those behind the entries of a delay level's queue.
+
+    data: bytes of the log from the physical offset base on.  topic, queue_id: of the level's
+    queue.  The rows number the queues of the list: topic, queue id, how many records go there,
+    the length of the longest body and of the longest record.
+    """
+
+def place(
+    data: bytearray,
+    rows: bytes,
+    keys: bytes,
+    first_row: int,
+    first_byte: int,
+    begin: int,
+    end_max: int,
+    timestamp_ms: int,
+    queues: list[tuple[int, int]],
+    /,
+) -> tuple[int, int, list[int], list[bytes], list[int], list[int]]:
+    """Write the places into packed records from a row on, which begins at first_byte of data.
+
+    begin: the physical offset of the first.  It stops at the first record that would end behind
+    end_max.  queues: queue id and next queue offset of each.  Returns the number of records and
+    of bytes, the physical offsets, the entries of each queue, and hashes and physical offsets of
+    the keys.  Raises ValueError for rows that are not those of the data.
+    """

@@ -1,0 +1,83 @@
+/* Property strings, and the keys under which the index has a record.
+
+   The rules are those of property_string.py and store/index/key_hash.py. */
+
+#include "records.h"
+
+static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
+#define IS(text, place) \
+    if (size == sizeof(text) - 1 && memcmp(name, text, sizeof(text) - 1) == 0) return &found->place
+    switch (name[0]) {
+    case 'C': IS("CLUSTER", cluster); break;
+    case 'D': IS("DELAY", delay); break;
+    case 'K': IS("KEYS", keys); break;
+    case 'R': IS("REAL_TOPIC", real_topic); IS("REAL_QID", real_qid); break;
+    case 'T': IS("TAGS", tags); IS("TRAN_MSG", tran_msg); break;
+    case 'U': IS("UNIQ_KEY", uniq_key); break;
+    }
+#undef IS
+    return NULL;
+}
+
+void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size) {
+    const uint8_t *end = at + size;
+    while (at < end) {
+        const uint8_t *pair_end = memchr(at, 2, end - at);
+        if (pair_end == NULL) pair_end = end;
+        const uint8_t *name_end = memchr(at, 1, pair_end - at);
+        if (name_end != NULL && name_end > at && name_end + 1 < pair_end) {
+            Text *place = place_of(found, at, name_end - at);
+            if (place != NULL) *place = (Text){name_end + 1, pair_end - name_end - 1};
+        }
+        at = pair_end + 1;
+    }
+}
+
+int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size) {
+    uint8_t all = 0;
+    uint32_t value = *hash;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        all |= at[i];
+        value = 31 * value + at[i];
+    }
+    *hash = value;
+    return all < 0x80;
+}
+
+/* Add a key to the index's; false with an error set if there is no memory. */
+static int add_key(Keys *keys, uint32_t hash, uint32_t row) {
+    if (keys->count == keys->room) {
+        Py_ssize_t room = 2 * keys->room + 64;
+        Key *all = PyMem_Realloc(keys->all, room * sizeof(Key));
+        if (all == NULL) {
+            PyErr_NoMemory();
+            return 0;
+        }
+        keys->all = all, keys->room = room;
+    }
+    if (hash & 0x80000000) hash = -hash & 0x7FFFFFFF;
+    keys->all[keys->count++] = (Key){hash, row};
+    return 1;
+}
+
+int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row) {
+    uint32_t hash = prefix;
+    if (!hash_text(&hash, found->uniq_key.at, found->uniq_key.size)) return 0;
+    if (found->uniq_key.size && !add_key(keys, hash, row)) return 0;
+    const uint8_t *at = found->keys.at, *end = at + found->keys.size;
+    while (at < end) {
+        const uint8_t *token_end = memchr(at, ' ', end - at);
+        if (token_end == NULL) token_end = end;
+        hash = prefix;
+        if (!hash_text(&hash, at, token_end - at)) return 0;
+        if (token_end > at && !add_key(keys, hash, row)) return 0;
+        at = token_end + 1;
+    }
+    return 1;
+}
+
+PyObject *packed(PyObject *data, const Row *rows, Py_ssize_t count, const Keys *keys) {
+    return Py_BuildValue(
+        "Oy#y#", data, (char *)rows, count * (Py_ssize_t)sizeof(Row),
+        keys->count ? (char *)keys->all : "", keys->count * (Py_ssize_t)sizeof(Key));
+}

@@ -1,0 +1,100 @@
+/* What the loops share: the layouts, big-endian numbers, property strings and keys. */
+
+#ifndef RMQLITE_RECORDS_H
+#define RMQLITE_RECORDS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+/* The layout of a record, see store/records/record.py. */
+enum {
+    SIZE_AT = 0,
+    MAGIC_AT = 4,
+    CRC_AT = 8,
+    QUEUE_ID_AT = 12,
+    FLAG_AT = 16,
+    QUEUE_OFFSET_AT = 20,
+    PHYSICAL_OFFSET_AT = 28,
+    SYS_FLAG_AT = 36,
+    STORE_TIMESTAMP_AT = 56,
+    COMPLETES_AT = 76,
+    BODY_BYTES_AT = 84,
+    HEAD_BYTES = 88,
+    LENGTHS_BYTES = 3, /* of topic and properties, behind the body */
+    ODD_FLAGS = 0x3C,  /* of transactions, and of IPv6 hosts */
+};
+static const uint32_t MAGIC = 0xDAA320A7;
+
+enum { ENTRY_BYTES = 20, TOPIC_BYTES_MAX = 127 };
+
+/* A record of a block of packed ones; ROW in __init__.py. */
+typedef struct {
+    uint32_t size;
+    int32_t tags_code;
+    uint32_t queue; /* number of the queue in the list of queues */
+} Row;
+
+/* A key of the index, and the number of its record. */
+typedef struct {
+    uint32_t hash;
+    uint32_t row;
+} Key;
+
+typedef struct {
+    Key *all;
+    Py_ssize_t count, room;
+} Keys;
+
+typedef struct {
+    const uint8_t *at;
+    Py_ssize_t size;
+} Text;
+
+/* The values that matter here: of several pairs of a name, the last one that has a value. */
+typedef struct {
+    Text uniq_key, keys, tags, delay, real_topic, real_qid, cluster, tran_msg;
+} Properties;
+
+static inline uint32_t get32(const uint8_t *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline uint64_t get64(const uint8_t *at) {
+    return (uint64_t)get32(at) << 32 | get32(at + 4);
+}
+
+static inline void put32(uint8_t *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static inline void put64(uint8_t *at, uint64_t value) {
+    put32(at, (uint32_t)(value >> 32));
+    put32(at + 4, (uint32_t)value);
+}
+
+#pragma GCC visibility push(hidden)
+
+/* The properties in a string of so many bytes (see property_string.py). */
+void find_properties(Properties *found, const uint8_t *at, Py_ssize_t size);
+
+/* Java's hash of a text of ASCII behind another hash; false for any other text. */
+int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size);
+
+/* Add a record's UNIQ_KEY and each of its KEYS; false if one is not of ASCII, or on an error. */
+int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row);
+
+/* (data, rows, keys) as Python objects; NULL with an error set. */
+PyObject *packed(PyObject *data, const Row *rows, Py_ssize_t count, const Keys *keys);
+
+PyObject *batch_spans(PyObject *self, PyObject *args);
+PyObject *pack_batch(PyObject *self, PyObject *args);
+PyObject *pack_deliveries(PyObject *self, PyObject *args);
+PyObject *place(PyObject *self, PyObject *args);
+
+extern PyObject *crc32_of_zlib; /* zlib.crc32, a library that every Python has */
+
+#pragma GCC visibility pop
+
+#endif

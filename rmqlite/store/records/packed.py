@@ -1,0 +1,164 @@
+"""Records of many messages at once, which are bytes already, but for their places.
+
+The compiled loops make them straight from the body of a batch, or from the log, without an object
+for each message; see rmqlite.compiled.  All that is out of the ordinary is left to NewRecord.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rmqlite import compiled
+from rmqlite.compiled import ROW
+from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
+from rmqlite.store.consume_queue import ENTRY_BYTES
+from rmqlite.store.records.drafts import DraftBatch
+from rmqlite.store.records.encoding import Chunk
+from rmqlite.store.records.record import BORN_HOST_V6, HEAD, MAGIC, STORE_HOST_V6, TRANSACTION_TYPE
+from rmqlite.store.wait_queues import QueueKey
+
+_NOT_OF_CLIENTS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
+
+
+@dataclass(slots=True)
+class Packed:
+    """Records one behind the other, and where they were appended.
+
+    rows: a ROW of each, which numbers its queue.  keys: under which the index has them.
+    """
+
+    data: bytearray
+    rows: bytes
+    keys: bytes
+    queues: Sequence[QueueKey] = ()
+    queue_offset: int = -1
+    """Of the first one in the first queue."""
+    physical_offsets: list[int] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.rows) // ROW.size
+
+
+class Limits(NamedTuple):
+    """The longest body and record, in bytes."""
+
+    body_bytes: int
+    record_bytes: int
+
+
+def packed_batch(
+    batch: DraftBatch, ending: bytes, store_host: bytes, prefix: int, limits: Limits
+) -> Packed | None:
+    """The records of a batch; None if the plain form has to make them, or to refuse them.
+
+    ending: the pairs that the broker adds to each message.  prefix: of the topic's keys.
+    """
+    shared = batch.shared
+    if len(shared.born_host) + len(store_host) != 16:
+        return None
+    head = HEAD.pack(
+        0,
+        MAGIC,
+        0,
+        0,
+        0,
+        0,
+        0,
+        shared.sys_flag & ~_NOT_OF_CLIENTS,
+        shared.born_timestamp_ms,
+        shared.born_host,
+        0,
+        store_host,
+        shared.reconsume_times,
+        0,
+        0,
+    )
+    found = compiled.loops.pack_batch(
+        shared.body,
+        batch.spans,
+        head,
+        shared.topic.encode(),
+        shared.properties,
+        ending,
+        prefix,
+        limits.body_bytes,
+        PROPERTIES_BYTES_MAX,
+        limits.record_bytes,
+        KEYS_MAX,
+    )
+    return None if found is None else Packed(*found)
+
+
+class PackedRun:
+    """Packed records on their way into the log: all that one append stores."""
+
+    def __init__(self, packed: Sequence[Packed], next_offset: Callable[[str, int], int]) -> None:
+        """next_offset: the next queue offset of a queue."""
+        self._packed = packed
+        self._next_offset = {
+            key: next_offset(*key) for key in {key for each in packed for key in each.queues}
+        }
+        self._number = self._row = self._byte = 0
+        self.entries: defaultdict[QueueKey, list[bytes]] = defaultdict(list)
+        """Parts of the bytes to write into each queue."""
+        self.hashes: list[int] = []
+        """Of the keys, in the order of the index."""
+        self.places: list[int] = []
+        """The physical offset of each key's record."""
+
+    @property
+    def is_over(self) -> bool:
+        return self._number == len(self._packed)
+
+    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+        """See encoding.Run."""
+        chunks: list[Chunk] = []
+        for packed in self._packed[self._number :]:
+            first = self._byte
+            count, size = self._place(packed, begin, timestamp_ms, end_max)
+            chunks.append(
+                packed.data if size == len(packed.data) else packed.data[first : first + size]
+            )
+            begin += size
+            if self._row + count < len(packed):
+                self._row += count
+                self._byte += size
+                break
+            self._number += 1
+            self._row = self._byte = 0
+        return chunks, begin
+
+    def next_bytes(self) -> int:
+        """See encoding.Run."""
+        size: int = ROW.unpack_from(self._packed[self._number].rows, self._row * ROW.size)[0]
+        return size
+
+    def _place(
+        self, packed: Packed, begin: int, timestamp_ms: int, end_max: int
+    ) -> tuple[int, int]:
+        """Write places into the next records; how many, and how many bytes."""
+        following = self._next_offset
+        if packed.queue_offset < 0:
+            packed.queue_offset = following[packed.queues[0]]
+        count, size, positions, entries, hashes, places = compiled.loops.place(
+            packed.data,
+            packed.rows,
+            packed.keys,
+            self._row,
+            self._byte,
+            begin,
+            end_max,
+            timestamp_ms,
+            [(key[1], following[key]) for key in packed.queues],
+        )
+        for key, mine in zip(packed.queues, entries, strict=True):
+            if mine:
+                self.entries[key].append(mine)
+                following[key] += len(mine) // ENTRY_BYTES
+        packed.physical_offsets += positions
+        self.hashes += hashes
+        self.places += places
+        return count, size

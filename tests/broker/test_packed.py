@@ -1,0 +1,331 @@
+"""The compiled form of batches and deliveries, beside its plain twin: the same bytes and answers.
+
+Without a C compiler there is only the plain form, and nothing to compare.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from rmqlite import compiled
+from rmqlite.broker.draft_sends import DraftCall, Outcome, Stored
+from rmqlite.compiled import ROW, SPAN
+from rmqlite.errors import RmqliteError, StoreUnavailable
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.store.records.drafts import Draft, DraftBatch
+from rmqlite.store.records.packed import Packed
+from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.files import FOR_GOOD, FaultyFiles
+from tests.support.messages import TOPIC, create_topic
+from tests.support.steps import done
+
+pytestmark = pytest.mark.skipif(not compiled.is_on, reason="this installation has no compiled form")
+
+T = TypeVar("T")
+OTHER = "payments"
+NAMES = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT", "XKEYS", "KEYSX")
+ODD_NAMES = ("DELAY", "CLUSTER", "TRAN_MSG", "REAL_QID", "REAL_TOPIC")
+VALUES = ("", "a", "order-1 order-2", " two  blanks ", "7F00000100014E0B23A1", "\x01", "\0")
+ODD_VALUES = ("Größe", "2", TOPIC)
+USUAL_PAIRS = some.tuples(some.sampled_from(NAMES), some.sampled_from(VALUES))
+ODD_PAIRS = some.tuples(
+    some.sampled_from(NAMES + ODD_NAMES), some.sampled_from(VALUES + ODD_VALUES)
+)
+
+
+def strings(pairs: some.SearchStrategy[tuple[str, str]]) -> some.SearchStrategy[bytes]:
+    return some.builds(
+        lambda pairs, end: "\x02".join(map("\x01".join, pairs)).encode() + end,
+        some.lists(pairs, max_size=5),
+        some.sampled_from((b"", b"", b"\x02", b"\x02\x02", b"\x01", b"\xff")),
+    )
+
+
+def items(pairs: some.SearchStrategy[tuple[str, str]]) -> some.SearchStrategy[BatchItem]:
+    bodies = some.sampled_from((b"x", b"order", b"x" * 700))
+    flags = some.sampled_from((0, 7, -1))
+    return some.builds(BatchItem, flag=flags, body=bodies, properties=strings(pairs))
+
+
+BATCHES = some.lists(items(USUAL_PAIRS), min_size=1, max_size=6) | some.lists(
+    items(ODD_PAIRS), min_size=1, max_size=2
+)
+USUAL = [
+    BatchItem(0, b"one", b"UNIQ_KEY\x017F01\x02KEYS\x01order-1 order-2\x02TAGS\x01TagA"),
+    BatchItem(3, b"two", b"TAGS\x01TagB\x02UNIQ_KEY\x017F02\x02"),
+]
+
+
+def call_of(batch: list[BatchItem], **changes: Any) -> DraftCall:
+    body = write_batch(batch)
+    shared = Draft(TOPIC, 1, b"WAIT\x01true", body, 17, BORN_HOST, 0, 0x304, 2)
+    return DraftCall(DraftBatch(shared._replace(**changes), read_batch(body)))
+
+
+def send(broker: BrokerUnderTest, calls: list[DraftCall]) -> list[object]:
+    """One at a time: of several calls, the packed ones are stored last."""
+    return [told(each) for call in calls for each in done(broker.broker.drafts.send([call]))]
+
+
+def told(outcome: Outcome) -> object:
+    if isinstance(outcome, RmqliteError):
+        return type(outcome), str(outcome)
+    return outcome._replace(physical_offsets=tuple(outcome.physical_offsets))
+
+
+def bytes_in(folder: Path) -> dict[str, str]:
+    """All files, as sums."""
+    return {
+        str(path.relative_to(folder)): hashlib.md5(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def same_in_both(scenario: Callable[[BrokerUnderTest], T], **config: Any) -> T:
+    """Run it on a fresh store with each form; what it returns, and the stores, do not differ."""
+    answers: list[T] = []
+    stores: list[dict[str, str]] = []
+    for is_on in (True, False):
+        with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+            patch.setattr(compiled, "is_on", is_on)
+            broker = BrokerUnderTest(Path(folder), **config)
+            create_topic(broker, TOPIC)
+            create_topic(broker, OTHER)
+            answers.append(scenario(broker))
+            broker.close()
+            stores.append(bytes_in(Path(folder)))
+    assert answers[0] == answers[1]
+    names = sorted(stores[0].keys() | stores[1].keys())
+    assert not [name for name in names if stores[0].get(name) != stores[1].get(name)]
+    return answers[0]
+
+
+# ---- batches
+
+
+@settings(max_examples=200)
+@given(some.lists(BATCHES, min_size=1, max_size=3))
+@example([USUAL])
+def test_both_forms_store_a_batch_as_the_same_bytes(batches: list[list[BatchItem]]) -> None:
+    """Log, queues, index, progress and answers, whatever a client puts into its properties."""
+    same_in_both(lambda broker: send(broker, [call_of(batch) for batch in batches]))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"properties": b""},
+        {"properties": b"CLUSTER\x01other"},
+        {"queue_id": -1},
+        {"queue_id": 99},
+        {"topic": "made-on-demand"},
+        {"topic": "no topic"},
+        {"topic": SCHEDULE_TOPIC},
+        {"topic": "%RETRY%workers"},
+        {"topic": "Größe"},
+        {"born_host": bytes(20)},
+    ],
+    ids=str,
+)
+def test_what_a_batch_says_of_all_its_messages_is_treated_alike(changes: dict[str, Any]) -> None:
+    """Also what is refused: the sentence is the plain form's."""
+    same_in_both(lambda broker: send(broker, [call_of(USUAL, **changes)] * 3))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        BatchItem(0, b"", b""),
+        BatchItem(0, bytes((1 << 19) + 1), b""),
+        BatchItem(0, b"x", b"a\x01" + bytes(32_740)),
+        BatchItem(0, b"x", b"KEYS\x01" + b"k " * 10_001),
+    ],
+    ids=["no body", "long body", "long properties", "many keys"],
+)
+def test_a_batch_with_one_message_too_large_is_refused_alike(odd: BatchItem) -> None:
+    """As a whole: none of its messages is stored."""
+    (answer,) = same_in_both(lambda broker: send(broker, [call_of([*USUAL, odd])]))
+    assert not isinstance(answer, Stored)
+
+
+def test_packed_records_go_on_in_the_next_file() -> None:
+    """With the blank and the mark between them, at every distance from a file's end."""
+    batch = [BatchItem(0, bytes(size), b"KEYS\x01k") for size in (9_000, 1, 30_000)] * 5
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        answers = []
+        for size in range(0, 4_000, 250):
+            send(broker, [call_of([BatchItem(0, bytes(size + 1), b"")])])
+            answers += send(broker, [call_of(batch)])
+        assert broker.store.end > 3 * broker.store.log_file_bytes
+        return answers
+
+    same_in_both(scenario)
+
+
+def test_what_is_ordinary_is_packed(
+    under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise all other tests here would compare the plain form with itself."""
+    sizes: list[int] = []
+    append = under_test.store.append_packed
+
+    def noted(packed: Sequence[Packed]) -> None:
+        sizes.extend(map(len, packed))
+        append(packed)
+
+    monkeypatch.setattr(under_test.store, "append_packed", noted)
+    create_topic(under_test, TOPIC)
+    create_topic(under_test, OTHER)
+    send(under_test, [call_of(USUAL)])
+    delay(under_test, 3)
+    under_test.clock.forward(1_000)
+    under_test.broker.deliver()
+    assert sizes == [2, 3]
+
+
+@pytest.mark.parametrize("where", ["commitlog", "consumequeue"])
+def test_packed_records_are_stored_all_or_none(tmp_path: Path, where: str) -> None:
+    """The disk fails within a file roll; afterwards the same batch goes in."""
+    files = FaultyFiles()
+    broker = BrokerUnderTest(tmp_path / "store", files=files)
+    create_topic(broker, TOPIC)
+    batch = call_of([BatchItem(0, bytes(200_000), b"KEYS\x01k")] * 6)
+    send(broker, [call_of(USUAL)])
+    end = broker.store.end
+    files.fail("write", where=lambda path: where in path.parts, times=FOR_GOOD)
+    (outcome,) = done(broker.broker.drafts.send([batch]))
+    assert isinstance(outcome, StoreUnavailable)
+    files.heal()
+    assert broker.store.end == end
+    (outcome,) = done(broker.broker.drafts.send([batch]))
+    assert not isinstance(outcome, Exception)
+    assert outcome.queue_offset == 2
+    broker.crash()
+    broker.open()
+    assert len(broker.messages(TOPIC, 1)) == 8
+    broker.close()
+
+
+# ---- deliveries
+
+
+def delay(broker: BrokerUnderTest, count: int, properties: bytes = b"", level: int = 1) -> None:
+    """Delayed messages, to both topics and several queues."""
+    own = b"\x02".join([b"DELAY\x01%d" % level, *([properties] if properties else [])])
+    for number in range(count):
+        topic = (TOPIC, TOPIC, OTHER)[number % 3]
+        draft = Draft(topic, number % 4, own, b"x" * (1 + number % 7), 17, BORN_HOST)
+        done(broker.broker.drafts.send([DraftCall((draft,))]))
+
+
+def deliver(broker: BrokerUnderTest) -> list[tuple[int | None, int, int]]:
+    """All that is due, and what the schedule says of it after each slice."""
+    said = []
+    for _ in range(20):
+        due_ms = broker.broker.deliver()
+        schedule = broker.broker.schedule
+        said.append((due_ms, schedule.delivered, schedule.undeliverable))
+        if due_ms is None or due_ms > broker.clock.now_ms():
+            break
+    late = broker.broker.wait_queues.lateness(1)
+    return [*said, (due_ms, late.count, late.max_ms)]
+
+
+@settings(max_examples=100)
+@given(some.lists(strings(ODD_PAIRS), max_size=4), some.integers(1, 5))
+def test_both_forms_deliver_the_same_bytes(properties: list[bytes], slice_max: int) -> None:
+    """Destination, keys, tags, and the end that completes the scheduled record."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        for each in properties:
+            delay(broker, 2, each)
+            broker.clock.forward(10)
+        delay(broker, 4)
+        broker.clock.forward(1_000)
+        delay(broker, 2)
+        said = deliver(broker)
+        broker.sync()
+        pulled = [broker.pull(topic, 0, 0).messages for topic in (TOPIC, OTHER)]
+        return said, pulled, broker.broker.wait_queues.status()
+
+    same_in_both(scenario, deliver_batch_max=slice_max)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_both_forms_deliver_a_damaged_log_alike(seed: int) -> None:
+    """A byte of the log or of the queue is another one; no message blocks those behind it."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        random = Random(seed)
+        delay(broker, 8, b"KEYS\x01k\x02TAGS\x01TagA")
+        folder = broker.config.store_path
+        log = folder / "commitlog" / f"{0:020d}"
+        queue = folder / "consumequeue" / SCHEDULE_TOPIC / "0" / f"{0:020d}"
+        path, end = random.choice([(log, broker.store.end), (queue, 160)])
+        with path.open("r+b") as file:
+            file.seek(random.randrange(end))
+            file.write(bytes([random.randrange(256)]))
+        broker.clock.forward(1_000)
+        return deliver(broker)
+
+    # One byte of it says when a message is due; then some of them may still wait.
+    same_in_both(scenario, deliver_batch_max=3)
+
+
+# ---- hostile numbers
+
+
+@settings(max_examples=300)
+@given(some.lists(some.tuples(*[some.integers(-3, 60)] * 5), max_size=4), some.data())
+def test_spans_outside_of_their_body_are_not_read(
+    spans: list[tuple[int, ...]], data: some.DataObject
+) -> None:
+    """No caller makes such; but memory is not Python's here."""
+    head, topic = bytes(88), b"orders"
+    body = data.draw(some.binary(max_size=50))
+    compiled.loops.pack_batch(
+        body, b"".join(SPAN.pack(*span) for span in spans), head, topic, b"", b"", 0, 99, 99, 999, 9
+    )
+
+
+@settings(max_examples=300)
+@given(some.binary(max_size=200), some.integers(-(2**63), 2**63 - 1), some.binary(max_size=100))
+def test_a_slice_of_any_bytes_is_none(data: bytes, base: int, entries: bytes) -> None:
+    """Entries of a damaged queue point anywhere."""
+    found = compiled.loops.pack_deliveries(data, base, entries, b"orders", 0, 1)
+    assert found is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "first", "byte"),
+    [
+        ((91, 0, 0), 0, 1),
+        ((92, 0, 0), 0, 0),
+        ((91, 0, 1), 0, 0),
+        ((87, 0, 0), 0, 0),
+        ((91, 0, 0), -1, 0),
+        ((91, 0, 0), 0, -1),
+        ((91, 0, 0), 0, 2**40),
+    ],
+)
+def test_rows_that_are_not_those_of_the_data_are_refused(
+    rows: tuple[int, int, int], first: int, byte: int
+) -> None:
+    """Nothing is written behind the data."""
+    data = bytearray(91)
+    with pytest.raises(ValueError, match="rows"):
+        compiled.loops.place(data, ROW.pack(*rows), b"", first, byte, 0, 999, 1, [(0, 0)])
+    assert data == bytes(91)
