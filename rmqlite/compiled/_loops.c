@@ -10,7 +10,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 1 }; /* see __init__.py */
+enum { INTERFACE = 2 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -19,6 +19,10 @@ static PyMethodDef METHODS[] = {
     {"pack_batch", pack_batch, METH_VARARGS, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
+    {"sync_new", sync_new, METH_NOARGS, NULL},
+    {"sync_put", sync_put, METH_VARARGS, NULL},
+    {"sync_run", sync_run, METH_O, NULL},
+    {"sync_take", sync_take, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };
 

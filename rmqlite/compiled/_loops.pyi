@@ -60,3 +60,18 @@ def place(
     of bytes, the physical offsets, the entries of each queue, and hashes and physical offsets of
     the keys.  Raises ValueError for rows that are not those of the data.
     """
+
+class Syncs:
+    """What the loop and the thread that syncs share; it is a capsule."""
+
+def sync_new() -> tuple[Syncs, int]:
+    """And the descriptor of an eventfd, which is readable when a sync is over."""
+
+def sync_put(syncs: Syncs, fd: int, /) -> None:
+    """Sync a descriptor, which stays open until then; -1: sync_run() returns after it."""
+
+def sync_run(syncs: Syncs, /) -> None:
+    """In a thread: sync what sync_put() hands over, without the interpreter."""
+
+def sync_take(syncs: Syncs, /) -> tuple[int, float] | None:
+    """The errno of the sync that is over, 0 for none, and its seconds; None if none is over."""

@@ -92,6 +92,10 @@ PyObject *batch_spans(PyObject *self, PyObject *args);
 PyObject *pack_batch(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
+PyObject *sync_new(PyObject *self, PyObject *args);
+PyObject *sync_put(PyObject *self, PyObject *args);
+PyObject *sync_run(PyObject *self, PyObject *capsule);
+PyObject *sync_take(PyObject *self, PyObject *capsule);
 
 extern PyObject *crc32_of_zlib; /* zlib.crc32, a library that every Python has */
 

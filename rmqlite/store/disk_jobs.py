@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rmqlite.errors import FlushFailed
 from rmqlite.store.disk.files import Files
+from rmqlite.store.disk.regular_file import Descriptor, error_of, flush_failed
 from rmqlite.store.index.key_index import IndexJob
 from rmqlite.store.log.checksums import Point
 from rmqlite.store.tables import tables
@@ -28,6 +29,16 @@ class SyncJob:
     @property
     def log_end(self) -> int:
         return self.point.position
+
+    def descriptor(self) -> Descriptor | None:
+        """The one file to sync, if that is all there is to do; otherwise run() does it."""
+        if self.failure is not None or len(self.paths) != 1:
+            return None
+        return self.files.descriptor(self.paths[0])
+
+    def failed(self, number: int) -> FlushFailed:
+        """What run() would have raised; number: the errno of an fdatasync of descriptor()."""
+        return flush_failed(self.paths[0], error_of(number))
 
     def run(self) -> None:
         """Raises FlushFailed; the store must not be written to any more then."""

@@ -292,7 +292,7 @@ def test_one_module_of_the_broker_appends_and_announces() -> None:
     allowed = {f"rmqlite/broker/{name}.py" for name in ("appending", "bulk/jobs", "redrive/jobs")}
     for path in written("rmqlite/broker"):
         if name_of(path) not in allowed:
-            for node in calls_of(tree_of(path), "append", "appended"):
+            for node in calls_of(tree_of(path), "append", "append_packed", "appended"):
                 assert isinstance(node.func, ast.Attribute)
                 whose = ast.unparse(node.func.value)
                 if whose.endswith(("store", "listener")):

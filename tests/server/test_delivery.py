@@ -16,6 +16,7 @@ from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
 from rmqlite.server.turns import TURNS
+from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -111,7 +112,7 @@ FULL = StoreUnavailable("write to", "commitlog", "No space left on device", is_f
 
 def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -> list[int]:
     """Let so many deliveries fail; return the times of the attempts."""
-    append = under_test.store.append
+    append, append_packed = under_test.store.append, under_test.store.append_packed
     tried: list[int] = []
 
     def failing(records: Sequence[NewRecord]) -> list[Written]:
@@ -120,7 +121,15 @@ def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -
             raise error
         return append(records)
 
+    def failing_packed(packed: Sequence[Packed]) -> None:
+        # Nothing but deliveries is packed here.
+        if len(tried) < times:
+            tried.append(under_test.clock.now_ms())
+            raise error
+        append_packed(packed)
+
     under_test.store.append = failing  # type: ignore[method-assign]
+    under_test.store.append_packed = failing_packed  # type: ignore[method-assign]
     return tried
 
 

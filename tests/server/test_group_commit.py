@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import closing, suppress
@@ -10,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from rmqlite import compiled
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from rmqlite.store.disk.files import SystemFiles
+from rmqlite.store.disk.regular_file import Descriptor
 from rmqlite.store.dispatch import QueueKey
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import turns_until
@@ -47,6 +50,7 @@ def held(tmp_path: Path) -> Held:
     return Held(tmp_path)
 
 
+needs_compiled = pytest.mark.skipif(not compiled.is_on, reason="there is no compiled form here")
 BROKEN = FlushFailed("cannot sync: Input/output error")
 
 
@@ -308,6 +312,105 @@ def test_the_end_of_the_last_sync_starts_no_other(tmp_path: Path, syncer: SyncTh
 
     asyncio.run(main())
     assert "sync" not in {thread.name for thread in threading.enumerate()}
+
+
+# ---- the compiled form
+
+
+class PlainFiles(SystemFiles):
+    """Nothing but the disk.  is_broken: its descriptors cannot be synced."""
+
+    is_broken = False
+
+    def descriptor(self, path: Path) -> Descriptor | None:
+        found = super().descriptor(path)
+        if found is not None and self.is_broken:
+            reader, writer = os.pipe()
+            os.close(writer)
+            os.dup2(reader, found.fd)
+            os.close(reader)
+        return found
+
+
+def eventfds() -> int:
+    """How many of them this process has open."""
+    links = [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+    return sum("eventfd" in link for link in links)
+
+
+@needs_compiled
+def test_a_file_is_synced_without_the_interpreter(tmp_path: Path, syncer: SyncThread) -> None:
+    """Each time, also when a file is full; then the plain form syncs both."""
+    files = PlainFiles()
+    broker = BrokerUnderTest(tmp_path, files=files, mapped_file_size_commit_log=1 << 16)
+    broker.send(Message("orders", b"first"))
+    ways: list[bool] = []
+
+    async def main() -> None:
+        commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
+        request = SendRequest((Message("orders", bytes(20_000)),), queue_id=0)
+        for _ in range(9):
+            done(broker.broker.send(request, BORN_HOST))
+            commit.appended("orders", 0)
+            syncer._running = None
+            await commit.durable(broker.store.end)
+            ways.append(syncer._running is not None)
+            assert broker.store.durable_end == broker.store.end
+        assert commit.syncs.histogram().total == 9
+
+    asyncio.run(main())
+    assert ways[:3] == [True] * 3
+    assert {True, False} == set(ways[3:])
+    broker.close()
+
+
+@needs_compiled
+def test_a_sync_that_fails_there_ends_the_broker_too(tmp_path: Path, syncer: SyncThread) -> None:
+    """With the same sentence, and for good."""
+    files = PlainFiles()
+    broker = BrokerUnderTest(tmp_path, files=files)
+    broker.send(Message("orders", b"first"))
+    answers: list[FlushFailed | None] = []
+
+    async def main() -> None:
+        commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
+        request = SendRequest((Message("orders", b"x"),), queue_id=0)
+        done(broker.broker.send(request, BORN_HOST))
+        files.is_broken = True
+        commit.then(broker.store.end, answers.append)
+        with pytest.raises(FlushFailed, match=r"cannot sync .*: Invalid argument"):
+            await commit.run()
+
+    asyncio.run(main())
+    (error,) = answers
+    assert error is not None
+    assert error.is_final
+    broker.crash()
+
+
+@needs_compiled
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_the_thread_ends_with_a_sync_that_nobody_takes_back(
+    tmp_path: Path, syncer: SyncThread, is_begun: bool
+) -> None:
+    """Also if it never had one; and its eventfd is closed with it."""
+    broker = BrokerUnderTest(tmp_path, files=PlainFiles())
+    broker.send(Message("orders", b"first"))
+    before = eventfds()
+
+    async def main() -> None:
+        commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
+        if is_begun:
+            done(broker.broker.send(SendRequest((Message("orders", b"x"),)), BORN_HOST))
+            commit.then(broker.store.end, lambda _: None)
+            syncer._running = None
+        syncer.close()
+        syncer.close()
+
+    asyncio.run(main())
+    assert "sync" not in {thread.name for thread in threading.enumerate()}
+    assert eventfds() == before
+    broker.crash()
 
 
 async def _all(*waits: Awaitable[None]) -> None:

@@ -88,7 +88,7 @@ class SyncsAtOnce(SyncThread):
     """Syncs at once, for the same reason as AtOnce."""
 
     def begin(self, job: SyncJob, ran: Ran) -> None:
-        ran(run_timed(job))
+        asyncio.get_running_loop().call_soon(ran, run_timed(job))
 
 
 class AtOnce(ThreadPoolExecutor):

@@ -25,6 +25,7 @@ from rmqlite.store.disk.regular_file import (
     SMALL_FILE_BYTES_MAX,
     Descriptor,
     FileLock,
+    Lock,
     check_regular,
     kind_of,
     made_anew,
@@ -42,15 +43,6 @@ OPEN_FILES_MAX: Final = 512
 """The most open data files; the least recently used one is closed first."""
 CUT_BYTES: Final = 1 << 20
 """Bytes that a cut reads and zeroes at a time."""
-
-
-class Lock(Protocol):
-    """A lock that holds until release(); another release() does nothing."""
-
-    def sign(self) -> None:
-        """Write SIGNATURE into the file; RocketMQ overwrites it when it starts."""
-
-    def release(self) -> None: ...
 
 
 class Files(Protocol):
@@ -73,6 +65,9 @@ class Files(Protocol):
 
     def sync(self, path: Path) -> None:
         """Return when the file's bytes are on disk.  May be called from another thread."""
+
+    def descriptor(self, path: Path) -> Descriptor | None:
+        """The open file, if an fdatasync of it is all that sync() does."""
 
     def sync_folder(self, folder: Path) -> None:
         """Return when the names in a folder are on disk.  May be called from another thread."""
@@ -186,7 +181,13 @@ class SystemFiles:
 
     def sync(self, path: Path) -> None:
         with translated("sync", path):
-            self._system.fdatasync(self._own_fd(path))
+            self._system.fdatasync(self._own(path).fd)
+
+    def descriptor(self, path: Path) -> Descriptor | None:
+        is_plain = self._system is os and type(self).sync is SystemFiles.sync
+        with suppress(OSError):
+            return self._own(path) if is_plain else None
+        return None
 
     def sync_folder(self, folder: Path) -> None:
         with translated("sync", folder):
@@ -314,23 +315,22 @@ class SystemFiles:
             _, fd = self._open.popitem()
             self._system.close(fd)
 
-    def _own_fd(self, path: Path) -> int:
+    def _own(self, path: Path) -> Descriptor:
         """A descriptor for the calling thread alone: the loop may close the shared one.
 
         It stays open for the next call, which is nearly always for the same file: each
         further system call is another wait for the interpreter's lock.
         """
         key = (path, self._removals)
-        if getattr(self._of_thread, "key", None) != key:
-            self._of_thread.descriptor = Descriptor(self._system, path)
-            self._of_thread.key = key
-        descriptor: Descriptor = self._of_thread.descriptor
-        return descriptor.fd
+        found: tuple[object, Descriptor] | None = getattr(self._of_thread, "found", None)
+        if found is None or found[0] != key:
+            found = self._of_thread.found = key, Descriptor(self._system, path)
+        return found[1]
 
     def _fd(self, path: Path) -> int:
         if threading.get_ident() != self._owner:
             # The owner may close a shared one, and its number may then be another file's.
-            return self._own_fd(path)
+            return self._own(path).fd
         fd = self._open.get(path)
         if fd is not None:
             self._open.move_to_end(path)

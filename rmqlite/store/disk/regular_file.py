@@ -14,7 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from rmqlite.errors import FlushFailed, StoreDamaged, StoreLocked, StoreUnavailable
 from rmqlite.store.disk.system import System
@@ -126,6 +126,15 @@ class Descriptor:
             self._system.close(self.fd)
 
 
+class Lock(Protocol):
+    """A lock that holds until release(); another release() does nothing."""
+
+    def sign(self) -> None:
+        """Write SIGNATURE into the file; RocketMQ overwrites it when it starts."""
+
+    def release(self) -> None: ...
+
+
 class FileLock:
     """RocketMQ's lock (reference §3): byte 0 of a small file is locked."""
 
@@ -159,9 +168,17 @@ def translated(operation: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if operation == "sync":
-            sentence = f"cannot sync {path}: {error.strerror}"
-            raise FlushFailed(sentence, field="store", value=path) from error
+            raise flush_failed(path, error) from error
         raise unavailable(operation, path, error) from error
+
+
+def error_of(number: int) -> OSError:
+    """The error that Python would have raised for an errno."""
+    return OSError(number, os.strerror(number))
+
+
+def flush_failed(path: Path, error: OSError) -> FlushFailed:
+    return FlushFailed(f"cannot sync {path}: {error.strerror}", field="store", value=path)
 
 
 def unavailable(operation: str, path: Path, error: OSError) -> StoreUnavailable:
