@@ -10,13 +10,14 @@
 
 #include "records.h"
 
-enum { INTERFACE = 2 }; /* see __init__.py */
+enum { INTERFACE = 3 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
 static PyMethodDef METHODS[] = {
     {"batch_spans", batch_spans, METH_VARARGS, NULL},
     {"pack_batch", pack_batch, METH_VARARGS, NULL},
+    {"pack_records", pack_records, METH_O, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},

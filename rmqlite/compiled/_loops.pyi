@@ -1,6 +1,6 @@
 """The loops of _loops.c; a result of None means that the plain form does the work."""
 
-from typing import Final
+from typing import Any, Final
 
 INTERFACE: Final[int]
 
@@ -31,6 +31,9 @@ def pack_batch(
     ending: parts that end each property string.  prefix: the hash of the topic before each key.
     """
 
+def pack_records(records: list[Any], /) -> tuple[Packed, list[tuple[str, int]]] | None:
+    """New records, and the topic and queue id of each queue that their rows number."""
+
 def pack_deliveries(
     data: bytes, base: int, entries: bytes, topic: bytes, queue_id: int, level: int, /
 ) -> tuple[Packed, list[tuple[str, int, int, int, int]]] | None:
@@ -50,13 +53,14 @@ def place(
     begin: int,
     end_max: int,
     timestamp_ms: int,
-    queues: list[tuple[int, int]],
+    queues: list[tuple[int, int, int]],
     /,
 ) -> tuple[int, int, list[int], list[bytes], list[int], list[int]]:
     """Write the places into packed records from a row on, which begins at first_byte of data.
 
     begin: the physical offset of the first.  It stops at the first record that would end behind
-    end_max.  queues: queue id and next queue offset of each.  Returns the number of records and
+    end_max.  queues: queue id, next queue offset and due time of each, 0 for one in which nothing
+    waits.  Returns the number of records and
     of bytes, the physical offsets, the entries of each queue, and hashes and physical offsets of
     the keys.  Raises ValueError for rows that are not those of the data.
     """

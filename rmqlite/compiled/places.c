@@ -11,7 +11,7 @@ typedef struct {
 
 typedef struct {
     int32_t queue_id;
-    int64_t queue_offset;
+    long long queue_offset, due_ms;
     Py_ssize_t count;
     uint8_t *entries; /* of a bytes object; NULL until it is made */
 } Queue;
@@ -65,7 +65,7 @@ static PyObject *place_rows(
         put64(at + STORE_TIMESTAMP_AT, placing->timestamp_ms);
         put64(queue->entries, position);
         put32(queue->entries + 8, row->size);
-        put64(queue->entries + 12, (uint64_t)(int64_t)row->tags_code);
+        put64(queue->entries + 12, (uint64_t)(queue->due_ms ? queue->due_ms : row->tags_code));
         queue->entries += ENTRY_BYTES;
         PyObject *number = PyLong_FromLongLong(position);
         if (number == NULL) Py_CLEAR(positions);
@@ -101,7 +101,8 @@ done:
 static PyObject *placed(const Placing *placing, Queue *queues, Py_ssize_t queue_count) {
     for (Py_ssize_t i = 0; i < queue_count; i++) {
         PyObject *pair = PyList_GET_ITEM(placing->queues, i);
-        if (!PyArg_ParseTuple(pair, "iL", &queues[i].queue_id, &queues[i].queue_offset))
+        if (!PyArg_ParseTuple(
+                pair, "iLL", &queues[i].queue_id, &queues[i].queue_offset, &queues[i].due_ms))
             return NULL;
     }
     Py_ssize_t count = rows_that_fit(placing, queues, queue_count), bytes = 0;

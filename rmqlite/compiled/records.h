@@ -18,7 +18,11 @@ enum {
     QUEUE_OFFSET_AT = 20,
     PHYSICAL_OFFSET_AT = 28,
     SYS_FLAG_AT = 36,
+    BORN_TIMESTAMP_AT = 40,
+    BORN_HOST_AT = 48,
     STORE_TIMESTAMP_AT = 56,
+    STORE_HOST_AT = 64,
+    RECONSUME_TIMES_AT = 72,
     COMPLETES_AT = 76,
     BODY_BYTES_AT = 84,
     HEAD_BYTES = 88,
@@ -90,6 +94,7 @@ PyObject *packed(PyObject *data, const Row *rows, Py_ssize_t count, const Keys *
 
 PyObject *batch_spans(PyObject *self, PyObject *args);
 PyObject *pack_batch(PyObject *self, PyObject *args);
+PyObject *pack_records(PyObject *self, PyObject *records);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);

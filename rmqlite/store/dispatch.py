@@ -134,10 +134,14 @@ class Dispatch:
             key = (new.topic, new.queue_id)
             place = following.get(key)
             if place is None:
-                place = self.queue(*key).max_offset, when_due_ms(self.levels, *key, stored_ms)
+                place = self.next_place(key, stored_ms)
             following[key] = place[0] + 1, place[1]
             places.append(place)
         return places
+
+    def next_place(self, key: QueueKey, stored_ms: int) -> Place:
+        """Where the next record of a queue goes if it is stored at stored_ms."""
+        return self.queue(*key).max_offset, when_due_ms(self.levels, *key, stored_ms)
 
     def place(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
         """Enter appended records; on StoreUnavailable no queue has changed."""
@@ -154,15 +158,19 @@ class Dispatch:
             keyed.append((prefix(topic), encoded, position, timestamp_ms))
         self._enter(batches)
         self.index.add(keyed)
+        self.count_waiting(records, written)
+
+    def count_waiting(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
+        """Note of appended records which of them wait, and for which topic."""
         for new, at in zip(records, written, strict=True):
             if at.due_ms:
                 wait_queue = wait_queue_of(new.topic, new.queue_id)
                 self.progress.scheduled(wait_queue, topic_ahead(new.properties))
 
-    def place_packed(self, run: PackedRun, timestamp_ms: int) -> None:
-        """place() for packed records, none of which waits."""
+    def place_packed(self, run: PackedRun) -> None:
+        """Enter packed records; on StoreUnavailable no queue has changed."""
         self._enter(run.entries)
-        self.index.add_hashed(run.hashes, run.places, [timestamp_ms] * len(run.hashes))
+        self.index.add_hashed(run.hashes, run.places, [run.stored_ms] * len(run.hashes))
 
     def _enter(self, batches: Mapping[QueueKey, Sequence[bytes]]) -> None:
         """Write entries into their queues; on StoreUnavailable no queue has changed."""

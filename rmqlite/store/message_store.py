@@ -27,7 +27,7 @@ from rmqlite.store.disk.files import SIGNATURE, Files, Lock
 from rmqlite.store.disk_jobs import PersistJob, SyncJob
 from rmqlite.store.dispatch import Dispatch, QueueKey
 from rmqlite.store.index.key_index import KeyIndex
-from rmqlite.store.log.raw_records import neighbours, raw_records
+from rmqlite.store.log.raw_records import raw_records, records_behind
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.opening.file_sizes import index_shape, sizes_of
 from rmqlite.store.opening.recovery import (
@@ -41,8 +41,8 @@ from rmqlite.store.opening.recovery import (
 )
 from rmqlite.store.progress import ScheduleProgress
 from rmqlite.store.records.encoding import NewRun, Run
-from rmqlite.store.records.packed import Packed, PackedRun
-from rmqlite.store.records.record import NewRecord, has_sound_body, is_whole, read_head
+from rmqlite.store.records.packed import Packed, PackedRun, packed_records
+from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 from rmqlite.store.tables import tables
@@ -123,18 +123,24 @@ class MessageStore:
         Raises StoreUnavailable (nothing was stored), MessageTooLarge, and FlushFailed, after
         which every job fails.  The caller notes completed scheduled records in `progress`.
         """
+        packed = packed_records(records)
+        if packed is not None:
+            written = self.append_packed([packed]).written(packed)
+            self._dispatch.count_waiting(records, written)
+            return written
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = NewRun(records, self._dispatch.next_places(records, stored_ms))
         self._append(run, stored_ms, lambda: self._dispatch.place(records, run.written))
         self._appended += len(records)
         return run.written
 
-    def append_packed(self, packed: Sequence[Packed]) -> None:
+    def append_packed(self, packed: Sequence[Packed]) -> PackedRun:
         """append() for packed records, none of which waits; they know their places then."""
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
-        run = PackedRun(packed, lambda *key: self._dispatch.queue(*key).max_offset)
-        self._append(run, stored_ms, lambda: self._dispatch.place_packed(run, stored_ms))
-        self._appended += sum(map(len, packed))
+        run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
+        self._append(run, stored_ms, lambda: self._dispatch.place_packed(run))
+        self._appended += len(run)
+        return run
 
     def _append(self, run: Run, stored_ms: int, place: Callable[[], None]) -> None:
         before = self._log.point
@@ -292,21 +298,7 @@ class MessageStore:
         Neighbours in the log are read at once.  Raises StoreDamaged for a body whose CRC
         does not fit, if bodies are checked.
         """
-        found: list[Record | None] = []
-        for base, upto, near in neighbours(entries):
-            data = self._log.read(base, upto - base)
-            for offset, size, _ in near:
-                if check_bodies and is_whole(data, offset - base, offset, size):
-                    found.append(Record.unread(data, offset - base, size))
-                    continue
-                head = read_head(data, offset - base)
-                if head is None or head.physical_offset != offset or is_repaired(head):
-                    found.append(None)
-                    continue
-                if check_bodies and not has_sound_body(head, data):
-                    raise self._log.damage(offset, f"a body with CRC {head.body_crc:#010x}")
-                found.append(Record(head, data))
-        return found
+        return records_behind(entries, self._log.read, self._log.damage, check_bodies=check_bodies)
 
     def read_raw(self, entries: Sequence[Entry]) -> bytes:
         """The bytes of the records behind queue entries, without repaired places.

@@ -6,6 +6,7 @@ Without a C compiler there is only the plain form, and nothing to compare.
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -20,13 +21,15 @@ from rmqlite import compiled
 from rmqlite.broker.draft_sends import DraftCall, Outcome, Stored
 from rmqlite.compiled import ROW, SPAN
 from rmqlite.errors import RmqliteError, StoreUnavailable
+from rmqlite.message import Message, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.packed import Packed
+from rmqlite.store.records.drafts import Draft, DraftBatch, fresh
+from rmqlite.store.records.packed import Packed, PackedRun
+from rmqlite.store.records.record import NewRecord
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
-from tests.support.messages import TOPIC, create_topic
+from tests.support.messages import TOPIC, create_topic, received, send_back
 from tests.support.steps import done
 
 pytestmark = pytest.mark.skipif(not compiled.is_on, reason="this installation has no compiled form")
@@ -182,9 +185,9 @@ def test_what_is_ordinary_is_packed(
     sizes: list[int] = []
     append = under_test.store.append_packed
 
-    def noted(packed: Sequence[Packed]) -> None:
+    def noted(packed: Sequence[Packed]) -> PackedRun:
         sizes.extend(map(len, packed))
-        append(packed)
+        return append(packed)
 
     monkeypatch.setattr(under_test.store, "append_packed", noted)
     create_topic(under_test, TOPIC)
@@ -193,7 +196,7 @@ def test_what_is_ordinary_is_packed(
     delay(under_test, 3)
     under_test.clock.forward(1_000)
     under_test.broker.deliver()
-    assert sizes == [2, 3]
+    assert sizes == [2, 1, 1, 1, 3]
 
 
 @pytest.mark.parametrize("where", ["commitlog", "consumequeue"])
@@ -217,6 +220,75 @@ def test_packed_records_are_stored_all_or_none(tmp_path: Path, where: str) -> No
     broker.open()
     assert len(broker.messages(TOPIC, 1)) == 8
     broker.close()
+
+
+# ---- other appends
+
+
+def put(broker: BrokerUnderTest, *news: NewRecord) -> list[tuple[int, ...]] | type[Exception]:
+    """What the store says of new records, or why it does not take them."""
+    try:
+        return [tuple(at) for at in broker.store.append(news)]
+    except (RmqliteError, struct.error, OverflowError) as error:
+        return type(error)
+
+
+@settings(max_examples=150)
+@given(
+    some.lists(strings(ODD_PAIRS), min_size=1, max_size=4),
+    some.sampled_from((TOPIC, "Größe", "%RETRY%workers", SCHEDULE_TOPIC, "x" * 127, "x" * 128)),
+    some.sampled_from((0, 1, 2**31 - 1, -1)),
+    some.sampled_from((bytes(8), bytes(20))),
+    some.sampled_from((0, 7, -1, 2**31)),
+    some.sampled_from((0, 999, -1, 2**63)),
+)
+def test_both_forms_append_new_records_as_the_same_bytes(
+    properties: list[bytes], topic: str, queue_id: int, host: bytes, number: int, completes: int
+) -> None:
+    """Also what no caller makes: a number that has no room in its field."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        said: list[object] = []
+        for each in properties:
+            draft = Draft(topic, queue_id, each, b"order", 17, host, number, number & 0xFF, 3)
+            new = fresh(draft, pack_host("1.2.3.4:5"), completes=completes)
+            other = fresh(Draft(OTHER, 0, each, b"x", 17, BORN_HOST), BORN_HOST)
+            said += [put(broker, new, other, new), put(broker, other), put(broker, new)]
+        return said
+
+    same_in_both(scenario)
+
+
+def test_many_queues_of_one_append_are_alike() -> None:
+    """More than the compiled form counts."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        news = [
+            fresh(Draft(TOPIC, number % 300, b"KEYS\x01k", b"x", 17, BORN_HOST), BORN_HOST)
+            for number in range(700)
+        ]
+        return put(broker, *news), put(broker, *news[:200]), put(broker)
+
+    same_in_both(scenario)
+
+
+def test_what_a_broker_does_with_a_failed_message_is_alike() -> None:
+    """A retry that comes again, and a dead letter; beside them a tag that is not of ASCII."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        message = received(
+            broker, message_id="A", keys="k1 k2", tags="TagA", properties={"color": "red"}
+        )
+        for level in (0, -1):
+            send_back(broker, message, delay_level=level)
+        broker.send(
+            Message(TOPIC, b"waits", delay_level=5, message_id="B"),
+            Message(TOPIC, b"Zeit", tags="Größe", message_id="C"),
+        )
+        broker.clock.forward(100_000)
+        return deliver(broker)
+
+    same_in_both(scenario)
 
 
 # ---- deliveries
@@ -327,5 +399,5 @@ def test_rows_that_are_not_those_of_the_data_are_refused(
     """Nothing is written behind the data."""
     data = bytearray(91)
     with pytest.raises(ValueError, match="rows"):
-        compiled.loops.place(data, ROW.pack(*rows), b"", first, byte, 0, 999, 1, [(0, 0)])
+        compiled.loops.place(data, ROW.pack(*rows), b"", first, byte, 0, 999, 1, [(0, 0, 0)])
     assert data == bytes(91)

@@ -13,10 +13,11 @@ import pytest
 
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.message import Message
+from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.requests.messages import SendRequest
 from rmqlite.server.delivery import RETRY_S_MAX, Delivery
 from rmqlite.server.turns import TURNS
-from rmqlite.store.records.packed import Packed
+from rmqlite.store.records.packed import Packed, PackedRun
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.records.written import Written
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
@@ -121,12 +122,13 @@ def fail_deliveries(under_test: BrokerUnderTest, error: Exception, times: int) -
             raise error
         return append(records)
 
-    def failing_packed(packed: Sequence[Packed]) -> None:
-        # Nothing but deliveries is packed here.
-        if len(tried) < times:
+    def failing_packed(packed: Sequence[Packed]) -> PackedRun:
+        # A send is packed, too, but behind append().
+        is_delivery = packed[0].queues[0][0] != SCHEDULE_TOPIC
+        if is_delivery and len(tried) < times:
             tried.append(under_test.clock.now_ms())
             raise error
-        append_packed(packed)
+        return append_packed(packed)
 
     under_test.store.append = failing  # type: ignore[method-assign]
     under_test.store.append_packed = failing_packed  # type: ignore[method-assign]

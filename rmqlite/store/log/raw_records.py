@@ -19,9 +19,11 @@ from rmqlite.store.records.record import (
     ROLLBACK,
     TRANSACTION_TYPE,
     has_sound_body,
+    is_whole,
     read_head,
     to_message,
 )
+from rmqlite.store.records.stored import Record
 
 READ_BYTES_MAX: Final = 4 << 20
 """Bytes of the log per read; a single record may be longer."""
@@ -86,6 +88,34 @@ def raw_records(
             end = at + size
         if begin < end:
             yield data[begin:end]
+
+
+def records_behind(
+    entries: Sequence[Entry],
+    read: Callable[[int, int], bytes],
+    damage: Callable[[int, str], Exception],
+    *,
+    check_bodies: bool,
+) -> list[Record | None]:
+    """The record behind each entry, None for one that is gone, or a repaired place.
+
+    Raises damage(physical offset, expected) for a body whose CRC does not fit, if they are checked.
+    """
+    found: list[Record | None] = []
+    for base, upto, near in neighbours(entries):
+        data = read(base, upto - base)
+        for offset, size, _ in near:
+            if check_bodies and is_whole(data, offset - base, offset, size):
+                found.append(Record.unread(data, offset - base, size))
+                continue
+            head = read_head(data, offset - base)
+            if head is None or head.physical_offset != offset or is_repaired(head):
+                found.append(None)
+                continue
+            if check_bodies and not has_sound_body(head, data):
+                raise damage(offset, f"a body with CRC {head.body_crc:#010x}")
+            found.append(Record(head, data))
+    return found
 
 
 def messages_in(records: bytes, source: str) -> Iterator[StoredMessage]:

@@ -17,7 +17,15 @@ from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.records.drafts import DraftBatch
 from rmqlite.store.records.encoding import Chunk
-from rmqlite.store.records.record import BORN_HOST_V6, HEAD, MAGIC, STORE_HOST_V6, TRANSACTION_TYPE
+from rmqlite.store.records.record import (
+    BORN_HOST_V6,
+    HEAD,
+    MAGIC,
+    STORE_HOST_V6,
+    TRANSACTION_TYPE,
+    NewRecord,
+)
+from rmqlite.store.records.written import Place, Written
 from rmqlite.store.wait_queues import QueueKey
 
 _NOT_OF_CLIENTS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
@@ -92,15 +100,27 @@ def packed_batch(
     return None if found is None else Packed(*found)
 
 
+def packed_records(records: Sequence[NewRecord]) -> Packed | None:
+    """New records; None if the plain form has to encode them."""
+    if not compiled.is_on:
+        return None
+    found = compiled.loops.pack_records(records if isinstance(records, list) else [*records])
+    return None if found is None else Packed(*found[0], found[1])
+
+
 class PackedRun:
     """Packed records on their way into the log: all that one append stores."""
 
-    def __init__(self, packed: Sequence[Packed], next_offset: Callable[[str, int], int]) -> None:
-        """next_offset: the next queue offset of a queue."""
+    def __init__(
+        self, packed: Sequence[Packed], place: Callable[[QueueKey], Place], stored_ms: int
+    ) -> None:
+        """place: where the next record of a queue goes, and when it is due."""
         self._packed = packed
-        self._next_offset = {
-            key: next_offset(*key) for key in {key for each in packed for key in each.queues}
-        }
+        self.stored_ms = stored_ms
+        places = {key: place(key) for key in {key for each in packed for key in each.queues}}
+        self._next_offset = {key: queue_offset for key, (queue_offset, _) in places.items()}
+        self._first = dict(self._next_offset)
+        self._due_ms = {key: due_ms for key, (_, due_ms) in places.items()}
         self._number = self._row = self._byte = 0
         self.entries: defaultdict[QueueKey, list[bytes]] = defaultdict(list)
         """Parts of the bytes to write into each queue."""
@@ -131,6 +151,20 @@ class PackedRun:
             self._row = self._byte = 0
         return chunks, begin
 
+    def __len__(self) -> int:
+        return sum(map(len, self._packed))
+
+    def written(self, packed: Packed) -> list[Written]:
+        """Where each record of one went; valid when all are encoded."""
+        queues = [[self._first[key], self._due_ms[key]] for key in packed.queues]
+        found: list[Written] = []
+        rows = ROW.iter_unpack(packed.rows)
+        for physical_offset, (size, _, number) in zip(packed.physical_offsets, rows, strict=True):
+            queue = queues[number]
+            found.append(Written(queue[0], physical_offset, size, self.stored_ms, queue[1]))
+            queue[0] += 1
+        return found
+
     def next_bytes(self) -> int:
         """See encoding.Run."""
         size: int = ROW.unpack_from(self._packed[self._number].rows, self._row * ROW.size)[0]
@@ -152,7 +186,7 @@ class PackedRun:
             begin,
             end_max,
             timestamp_ms,
-            [(key[1], following[key]) for key in packed.queues],
+            [(key[1], following[key], self._due_ms[key]) for key in packed.queues],
         )
         for key, mine in zip(packed.queues, entries, strict=True):
             if mine:

@@ -1,0 +1,169 @@
+/* Appends: from NewRecords to records without places. */
+
+#include "records.h"
+
+enum { FIELDS = 12, QUEUES_MAX = 256, PROPERTIES_BYTES_MAX = INT16_MAX, HOST_BYTES = 8 };
+
+typedef struct {
+    PyObject *topic;
+    Text name;
+    int32_t queue_id;
+    uint32_t prefix;
+} Queue;
+
+/* The fields of a NewRecord; the texts belong to its objects. */
+typedef struct {
+    PyObject *topic, *encoded; /* encoded is owned */
+    Text body, properties, born_host, store_host;
+    long long queue_id, crc, flag, sys_flag, born_timestamp_ms, times, completes;
+} Fields;
+
+static int is_text(Text *text, PyObject *bytes) {
+    if (!PyBytes_Check(bytes)) return 0;
+    *text = (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+    return 1;
+}
+
+static int is_number(long long *number, PyObject *value, long long least, long long most) {
+    int overflow = 0;
+    if (!PyLong_Check(value)) return 0;
+    *number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    return !overflow && least <= *number && *number <= most;
+}
+
+/* False if the record is out of the ordinary; then its encoded may be NULL. */
+static int read_fields(Fields *fields, PyObject *record, PyObject *encoded_name) {
+    fields->encoded = NULL;
+    if (!PyTuple_Check(record) || PyTuple_GET_SIZE(record) != FIELDS) return 0;
+    PyObject **items = &PyTuple_GET_ITEM(record, 0);
+    fields->topic = items[0];
+    fields->encoded = PyObject_GetAttr(items[2], encoded_name);
+    if (fields->encoded == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    return PyUnicode_Check(fields->topic) && is_text(&fields->properties, fields->encoded) &&
+           fields->properties.size <= PROPERTIES_BYTES_MAX && is_text(&fields->body, items[3]) &&
+           fields->body.size <= INT32_MAX && is_text(&fields->born_host, items[8]) &&
+           fields->born_host.size == HOST_BYTES && is_text(&fields->store_host, items[9]) &&
+           fields->store_host.size == HOST_BYTES &&
+           is_number(&fields->queue_id, items[1], 0, INT32_MAX) &&
+           is_number(&fields->crc, items[4], 0, INT32_MAX) &&
+           is_number(&fields->flag, items[5], INT32_MIN, INT32_MAX) &&
+           is_number(&fields->sys_flag, items[6], INT32_MIN, INT32_MAX) &&
+           is_number(&fields->born_timestamp_ms, items[7], INT64_MIN, INT64_MAX) &&
+           is_number(&fields->times, items[10], INT32_MIN, INT32_MAX) &&
+           is_number(&fields->completes, items[11], INT64_MIN, INT64_MAX);
+}
+
+/* The number of a queue, a new one if need be; -1 if there are too many, or an odd topic. */
+static int queue_of(Queue *all, int *count, const Fields *fields) {
+    for (int i = 0; i < *count; i++)
+        if (all[i].queue_id == fields->queue_id &&
+            (all[i].topic == fields->topic ||
+             PyUnicode_Compare(all[i].topic, fields->topic) == 0))
+            return i;
+    Py_ssize_t size;
+    const uint8_t *name = (const uint8_t *)PyUnicode_AsUTF8AndSize(fields->topic, &size);
+    if (name == NULL) PyErr_Clear();
+    uint32_t prefix = 0;
+    if (name == NULL || *count == QUEUES_MAX || size > TOPIC_BYTES_MAX ||
+        !hash_text(&prefix, name, size))
+        return -1;
+    all[*count] = (Queue){
+        fields->topic, {name, size}, (int32_t)fields->queue_id, 31 * prefix + '#'};
+    return (*count)++;
+}
+
+static Py_ssize_t write_record(uint8_t *out, const Fields *fields, Text topic) {
+    Py_ssize_t size = HEAD_BYTES + LENGTHS_BYTES + fields->body.size + topic.size +
+                      fields->properties.size;
+    memset(out, 0, HEAD_BYTES);
+    put32(out + SIZE_AT, (uint32_t)size);
+    put32(out + MAGIC_AT, MAGIC);
+    put32(out + CRC_AT, (uint32_t)fields->crc);
+    put32(out + FLAG_AT, (uint32_t)fields->flag);
+    put32(out + SYS_FLAG_AT, (uint32_t)fields->sys_flag);
+    put64(out + BORN_TIMESTAMP_AT, (uint64_t)fields->born_timestamp_ms);
+    memcpy(out + BORN_HOST_AT, fields->born_host.at, HOST_BYTES);
+    memcpy(out + STORE_HOST_AT, fields->store_host.at, HOST_BYTES);
+    put32(out + RECONSUME_TIMES_AT, (uint32_t)fields->times);
+    put64(out + COMPLETES_AT, (uint64_t)fields->completes);
+    put32(out + BODY_BYTES_AT, (uint32_t)fields->body.size);
+    uint8_t *at = out + HEAD_BYTES;
+    memcpy(at, fields->body.at, fields->body.size);
+    at += fields->body.size;
+    *at++ = (uint8_t)topic.size;
+    memcpy(at, topic.at, topic.size);
+    at += topic.size;
+    *at++ = (uint8_t)(fields->properties.size >> 8);
+    *at++ = (uint8_t)fields->properties.size;
+    memcpy(at, fields->properties.at, fields->properties.size);
+    return size;
+}
+
+/* Add a record to the data; false if it is out of the ordinary, or with an error set. */
+static int add_record(
+    PyObject *data, Py_ssize_t *size, const Fields *fields, Queue *queues, int *queue_count,
+    Row *row, Keys *keys, uint32_t number) {
+    int queue = queue_of(queues, queue_count, fields);
+    Properties found = {0};
+    find_properties(&found, fields->properties.at, fields->properties.size);
+    uint32_t tags_code = 0;
+    if (queue < 0 || !hash_text(&tags_code, found.tags.at, found.tags.size) ||
+        !add_keys(keys, &found, queues[queue].prefix, number))
+        return 0;
+    Py_ssize_t most = *size + HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX + fields->body.size +
+                      fields->properties.size;
+    /* A bytearray grows by more than it is asked for, so that this seldom copies. */
+    if (PyByteArray_GET_SIZE(data) < most && PyByteArray_Resize(data, most + most / 2) < 0)
+        return 0;
+    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(data) + *size;
+    Py_ssize_t bytes = write_record(out, fields, queues[queue].name);
+    *row = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)queue};
+    *size += bytes;
+    return 1;
+}
+
+static PyObject *queue_keys(const Queue *queues, int count) {
+    PyObject *list = PyList_New(count);
+    for (int i = 0; list != NULL && i < count; i++) {
+        PyObject *key = Py_BuildValue("Oi", queues[i].topic, queues[i].queue_id);
+        if (key == NULL) Py_CLEAR(list);
+        else PyList_SET_ITEM(list, i, key);
+    }
+    return list;
+}
+
+PyObject *pack_records(PyObject *self, PyObject *records) {
+    (void)self;
+    static PyObject *encoded_name;
+    if (encoded_name == NULL && !(encoded_name = PyUnicode_InternFromString("encoded")))
+        return NULL;
+    Py_ssize_t count = PyList_Check(records) ? PyList_GET_SIZE(records) : 0, size = 0;
+    if (count < 1 || count > INT32_MAX) Py_RETURN_NONE;
+    Queue queues[QUEUES_MAX];
+    int queue_count = 0, is_ordinary = 1;
+    PyObject *result = NULL, *data = PyByteArray_FromStringAndSize(NULL, 0);
+    Row *rows = PyMem_Malloc(count * sizeof(Row));
+    Keys keys = {0};
+    if (rows == NULL && data != NULL) PyErr_NoMemory();
+    for (Py_ssize_t i = 0; data != NULL && rows != NULL && is_ordinary && i < count; i++) {
+        Fields fields;
+        is_ordinary = read_fields(&fields, PyList_GET_ITEM(records, i), encoded_name) &&
+                      add_record(
+                          data, &size, &fields, queues, &queue_count, rows + i, &keys, (uint32_t)i);
+        Py_XDECREF(fields.encoded);
+    }
+    if (!PyErr_Occurred() && !is_ordinary) result = Py_NewRef(Py_None);
+    if (!PyErr_Occurred() && is_ordinary && PyByteArray_Resize(data, size) == 0) {
+        PyObject *block = packed(data, rows, count, &keys), *to = queue_keys(queues, queue_count);
+        if (block != NULL && to != NULL) result = PyTuple_Pack(2, block, to);
+        Py_XDECREF(block);
+        Py_XDECREF(to);
+    }
+    PyMem_Free(keys.all);
+    PyMem_Free(rows);
+    Py_XDECREF(data);
+    return result;
+}
