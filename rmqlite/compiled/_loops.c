@@ -1,4 +1,4 @@
-/* The loops over the messages of a batch and of a delivery.
+/* The loops over the records of an append, a batch and a delivery, and the thread that syncs.
 
    _loops.pyi has the signatures, and says what each function does.  A function that finds
    anything out of the ordinary returns None, and has changed nothing: then the plain Python form
