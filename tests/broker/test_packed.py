@@ -259,6 +259,21 @@ def test_both_forms_append_new_records_as_the_same_bytes(
     same_in_both(scenario)
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_record_longer_than_a_file_is_refused_alike(before: int) -> None:
+    """It would go on from file to file for ever."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        small, large = [
+            fresh(Draft(OTHER, 0, b"KEYS\x01k", bytes(size), 17, BORN_HOST), BORN_HOST)
+            for size in (100, broker.store.log_file_bytes)
+        ]
+        said = [put(broker, *[small] * before, large, small), put(broker, small)]
+        return said, broker.store.end
+
+    same_in_both(scenario)
+
+
 def test_many_queues_of_one_append_are_alike() -> None:
     """More than the compiled form counts."""
 

@@ -122,7 +122,8 @@ def _first_due(raw: bytes, now_ms: int, bytes_max: int) -> list[tuple[int, int, 
     """The first entries that are due: physical offset, size and due time of each."""
     rows: list[tuple[int, int, int]] = []
     size = 0
-    for row in ENTRY.iter_unpack(raw):
+    # The file of a damaged queue may end within an entry.
+    for row in ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_BYTES]):
         size += row[1]
         if row[2] > now_ms or (rows and size > bytes_max):
             break

@@ -137,11 +137,10 @@ class PackedRun:
         """See encoding.Run."""
         chunks: list[Chunk] = []
         for packed in self._packed[self._number :]:
-            first = self._byte
+            first, whole = self._byte, packed.data
             count, size = self._place(packed, begin, timestamp_ms, end_max)
-            chunks.append(
-                packed.data if size == len(packed.data) else packed.data[first : first + size]
-            )
+            if size:
+                chunks.append(whole if size == len(whole) else whole[first : first + size])
             begin += size
             if self._row + count < len(packed):
                 self._row += count
