@@ -43,7 +43,10 @@ def ensure(extras: str = "") -> Path:
 
 
 def _fingerprint() -> str:
-    return hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    """Of what pip reads: the project's file, and the sources that it compiles."""
+    sources = sorted((ROOT / "rmqlite" / "compiled").glob("*.[ch]"))
+    read = [path.read_bytes() for path in (ROOT / "pyproject.toml", *sources)]
+    return hashlib.sha256(b"".join(read)).hexdigest()
 
 
 def _installed_extras() -> set[str] | None:
