@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,6 +43,14 @@ def test_every_command_explains_itself(run: Run, command: str) -> None:
 def test_version(run: Run) -> None:
     """For bug reports."""
     assert run("--version").stdout == f"rmqlite {__version__}, {compiled.form()}\n"
+
+
+def test_the_compiled_form_is_there_if_it_can_be() -> None:
+    """pip says nothing of C that does not compile: then all tests would try the plain form only."""
+    headers = Path(sysconfig.get_paths()["include"]) / "Python.h"
+    if not shutil.which("cc") or not headers.exists():
+        pytest.skip("there is no C compiler here, or Python came without its headers")
+    assert compiled.form() == "compiled"
 
 
 def test_topics_are_listed_without_the_brokers_own(run: Run) -> None:
