@@ -102,26 +102,30 @@ static Py_ssize_t write_record(uint8_t *out, const Fields *fields, Text topic) {
     return size;
 }
 
-/* Add a record to the data; false if it is out of the ordinary, or with an error set. */
-static int add_record(
-    PyObject *data, Py_ssize_t *size, const Fields *fields, Queue *queues, int *queue_count,
-    Row *row, Keys *keys, uint32_t number) {
-    int queue = queue_of(queues, queue_count, fields);
+typedef struct {
+    Queue all[QUEUES_MAX];
+    int count;
+} Queues;
+
+/* Add a record; false if it is out of the ordinary, or with an error set. */
+static int add_record(Block *block, Queues *queues, const Fields *fields, Py_ssize_t number) {
+    int queue = queue_of(queues->all, &queues->count, fields);
     Properties found = {0};
     find_properties(&found, fields->properties.at, fields->properties.size);
     uint32_t tags_code = 0;
     if (queue < 0 || !hash_text(&tags_code, found.tags.at, found.tags.size) ||
-        !add_keys(keys, &found, queues[queue].prefix, number))
+        !add_keys(&block->keys, &found, queues->all[queue].prefix, (uint32_t)number))
         return 0;
-    Py_ssize_t most = *size + HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX + fields->body.size +
-                      fields->properties.size;
-    /* A bytearray grows by more than it is asked for, so that this seldom copies. */
-    if (PyByteArray_GET_SIZE(data) < most && PyByteArray_Resize(data, most + most / 2) < 0)
+    Py_ssize_t most = block->size + HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX +
+                      fields->body.size + fields->properties.size;
+    /* By half as much again, so that it seldom moves. */
+    if (PyByteArray_GET_SIZE(block->data) < most &&
+        PyByteArray_Resize(block->data, most + most / 2) < 0)
         return 0;
-    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(data) + *size;
-    Py_ssize_t bytes = write_record(out, fields, queues[queue].name);
-    *row = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)queue};
-    *size += bytes;
+    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(block->data) + block->size;
+    Py_ssize_t bytes = write_record(out, fields, queues->all[queue].name);
+    block->rows[number] = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)queue};
+    block->size += bytes;
     return 1;
 }
 
@@ -140,30 +144,23 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
     static PyObject *encoded_name;
     if (encoded_name == NULL && !(encoded_name = PyUnicode_InternFromString("encoded")))
         return NULL;
-    Py_ssize_t count = PyList_Check(records) ? PyList_GET_SIZE(records) : 0, size = 0;
+    Py_ssize_t count = PyList_Check(records) ? PyList_GET_SIZE(records) : 0;
     if (count < 1 || count > INT32_MAX) Py_RETURN_NONE;
-    Queue queues[QUEUES_MAX];
-    int queue_count = 0, is_ordinary = 1;
-    PyObject *result = NULL, *data = PyByteArray_FromStringAndSize(NULL, 0);
-    Row *rows = PyMem_Malloc(count * sizeof(Row));
-    Keys keys = {0};
-    if (rows == NULL && data != NULL) PyErr_NoMemory();
-    for (Py_ssize_t i = 0; data != NULL && rows != NULL && is_ordinary && i < count; i++) {
+    Block block;
+    if (!begin_block(&block, count, 0)) return NULL;
+    Queues queues;
+    queues.count = 0;
+    int is_ordinary = 1;
+    for (Py_ssize_t i = 0; is_ordinary && i < count; i++) {
         Fields fields;
         is_ordinary = read_fields(&fields, PyList_GET_ITEM(records, i), encoded_name) &&
-                      add_record(
-                          data, &size, &fields, queues, &queue_count, rows + i, &keys, (uint32_t)i);
+                      add_record(&block, &queues, &fields, i);
         Py_XDECREF(fields.encoded);
     }
-    if (!PyErr_Occurred() && !is_ordinary) result = Py_NewRef(Py_None);
-    if (!PyErr_Occurred() && is_ordinary && PyByteArray_Resize(data, size) == 0) {
-        PyObject *block = packed(data, rows, count, &keys), *to = queue_keys(queues, queue_count);
-        if (block != NULL && to != NULL) result = PyTuple_Pack(2, block, to);
-        Py_XDECREF(block);
-        Py_XDECREF(to);
-    }
-    PyMem_Free(keys.all);
-    PyMem_Free(rows);
-    Py_XDECREF(data);
+    PyObject *result = NULL;
+    if (is_ordinary)
+        result = Py_BuildValue("NN", packed(&block), queue_keys(queues.all, queues.count));
+    else if (!PyErr_Occurred()) result = Py_NewRef(Py_None);
+    free_block(&block);
     return result;
 }

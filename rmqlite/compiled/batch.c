@@ -98,7 +98,8 @@ static Py_ssize_t room_of(const Batch *batch, const int32_t *spans, Py_ssize_t c
 
 /* Write one record; its length, 0 if it is out of the ordinary, -1 with an error set. */
 static Py_ssize_t write_message(
-    const Batch *batch, const int32_t *span, uint8_t *out, Row *row, Keys *keys, uint32_t number) {
+    const Batch *batch, const int32_t *span, Block *block, Py_ssize_t number) {
+    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(block->data) + block->size;
     const uint8_t *source = batch->body.buf;
     Py_ssize_t body_bytes = span[2] - span[1], own_bytes = span[4] - span[3];
     if (body_bytes < 1 || body_bytes > batch->body_max) return 0;
@@ -123,45 +124,35 @@ static Py_ssize_t write_message(
     if (count_of(found.keys, ' ') >= batch->keys_max) return 0;
     uint32_t tags_code = 0;
     if (!hash_text(&tags_code, found.tags.at, found.tags.size)) return 0;
-    if (!add_keys(keys, &found, batch->prefix, number)) return PyErr_Occurred() ? -1 : 0;
+    if (!add_keys(&block->keys, &found, batch->prefix, (uint32_t)number))
+        return PyErr_Occurred() ? -1 : 0;
     at[0] = (uint8_t)(bytes >> 8), at[1] = (uint8_t)bytes;
     put32(out + SIZE_AT, (uint32_t)size);
     put32(out + CRC_AT, crc);
     put32(out + FLAG_AT, (uint32_t)span[0]);
     put32(out + BODY_BYTES_AT, (uint32_t)body_bytes);
-    *row = (Row){(uint32_t)size, (int32_t)tags_code, 0};
+    block->rows[number] = (Row){(uint32_t)size, (int32_t)tags_code, 0};
     return size;
 }
 
 static PyObject *batch_records(const Batch *batch) {
     const int32_t *spans = batch->spans.buf;
     Py_ssize_t count = batch->spans.len / (SPAN_NUMBERS * (Py_ssize_t)sizeof(int32_t));
-    Py_ssize_t room = room_of(batch, spans, count), size = 0;
+    Py_ssize_t room = room_of(batch, spans, count);
     if (room < 0 || count < 1 || count > INT32_MAX || batch->head.len != HEAD_BYTES ||
         batch->topic.len > TOPIC_BYTES_MAX || batch->properties_max > INT16_MAX)
         Py_RETURN_NONE;
-    PyObject *result = NULL, *data = PyByteArray_FromStringAndSize(NULL, room);
-    Row *rows = PyMem_Malloc(count * sizeof(Row));
-    Keys keys = {0};
-    if (data == NULL || rows == NULL) {
-        if (rows == NULL) PyErr_NoMemory();
-        goto done;
+    Block block;
+    if (!begin_block(&block, count, room)) return NULL;
+    PyObject *result = NULL;
+    Py_ssize_t bytes = 1;
+    for (Py_ssize_t i = 0; bytes > 0 && i < count; i++) {
+        bytes = write_message(batch, spans + i * SPAN_NUMBERS, &block, i);
+        if (bytes > 0) block.size += bytes;
     }
-    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(data);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Py_ssize_t bytes =
-            write_message(batch, spans + i * SPAN_NUMBERS, out + size, rows + i, &keys, (uint32_t)i);
-        if (bytes < 1) {
-            if (bytes == 0) result = Py_NewRef(Py_None);
-            goto done;
-        }
-        size += bytes;
-    }
-    if (PyByteArray_Resize(data, size) == 0) result = packed(data, rows, count, &keys);
-done:
-    PyMem_Free(keys.all);
-    PyMem_Free(rows);
-    Py_XDECREF(data);
+    if (bytes > 0) result = packed(&block);
+    else if (bytes == 0) result = Py_NewRef(Py_None);
+    free_block(&block);
     return result;
 }
 

@@ -100,8 +100,38 @@ static PyObject *destinations(const Destination *all, int count) {
     return list;
 }
 
+typedef struct {
+    Destination all[DESTINATIONS_MAX];
+    int count;
+} Destinations;
+
+/* Add the record that delivers an entry's one; false if it is out of the ordinary, or on an error. */
+static int add_delivery(
+    Block *block, Destinations *to, const Slice *slice, const uint8_t *entry, Py_ssize_t number) {
+    Waited waited;
+    if (!read_waited(&waited, slice, entry)) return 0;
+    const Properties *found = &waited.found;
+    int place =
+        destination_of(to->all, &to->count, found->real_topic, number_of(found->real_qid));
+    uint32_t tags_code = 0;
+    if (place < 0 || !hash_text(&tags_code, found->tags.at, found->tags.size) ||
+        !add_keys(&block->keys, found, to->all[place].prefix, (uint32_t)number))
+        return 0;
+    Destination *its = to->all + place;
+    uint64_t completes = get64(waited.at + PHYSICAL_OFFSET_AT) + (waited.end - waited.at);
+    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(block->data) + block->size;
+    Py_ssize_t bytes = write_delivery(out, &waited, its->topic, completes);
+    Py_ssize_t body_bytes = waited.body_end - waited.at - HEAD_BYTES;
+    its->count++;
+    if (its->body_max < body_bytes) its->body_max = body_bytes;
+    if (its->size_max < bytes) its->size_max = bytes;
+    block->rows[number] = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)place};
+    block->size += bytes;
+    return 1;
+}
+
 static PyObject *slice_records(const Slice *slice) {
-    Py_ssize_t count = slice->entries.len / ENTRY_BYTES, room = 0, size = 0;
+    Py_ssize_t count = slice->entries.len / ENTRY_BYTES, room = 0;
     const uint8_t *entries = slice->entries.buf;
     for (Py_ssize_t i = 0; i < count; i++) {
         int32_t bytes = (int32_t)get32(entries + i * ENTRY_BYTES + 8);
@@ -109,51 +139,17 @@ static PyObject *slice_records(const Slice *slice) {
         room += (Py_ssize_t)bytes + TOPIC_BYTES_MAX;
     }
     if (count < 1 || count > INT32_MAX || room > INT32_MAX) Py_RETURN_NONE;
-    Destination all[DESTINATIONS_MAX];
-    int known = 0;
-    PyObject *result = NULL, *data = PyByteArray_FromStringAndSize(NULL, room);
-    Row *rows = PyMem_Malloc(count * sizeof(Row));
-    Keys keys = {0};
-    if (data == NULL || rows == NULL) {
-        if (rows == NULL) PyErr_NoMemory();
-        goto done;
-    }
-    uint8_t *out = (uint8_t *)PyByteArray_AS_STRING(data);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Waited waited;
-        if (!read_waited(&waited, slice, entries + i * ENTRY_BYTES)) goto unusual;
-        const Properties *found = &waited.found;
-        int number =
-            destination_of(all, &known, found->real_topic, number_of(found->real_qid));
-        uint32_t tags_code = 0;
-        if (number < 0 || !hash_text(&tags_code, found->tags.at, found->tags.size)) goto unusual;
-        Destination *to = all + number;
-        uint64_t completes = get64(waited.at + PHYSICAL_OFFSET_AT) + (waited.end - waited.at);
-        Py_ssize_t bytes = write_delivery(out + size, &waited, to->topic, completes);
-        Py_ssize_t body_bytes = waited.body_end - waited.at - HEAD_BYTES;
-        to->count++;
-        if (to->body_max < body_bytes) to->body_max = body_bytes;
-        if (to->size_max < bytes) to->size_max = bytes;
-        if (!add_keys(&keys, found, to->prefix, (uint32_t)i)) {
-            if (PyErr_Occurred()) goto done;
-            goto unusual;
-        }
-        rows[i] = (Row){(uint32_t)bytes, (int32_t)tags_code, (uint32_t)number};
-        size += bytes;
-    }
-    if (PyByteArray_Resize(data, size) == 0) {
-        PyObject *records = packed(data, rows, count, &keys), *to = destinations(all, known);
-        if (records != NULL && to != NULL) result = PyTuple_Pack(2, records, to);
-        Py_XDECREF(records);
-        Py_XDECREF(to);
-    }
-    goto done;
-unusual:
-    result = Py_NewRef(Py_None);
-done:
-    PyMem_Free(keys.all);
-    PyMem_Free(rows);
-    Py_XDECREF(data);
+    Block block;
+    if (!begin_block(&block, count, room)) return NULL;
+    Destinations to;
+    to.count = 0;
+    int is_ordinary = 1;
+    for (Py_ssize_t i = 0; is_ordinary && i < count; i++)
+        is_ordinary = add_delivery(&block, &to, slice, entries + i * ENTRY_BYTES, i);
+    PyObject *result = NULL;
+    if (is_ordinary) result = Py_BuildValue("NN", packed(&block), destinations(to.all, to.count));
+    else if (!PyErr_Occurred()) result = Py_NewRef(Py_None);
+    free_block(&block);
     return result;
 }
 

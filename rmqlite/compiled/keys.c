@@ -1,4 +1,4 @@
-/* Property strings, and the keys under which the index has a record.
+/* Property strings, the keys under which the index has a record, and blocks of records.
 
    The rules are those of property_string.py and store/index/key_hash.py. */
 
@@ -76,8 +76,26 @@ int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row)
     return 1;
 }
 
-PyObject *packed(PyObject *data, const Row *rows, Py_ssize_t count, const Keys *keys) {
+int begin_block(Block *block, Py_ssize_t count, Py_ssize_t room) {
+    *block = (Block){.count = count, .data = PyByteArray_FromStringAndSize(NULL, room)};
+    if (block->data == NULL) return 0;
+    block->rows = PyMem_Malloc(count * sizeof(Row));
+    if (block->rows != NULL) return 1;
+    free_block(block);
+    PyErr_NoMemory();
+    return 0;
+}
+
+void free_block(Block *block) {
+    PyMem_Free(block->keys.all);
+    PyMem_Free(block->rows);
+    Py_CLEAR(block->data);
+}
+
+PyObject *packed(Block *block) {
+    if (PyByteArray_Resize(block->data, block->size) < 0) return NULL;
+    const Keys *keys = &block->keys;
     return Py_BuildValue(
-        "Oy#y#", data, (char *)rows, count * (Py_ssize_t)sizeof(Row),
+        "Oy#y#", block->data, (char *)block->rows, block->count * (Py_ssize_t)sizeof(Row),
         keys->count ? (char *)keys->all : "", keys->count * (Py_ssize_t)sizeof(Key));
 }

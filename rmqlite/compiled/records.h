@@ -40,7 +40,7 @@ typedef struct {
     uint32_t queue; /* number of the queue in the list of queues */
 } Row;
 
-/* A key of the index, and the number of its record. */
+/* A key of the index; KEY in __init__.py. */
 typedef struct {
     uint32_t hash;
     uint32_t row;
@@ -50,6 +50,14 @@ typedef struct {
     Key *all;
     Py_ssize_t count, room;
 } Keys;
+
+/* Packed records in the making. */
+typedef struct {
+    PyObject *data; /* a bytearray with room, of which size bytes are written */
+    Py_ssize_t size, count;
+    Row *rows;
+    Keys keys;
+} Block;
 
 typedef struct {
     const uint8_t *at;
@@ -89,8 +97,12 @@ int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size);
 /* Add a record's UNIQ_KEY and each of its KEYS; false if one is not of ASCII, or on an error. */
 int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row);
 
-/* (data, rows, keys) as Python objects; NULL with an error set. */
-PyObject *packed(PyObject *data, const Row *rows, Py_ssize_t count, const Keys *keys);
+/* A block of so many records, to be freed by free_block(); false with an error set. */
+int begin_block(Block *block, Py_ssize_t count, Py_ssize_t room);
+void free_block(Block *block);
+
+/* (data, rows, keys) of a whole block as Python objects; NULL with an error set. */
+PyObject *packed(Block *block);
 
 PyObject *batch_spans(PyObject *self, PyObject *args);
 PyObject *pack_batch(PyObject *self, PyObject *args);
