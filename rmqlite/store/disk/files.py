@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NoReturn, Protocol
 
-from rmqlite.errors import StoreUnavailable
+from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.store.disk.regular_file import (
     FOLDER_MODE,
     SIGNATURE,
@@ -185,7 +185,7 @@ class SystemFiles:
 
     def descriptor(self, path: Path) -> Descriptor | None:
         is_plain = self._system is os and type(self).sync is SystemFiles.sync
-        with suppress(OSError):
+        with suppress(OSError, StoreDamaged):  # sync() raises them
             return self._own(path) if is_plain else None
         return None
 
