@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, NamedTuple
 
-from rmqlite import compiled
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
@@ -58,6 +57,10 @@ _BODY_BYTES: Final = 16 << 10
 """So many bytes of bodies are as much work as one more message."""
 _NEW_QUEUE_WORK: Final = 25
 """The first message of a queue makes folders and a file: so many times the work of another."""
+_KEYS_OF_ONE: Final = 2
+"""The keys that a message usually has: its id, and one more."""
+_KEYS_WORK: Final = 4
+"""So many further keys are as much work as one more message."""
 _DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
@@ -195,7 +198,7 @@ class DraftSends:
         It costs a tenth, because it makes no object for a message.
         """
         topic = batch.shared.topic
-        if not compiled.is_on or is_retry(topic):
+        if is_retry(topic):
             return False
         check_sendable(topic)
         ending = route(topic, 0, 0, self._cluster).ending
@@ -206,8 +209,10 @@ class DraftSends:
             return False
         packed.queues = ((topic, self._queue_for(batch.shared)),)
         is_new = self._store.queue(*packed.queues[0]) is None
+        count = len(packed)
+        keys = max(0, packed.key_count - _KEYS_OF_ONE * count) // _KEYS_WORK
         part.packed.append((number, packed))
-        part.work += len(packed) + len(packed.data) // _BODY_BYTES + is_new * _NEW_QUEUE_WORK
+        part.work += count + keys + len(packed.data) // _BODY_BYTES + is_new * _NEW_QUEUE_WORK
         return True
 
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
@@ -300,4 +305,4 @@ def _work_of_keys(draft: Draft) -> int:
     count = (PropertyString(draft.properties).get(KEYS) or b"").count(b" ")
     if count >= KEYS_MAX:
         raise MessageTooLarge("keys", f"{count + 1} of them", f"at most {KEYS_MAX} in a message")
-    return count // 4
+    return count // _KEYS_WORK

@@ -1,6 +1,6 @@
 """The compiled form of the hottest loops, if this installation has it.
 
-pip compiles _loops.c where it finds a C compiler, and does without where it finds none.  Each
+pip compiles the C beside this file where it finds a compiler, and does without elsewhere.  Each
 loop has a plain Python form, which also does the work wherever the compiled form returns None:
 for everything that is out of the ordinary, and for everything that is refused.  Both forms make
 the same bytes.
@@ -17,6 +17,8 @@ SPAN: Final = Struct("=5i")
 """A message of a batch: its flag; where its body begins and ends, and its property string."""
 ROW: Final = Struct("=IiI")
 """A packed record: its length, its tags code, and the number of its queue."""
+KEY: Final = Struct("=II")
+"""A key of a packed record: the hash under which the index has it, and the record's number."""
 
 try:
     from rmqlite.compiled import _loops

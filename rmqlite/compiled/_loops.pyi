@@ -1,12 +1,11 @@
-"""The loops of _loops.c; a result of None means that the plain form does the work."""
+"""The compiled loops; a result of None means that the plain form does the work."""
 
 from typing import Any, Final
 
 INTERFACE: Final[int]
 
 Packed = tuple[bytearray, bytes, bytes]
-"""Records, one behind the other, without their places; a ROW of each; and the keys under which
-the index has them: u32 hash, u32 number of the row."""
+"""Records, one behind the other, without their places; a ROW of each; and their KEYs."""
 
 def batch_spans(body: bytes, messages_max: int, /) -> bytes | None:
     """A SPAN of each message in the body of a batch; see wire/remoting/batch.py."""
@@ -60,9 +59,9 @@ def place(
 
     begin: the physical offset of the first.  It stops at the first record that would end behind
     end_max.  queues: queue id, next queue offset and due time of each, 0 for one in which nothing
-    waits.  Returns the number of records and
-    of bytes, the physical offsets, the entries of each queue, and hashes and physical offsets of
-    the keys.  Raises ValueError for rows that are not those of the data.
+    waits.  Returns the number of records and of bytes, the physical offsets, the entries of each
+    queue, and hashes and physical offsets of the keys.  Raises ValueError for rows that are not
+    those of the data.
     """
 
 class Syncs:

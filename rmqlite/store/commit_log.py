@@ -81,8 +81,8 @@ class CommitLog:
         """The store timestamp of records that are appended now: none is older than the last."""
         return max(now_ms, self.newest_timestamp_ms)
 
-    def append(self, run: Run, timestamp_ms: int) -> None:
-        """Write records at the end, all or none; timestamp_ms: see timestamp_ms().
+    def append(self, run: Run) -> None:
+        """Write records at the end, all or none; their time is one of timestamp_ms().
 
         The bytes are not synced.  Raises StoreUnavailable, MessageTooLarge, and FlushFailed,
         which is final; after an error none of the records can be read back.
@@ -95,7 +95,7 @@ class CommitLog:
         # Where the last record of this file must end: a blank and the mark follow.
         room_until = position - position % self.segment_bytes + self._record_bytes_max
         while True:
-            chunks, end = run.encode(position, timestamp_ms, room_until)
+            chunks, end = run.encode(position, room_until)
             runs.append((position, chunks))
             if run.is_over:
                 break
@@ -114,7 +114,7 @@ class CommitLog:
             raise
         self.sums.last = point
         self.end = end
-        self.newest_timestamp_ms = timestamp_ms
+        self.newest_timestamp_ms = run.stored_ms
 
     def _refuse(self, run: Run) -> NoReturn:
         most, of = self._record_bytes_max, self.segment_bytes

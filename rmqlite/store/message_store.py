@@ -129,28 +129,27 @@ class MessageStore:
             self._dispatch.count_waiting(records, written)
             return written
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
-        run = NewRun(records, self._dispatch.next_places(records, stored_ms))
-        self._append(run, stored_ms, lambda: self._dispatch.place(records, run.written))
-        self._appended += len(records)
+        run = NewRun(records, self._dispatch.next_places(records, stored_ms), stored_ms)
+        self._append(run, lambda: self._dispatch.place(records, run.written))
         return run.written
 
     def append_packed(self, packed: Sequence[Packed]) -> PackedRun:
-        """append() for packed records, none of which waits; they know their places then."""
+        """append() for packed records, which know their places then; none of them waits."""
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
-        self._append(run, stored_ms, lambda: self._dispatch.place_packed(run))
-        self._appended += len(run)
+        self._append(run, lambda: self._dispatch.place_packed(run))
         return run
 
-    def _append(self, run: Run, stored_ms: int, place: Callable[[], None]) -> None:
+    def _append(self, run: Run, place: Callable[[], None]) -> None:
         before = self._log.point
         with self._final_when_flush_failed():
-            self._log.append(run, stored_ms)
+            self._log.append(run)
             try:
                 place()
             except Exception:
                 self._log.cut_back(before)
                 raise
+        self._appended += len(run)
 
     def begin_sync(self) -> SyncJob:
         """A job that makes everything appended so far durable."""

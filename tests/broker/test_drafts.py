@@ -11,9 +11,10 @@ from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.record import BORN_HOST_V6
 from rmqlite.store.records.stored import Record
+from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.messages import TOPIC, create_topic
 from tests.support.restarts import WAYS, Restart
@@ -173,3 +174,19 @@ def test_large_messages_are_fewer_in_a_step(
     done(under_test.broker.drafts.send([DraftCall((draft,))]))
     steps = under_test.broker.drafts.send([DraftCall((draft,))] * 60)
     assert 2 <= len(list(steps)) <= 30
+
+
+@pytest.mark.usefixtures("each_form")
+@pytest.mark.parametrize(
+    ("properties", "body_bytes"), [(b"", 64 << 10), (b"KEYS\x01" + b"k " * 400 + b"k", 1)]
+)
+def test_large_batches_are_fewer_in_a_step(
+    under_test: BrokerUnderTest, properties: bytes, body_bytes: int
+) -> None:
+    """What they cost does not depend on how they came: each key is an entry of the index."""
+    create_topic(under_test, TOPIC)
+    body = write_batch([BatchItem(0, b"x" * body_bytes, properties)] * 2)
+    shared = Draft(TOPIC, 0, b"", body, 1, BORN_HOST)
+    call = DraftCall(DraftBatch(shared, read_batch(body)))
+    done(under_test.broker.drafts.send([call]))
+    assert 1 <= len(list(under_test.broker.drafts.send([call] * 32))) <= 30

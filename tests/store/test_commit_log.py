@@ -37,8 +37,8 @@ def append(log: CommitLog, *sizes: int, now_ms: int = 1_000) -> list[int]:
     first = len(list(log.walk(log.min_offset)))
     records = [new_record(bytes([n + 1]) * (size - FIXED)) for n, size in enumerate(sizes, first)]
     places = [(offset, 0) for offset in range(first, first + len(sizes))]
-    run = NewRun(records, places)
-    log.append(run, log.timestamp_ms(now_ms))
+    run = NewRun(records, places, log.timestamp_ms(now_ms))
+    log.append(run)
     return [at.physical_offset for at in run.written]
 
 
@@ -193,7 +193,7 @@ def test_a_body_within_a_body_is_not_a_record(tmp_path: Path) -> None:
     """A user may send us a commit log; its records say other physical offsets."""
     log = log_in(tmp_path)
     append(log, 200)
-    log.append(NewRun([new_record(log.read(0, 200))], [(1, 0)]), 1_000)
+    log.append(NewRun([new_record(log.read(0, 200))], [(1, 0)], 1_000))
     inner = 200 + log.read(200, 400).index(log.read(0, 200))
     assert log.read_head(inner) is None
     log.cut(200)

@@ -24,11 +24,20 @@ class Run(Protocol):
     """Records on their way into the log: all that one append stores."""
 
     @property
+    def stored_ms(self) -> int:
+        """Their store timestamp, which is not before that of an earlier record."""
+        ...
+
+    def __len__(self) -> int:
+        """How many records there are."""
+        ...
+
+    @property
     def is_over(self) -> bool:
         """Are all encoded?"""
         ...
 
-    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+    def encode(self, begin: int, end_max: int) -> tuple[list[Chunk], int]:
         """The next records, as chunks that the caller joins, and their end.
 
         It stops at the first record that would end behind end_max.
@@ -43,18 +52,24 @@ class Run(Protocol):
 class NewRun:
     """New records as a Run; places: where in its queue each goes."""
 
-    def __init__(self, records: Sequence[NewRecord], places: Sequence[Place]) -> None:
+    def __init__(
+        self, records: Sequence[NewRecord], places: Sequence[Place], stored_ms: int
+    ) -> None:
         self._placed = list(zip(records, places, strict=True))
+        self.stored_ms = stored_ms
         self.written: list[Written] = []
+
+    def __len__(self) -> int:
+        return len(self._placed)
 
     @property
     def is_over(self) -> bool:
         return len(self.written) == len(self._placed)
 
-    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+    def encode(self, begin: int, end_max: int) -> tuple[list[Chunk], int]:
         """See Run."""
         waiting = self._placed[len(self.written) :]
-        chunks, written, end = encode_all(waiting, begin, timestamp_ms, end_max)
+        chunks, written, end = encode_all(waiting, begin, self.stored_ms, end_max)
         self.written += written
         return chunks, end
 

@@ -1,7 +1,7 @@
 """Records of many messages at once, which are bytes already, but for their places.
 
-The compiled loops make them straight from the body of a batch, or from the log, without an object
-for each message; see rmqlite.compiled.  All that is out of the ordinary is left to NewRecord.
+The compiled loops make them of new records; and, without an object for each message, straight
+from the body of a batch or from the log.  All that is out of the ordinary is left to NewRun.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rmqlite import compiled
-from rmqlite.compiled import ROW
+from rmqlite.compiled import KEY, ROW
 from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.records.drafts import DraftBatch
@@ -28,14 +28,14 @@ from rmqlite.store.records.record import (
 from rmqlite.store.records.written import Place, Written
 from rmqlite.store.wait_queues import QueueKey
 
-_NOT_OF_CLIENTS = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
+_NOT_OF_CLIENTS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
 
 
 @dataclass(slots=True)
 class Packed:
     """Records one behind the other, and where they were appended.
 
-    rows: a ROW of each, which numbers its queue.  keys: under which the index has them.
+    rows: a ROW of each, which numbers its queue.  keys: a KEY for each of their keys.
     """
 
     data: bytearray
@@ -48,6 +48,10 @@ class Packed:
 
     def __len__(self) -> int:
         return len(self.rows) // ROW.size
+
+    @property
+    def key_count(self) -> int:
+        return len(self.keys) // KEY.size
 
 
 class Limits(NamedTuple):
@@ -65,7 +69,7 @@ def packed_batch(
     ending: the pairs that the broker adds to each message.  prefix: of the topic's keys.
     """
     shared = batch.shared
-    if len(shared.born_host) + len(store_host) != 16:
+    if not compiled.is_on or len(shared.born_host) + len(store_host) != 16:
         return None
     head = HEAD.pack(
         0,
@@ -133,12 +137,12 @@ class PackedRun:
     def is_over(self) -> bool:
         return self._number == len(self._packed)
 
-    def encode(self, begin: int, timestamp_ms: int, end_max: int) -> tuple[list[Chunk], int]:
+    def encode(self, begin: int, end_max: int) -> tuple[list[Chunk], int]:
         """See encoding.Run."""
         chunks: list[Chunk] = []
         for packed in self._packed[self._number :]:
             first, whole = self._byte, packed.data
-            count, size = self._place(packed, begin, timestamp_ms, end_max)
+            count, size = self._place(packed, begin, end_max)
             if size:
                 chunks.append(whole if size == len(whole) else whole[first : first + size])
             begin += size
@@ -169,9 +173,7 @@ class PackedRun:
         size: int = ROW.unpack_from(self._packed[self._number].rows, self._row * ROW.size)[0]
         return size
 
-    def _place(
-        self, packed: Packed, begin: int, timestamp_ms: int, end_max: int
-    ) -> tuple[int, int]:
+    def _place(self, packed: Packed, begin: int, end_max: int) -> tuple[int, int]:
         """Write places into the next records; how many, and how many bytes."""
         following = self._next_offset
         if packed.queue_offset < 0:
@@ -184,7 +186,7 @@ class PackedRun:
             self._byte,
             begin,
             end_max,
-            timestamp_ms,
+            self.stored_ms,
             [(key[1], following[key], self._due_ms[key]) for key in packed.queues],
         )
         for key, mine in zip(packed.queues, entries, strict=True):
