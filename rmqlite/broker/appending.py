@@ -48,8 +48,18 @@ class Appending:
         began_s = elapsed_s()
         self._store.append_packed(packed)
         self._count(sum(map(len, packed)), elapsed_s() - began_s, timed_in)
-        for key in {key for each in packed for key in each.queues}:
+        for key in {key for each in packed if not each.waits_for for key in each.queues}:
             self._listener.appended(*key)
+        self._notice([each for each in packed if each.waits_for])
+
+    def _notice(self, waiting: Sequence[Packed]) -> None:
+        """Tell the schedule of packed records that wait, in the order of their queues."""
+        is_sooner = False
+        for packed in waiting:
+            number = wait_queue_of(*packed.queues[0])
+            is_sooner |= self._wait_queues.notice(number, packed.queue_offset, packed.due_ms)
+        if is_sooner:
+            self._listener.due_sooner()
 
     def _count(self, records: int, seconds: float, timed_in: Durations | None) -> None:
         durations = self._counts.appends if timed_in is None else timed_in

@@ -16,7 +16,7 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import route
+from rmqlite.broker.routing import Routing, route
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
@@ -46,6 +46,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
 from rmqlite.property_string import PropertyString
+from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
@@ -128,7 +129,8 @@ class DraftSends:
         self._log = appending
         self._counts = counts
         self._cluster = config.cluster_name
-        self._store_host = pack_host(host_text(config.broker_ip, config.listen_port))
+        self._store_host_text = host_text(config.broker_ip, config.listen_port)
+        self._store_host = pack_host(self._store_host_text)
         self._limits = Limits(room.body_bytes_max, room.record_bytes_max)
         self._needed = needed
 
@@ -201,10 +203,7 @@ class DraftSends:
         if is_retry(topic):
             return False
         check_sendable(topic)
-        ending = route(topic, 0, 0, self._cluster).ending
-        packed = packed_batch(
-            batch, ending, self._store_host, self._store.index.prefix(topic), self._limits
-        )
+        packed = self._packed(batch, route(topic, 0, 0, self._cluster))
         if packed is None:
             return False
         packed.queues = ((topic, self._queue_for(batch.shared)),)
@@ -214,6 +213,43 @@ class DraftSends:
         part.packed.append((number, packed))
         part.work += count + keys + len(packed.data) // _BODY_BYTES + is_new * _NEW_QUEUE_WORK
         return True
+
+    def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
+        """What Broker.send() does, by the compiled form; None if that has to do it.
+
+        Raises what Broker.send() raises.
+        """
+        self._retention.check_room()
+        topic, level = batch.topic, self._store.levels.current.clamp(batch.delay_level)
+        check_sendable(topic)
+        needed = self._needed()
+        queue_id = needed.queue_for(topic, batch.queue_id)
+        shared = Draft(topic, queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
+        place = route(topic, queue_id, level, self._cluster)
+        packed = self._packed(DraftBatch(shared, batch.spans), place)
+        if packed is None:
+            return None
+        needed.make()
+        packed.queues = ((place.topic, place.queue_id),)
+        packed.waits_for = topic if level else ""
+        self._log.append_packed([packed])
+        self._counts.sent += len(packed)
+        return SentBatch(
+            topic,
+            queue_id,
+            packed.queue_offset,
+            batch.message_ids,
+            packed.physical_offsets,
+            packed.due_ms,
+            self._store_host_text,
+        )
+
+    def _packed(self, batch: DraftBatch, place: Routing) -> Packed | None:
+        """The records of a batch that is stored at a place; None if the plain form makes them."""
+        prefix = self._store.index.prefix(place.topic)
+        return packed_batch(
+            batch, place.topic, place.ending, self._store_host, prefix, self._limits
+        )
 
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
         if part.records:

@@ -1,4 +1,5 @@
-/* The loops over the records of an append, a batch and a delivery, and the thread that syncs.
+/* The loops over the records of an append, a batch, a delivery and a pull, and the thread that
+   syncs.
 
    _loops.pyi has the signatures, and says what each function does.  A function that finds
    anything out of the ordinary returns None, and has changed nothing: then the plain Python form
@@ -10,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 3 }; /* see __init__.py */
+enum { INTERFACE = 4 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -20,6 +21,8 @@ static PyMethodDef METHODS[] = {
     {"pack_records", pack_records, METH_O, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
+    {"read_sends", read_sends, METH_VARARGS, NULL},
+    {"write_kept", write_kept, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},
     {"sync_run", sync_run, METH_O, NULL},

@@ -64,6 +64,19 @@ def place(
     those of the data.
     """
 
+def read_sends(
+    request: bytes, messages_max: int, reserved: frozenset[str], /
+) -> tuple[str, int, int, int, list[str], bytes, bytes] | None:
+    """A SendRequest of rmqlite.v1 whose messages have one topic and one delay level.
+
+    Topic, queue id, time of birth, level; the message ids; the request with property strings
+    behind it, and a SPAN of each message in there.  reserved: names of properties that no message
+    may have.
+    """
+
+def write_kept(records: list[bytes], field: int, /) -> bytes | None:
+    """Records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
+
 class Syncs:
     """What the loop and the thread that syncs share; it is a capsule."""
 

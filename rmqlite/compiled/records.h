@@ -109,6 +109,8 @@ PyObject *pack_batch(PyObject *self, PyObject *args);
 PyObject *pack_records(PyObject *self, PyObject *records);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
+PyObject *read_sends(PyObject *self, PyObject *args);
+PyObject *write_kept(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);
 PyObject *sync_run(PyObject *self, PyObject *capsule);

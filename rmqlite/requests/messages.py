@@ -7,6 +7,7 @@ milliseconds since 1970, sizes are bytes.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -25,6 +26,44 @@ class SendRequest:
     producer_group: str = ""
     queue_id: int = -1
     born_at_ms: int = 0
+
+    @property
+    def topics(self) -> set[str]:
+        return {message.topic for message in self.messages}
+
+
+@dataclass(frozen=True, slots=True)
+class SendBatch:
+    """A SendRequest whose messages, of one topic and one delay level, are still bytes.
+
+    buffer, spans: their bodies and property strings, and a SPAN of each, see rmqlite.compiled.
+    plain: makes the SendRequest.
+    """
+
+    topic: str
+    queue_id: int
+    born_at_ms: int
+    delay_level: int
+    message_ids: list[str]
+    buffer: bytes
+    spans: bytes
+    plain: Callable[[], SendRequest]
+
+    @property
+    def topics(self) -> set[str]:
+        return {self.topic}
+
+
+class SentBatch(NamedTuple):
+    """The SendResults of a SendBatch, of which each queue_offset is the last one's plus 1."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    message_ids: Sequence[str]
+    physical_offsets: Sequence[int]
+    deliver_at_ms: int
+    store_host: str
 
 
 class SendResult(NamedTuple):

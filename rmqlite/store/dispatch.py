@@ -171,6 +171,10 @@ class Dispatch:
         """Enter packed records; on StoreUnavailable no queue has changed."""
         self._enter(run.entries)
         self.index.add_hashed(run.hashes, run.places, [run.stored_ms] * len(run.hashes))
+        for packed in run.packed:
+            if packed.waits_for:
+                wait_queue = wait_queue_of(*packed.queues[0])
+                self.progress.scheduled(wait_queue, packed.waits_for, len(packed))
 
     def _enter(self, batches: Mapping[QueueKey, Sequence[bytes]]) -> None:
         """Write entries into their queues; on StoreUnavailable no queue has changed."""

@@ -192,12 +192,12 @@ class ScheduleProgress:
             completed = self._queues[wait_queue] = CompletedOffsets()
         return completed
 
-    def scheduled(self, wait_queue: int, topic: str) -> None:
-        """Count one more waiting message of a wait queue."""
+    def scheduled(self, wait_queue: int, topic: str, count: int = 1) -> None:
+        """Count more waiting messages of a wait queue."""
         counts = self.pending.get(wait_queue)
         if counts is None:
             counts = self.pending[wait_queue] = Counter()
-        counts[topic] += 1
+        counts[topic] += count
 
     def complete(self, wait_queue: int, start: int, end: int, topics: Mapping[str, int]) -> None:
         """Complete start <= n < end; topics: the number of newly completed ones by destination."""

@@ -123,20 +123,22 @@ class Bounds:
         self._fields_max = _OTHER_FIELDS_MAX
         self._rules = self._compiled(request, "", 1)
 
-    def check(self, data: bytes) -> None:
-        """Raises InvalidValue, or the error class of the broken limit."""
+    def check(self, data: bytes) -> int:
+        """How many bytes stand beside the bodies.
+
+        Raises InvalidValue, or the error class of the broken limit.
+        """
         if self._size.size is not None and len(data) > self._size.size:
             raise _too_long("request", len(data), self._size)
         if len(data) <= SMALL_BYTES_MAX:
-            return
+            return len(data)
         look = _Look(data, self._fields_max, self._counters)
         with suppress(_Broken, IndexError):
             look.at(0, len(data), self._rules)
-        if self._beside.size is None or len(data) <= self._beside.size:
-            return
         beside = len(data) - sum([look.totals[number] for number in self._sized])
-        if beside > self._beside.size:
+        if self._beside.size is not None and beside > self._beside.size:
             raise _too_long("request without bodies", beside, self._beside)
+        return beside
 
     def _compiled(self, message: Descriptor, path: str, messages_max: int) -> Rules:
         """The rules of one kind of message; a request may have messages_max of them."""

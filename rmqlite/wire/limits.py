@@ -203,10 +203,10 @@ class RequestLimits:
                 bounds = Bounds(rpc.request, fields, size=whole, beside=beside)
             self._bounds[rpc.path] = bounds
 
-    def check(self, rpc: Rpc[Any, Any], data: bytes) -> None:
-        """Check a request's bytes before they are parsed.
+    def check(self, rpc: Rpc[Any, Any], data: bytes) -> int:
+        """Check a request's bytes before they are parsed; how many stand beside the bodies.
 
         Raises InvalidValue, InvalidName or MessageTooLarge, with the field, its length or count,
         and the rule.
         """
-        self._bounds[rpc.path].check(data)
+        return self._bounds[rpc.path].check(data)

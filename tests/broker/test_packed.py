@@ -5,13 +5,11 @@ Without a C compiler there is only the plain form, and nothing to compare.
 
 from __future__ import annotations
 
-import hashlib
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -29,13 +27,12 @@ from rmqlite.store.records.record import NewRecord
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.files import FOR_GOOD, FaultyFiles
+from tests.support.forms import OTHER, needs_compiled, same_in_both
 from tests.support.messages import TOPIC, create_topic, received, send_back
 from tests.support.steps import done
 
-pytestmark = pytest.mark.skipif(not compiled.is_on, reason="this installation has no compiled form")
+pytestmark = needs_compiled
 
-T = TypeVar("T")
-OTHER = "payments"
 NAMES = ("KEYS", "TAGS", "UNIQ_KEY", "WAIT", "XKEYS", "KEYSX")
 ODD_NAMES = ("DELAY", "CLUSTER", "TRAN_MSG", "REAL_QID", "REAL_TOPIC")
 VALUES = ("", "a", "order-1 order-2", " two  blanks ", "7F00000100014E0B23A1", "\x01", "\0")
@@ -84,34 +81,6 @@ def told(outcome: Outcome) -> object:
     if isinstance(outcome, RmqliteError):
         return type(outcome), str(outcome)
     return outcome._replace(physical_offsets=tuple(outcome.physical_offsets))
-
-
-def bytes_in(folder: Path) -> dict[str, str]:
-    """All files, as sums."""
-    return {
-        str(path.relative_to(folder)): hashlib.md5(path.read_bytes()).hexdigest()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def same_in_both(scenario: Callable[[BrokerUnderTest], T], **config: Any) -> T:
-    """Run it on a fresh store with each form; what it returns, and the stores, do not differ."""
-    answers: list[T] = []
-    stores: list[dict[str, str]] = []
-    for is_on in (True, False):
-        with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
-            patch.setattr(compiled, "is_on", is_on)
-            broker = BrokerUnderTest(Path(folder), **config)
-            create_topic(broker, TOPIC)
-            create_topic(broker, OTHER)
-            answers.append(scenario(broker))
-            broker.close()
-            stores.append(bytes_in(Path(folder)))
-    assert answers[0] == answers[1]
-    names = sorted(stores[0].keys() | stores[1].keys())
-    assert not [name for name in names if stores[0].get(name) != stores[1].get(name)]
-    return answers[0]
 
 
 # ---- batches

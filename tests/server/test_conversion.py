@@ -11,7 +11,7 @@ import pytest
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue
 from rmqlite.requests.topics import TopicInfo
-from rmqlite.server.faces.native.conversion import SHORT_BYTES_MAX, Conversion
+from rmqlite.server.faces.native.conversion import BODIES_BYTES_MAX, SHORT_BYTES_MAX, Conversion
 from rmqlite.wire import rpcs
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from rmqlite.wire.rpcs import Rpc
@@ -63,15 +63,25 @@ async def turns_of(work: Any) -> tuple[Any, int]:
     return task.result(), turns
 
 
-def test_a_long_request_is_read_in_a_turn_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("message", "is_long"),
+    [
+        (pb.OutgoingMessage(topic="orders", body=bytes(100)), False),
+        (pb.OutgoingMessage(topic="orders", body=bytes(SHORT_BYTES_MAX)), False),
+        (pb.OutgoingMessage(topic="orders", body=bytes(BODIES_BYTES_MAX + 1)), True),
+        (pb.OutgoingMessage(topic="orders", body=b"x", keys=["k" * 99] * 200), True),
+    ],
+    ids=["short", "a body", "a long body", "many texts"],
+)
+def test_a_long_request_is_read_in_a_turn_of_its_own(
+    message: pb.OutgoingMessage, is_long: bool
+) -> None:
     """The check, the decoding and the method take a few milliseconds each."""
-    conversion = Conversion(BrokerConfig())
-    for body_bytes, is_long in ((100, False), (SHORT_BYTES_MAX, True)):
-        message = pb.OutgoingMessage(topic="orders", body=bytes(body_bytes))
-        data = pb.SendRequest(messages=[message]).SerializeToString()
-        request, turns = asyncio.run(turns_of(conversion.read(rpcs.SEND, data)))
-        assert len(request.messages[0].body) == body_bytes
-        assert (turns > 2) == is_long
+    data = pb.SendRequest(messages=[message]).SerializeToString()
+    reading = Conversion(BrokerConfig()).read(rpcs.SEND, data)
+    request, turns = asyncio.run(turns_of(reading))
+    assert request.messages[0].body == message.body
+    assert (turns > 2) == is_long
 
 
 def test_a_long_answer_is_written_in_turns() -> None:

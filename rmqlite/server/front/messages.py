@@ -25,8 +25,10 @@ from rmqlite.requests.messages import (
     PullStatus,
     SendBackRequest,
     SendBackResult,
+    SendBatch,
     SendRequest,
     SendResult,
+    SentBatch,
 )
 from rmqlite.server.front.access import (
     CALLER,
@@ -58,12 +60,20 @@ def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
 class MessageCalls(Part):
     """Calls of producers and consumers."""
 
-    @needs(lambda request, _: [topic_right(Right.PUB, each.topic) for each in request.messages])
-    async def send(self, request: SendRequest, born_host: bytes) -> tuple[SendResult, ...]:
+    @needs(lambda request, _: [topic_right(Right.PUB, each) for each in request.topics])
+    async def send(
+        self, request: SendRequest | SendBatch, born_host: bytes
+    ) -> tuple[SendResult, ...] | SentBatch:
         self._check_open()
-        results = await done_in_turns(self._broker.send(request, born_host))
+        sent: tuple[SendResult, ...] | SentBatch | None = None
+        if isinstance(request, SendBatch):
+            sent = self._broker.drafts.send_batch(request, born_host)
+            request = request.plain() if sent is None else request
+        if isinstance(request, SendRequest):
+            sent = await done_in_turns(self._broker.send(request, born_host))
+        assert sent is not None
         await self._durable()
-        return results
+        return sent
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.

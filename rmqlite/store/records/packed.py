@@ -44,6 +44,10 @@ class Packed:
     queues: Sequence[QueueKey] = ()
     queue_offset: int = -1
     """Of the first one in the first queue."""
+    due_ms: int = 0
+    """When those in the first queue are due; 0 if they do not wait there."""
+    waits_for: str = ""
+    """The topic that they go to, if the first queue is a wait queue."""
     physical_offsets: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -62,11 +66,12 @@ class Limits(NamedTuple):
 
 
 def packed_batch(
-    batch: DraftBatch, ending: bytes, store_host: bytes, prefix: int, limits: Limits
+    batch: DraftBatch, topic: str, ending: bytes, store_host: bytes, prefix: int, limits: Limits
 ) -> Packed | None:
     """The records of a batch; None if the plain form has to make them, or to refuse them.
 
-    ending: the pairs that the broker adds to each message.  prefix: of the topic's keys.
+    topic: where they are stored.  ending: the pairs that the broker adds to each message.  prefix:
+    of the topic's keys.
     """
     shared = batch.shared
     if not compiled.is_on or len(shared.born_host) + len(store_host) != 16:
@@ -92,7 +97,7 @@ def packed_batch(
         shared.body,
         batch.spans,
         head,
-        shared.topic.encode(),
+        topic.encode(),
         shared.properties,
         ending,
         prefix,
@@ -119,7 +124,7 @@ class PackedRun:
         self, packed: Sequence[Packed], place: Callable[[QueueKey], Place], stored_ms: int
     ) -> None:
         """place: where the next record of a queue goes, and when it is due."""
-        self._packed = packed
+        self.packed = packed
         self.stored_ms = stored_ms
         places = {key: place(key) for key in {key for each in packed for key in each.queues}}
         self._next_offset = {key: queue_offset for key, (queue_offset, _) in places.items()}
@@ -135,12 +140,12 @@ class PackedRun:
 
     @property
     def is_over(self) -> bool:
-        return self._number == len(self._packed)
+        return self._number == len(self.packed)
 
     def encode(self, begin: int, end_max: int) -> tuple[list[Chunk], int]:
         """See encoding.Run."""
         chunks: list[Chunk] = []
-        for packed in self._packed[self._number :]:
+        for packed in self.packed[self._number :]:
             first, whole = self._byte, packed.data
             count, size = self._place(packed, begin, end_max)
             if size:
@@ -155,7 +160,7 @@ class PackedRun:
         return chunks, begin
 
     def __len__(self) -> int:
-        return sum(map(len, self._packed))
+        return sum(map(len, self.packed))
 
     def written(self, packed: Packed) -> list[Written]:
         """Where each record of one went; valid when all are encoded."""
@@ -170,14 +175,15 @@ class PackedRun:
 
     def next_bytes(self) -> int:
         """See encoding.Run."""
-        size: int = ROW.unpack_from(self._packed[self._number].rows, self._row * ROW.size)[0]
+        size: int = ROW.unpack_from(self.packed[self._number].rows, self._row * ROW.size)[0]
         return size
 
     def _place(self, packed: Packed, begin: int, end_max: int) -> tuple[int, int]:
         """Write places into the next records; how many, and how many bytes."""
         following = self._next_offset
         if packed.queue_offset < 0:
-            packed.queue_offset = following[packed.queues[0]]
+            first = packed.queues[0]
+            packed.queue_offset, packed.due_ms = following[first], self._due_ms[first]
         count, size, positions, entries, hashes, places = compiled.loops.place(
             packed.data,
             packed.rows,

@@ -7,11 +7,13 @@ parts.
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rmqlite.config import BrokerConfig
 from rmqlite.server.turns import let_others
+from rmqlite.wire import rpcs
 from rmqlite.wire.limits import RequestLimits
+from rmqlite.wire.native_packed import Encoded, PackedSends
 from rmqlite.wire.rpcs import Rpc
 
 Q = TypeVar("Q")
@@ -19,6 +21,8 @@ A = TypeVar("A")
 
 SHORT_BYTES_MAX: Final = 16 << 10
 """Up to this length, a request is checked and decoded, or an answer encoded, in 1 ms."""
+BODIES_BYTES_MAX: Final = 1 << 20
+"""So many bytes of bodies, which are only copied, come on top of that for a tenth more."""
 
 
 class Conversion:
@@ -26,11 +30,19 @@ class Conversion:
 
     def __init__(self, config: BrokerConfig) -> None:
         self._limits = RequestLimits(config)
+        self._sends = PackedSends(config)
 
-    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Q:
-        """Check and decode a request.  Raises InvalidValue, InvalidName, MessageTooLarge."""
-        self._limits.check(rpc, data)
-        if len(data) <= SHORT_BYTES_MAX:
+    async def read(self, rpc: Rpc[Q, A], data: bytes) -> Any:
+        """Check and decode a request: Q, or a SendBatch.
+
+        Raises InvalidValue, InvalidName, MessageTooLarge.
+        """
+        if rpc is rpcs.SEND:
+            batch = self._sends.read(data)
+            if batch is not None:
+                return batch
+        beside = self._limits.check(rpc, data)
+        if beside <= SHORT_BYTES_MAX and len(data) - beside <= BODIES_BYTES_MAX:
             return rpc.decode_request(data)
         await let_others()
         request = rpc.decode_request(data)
@@ -38,8 +50,10 @@ class Conversion:
         return request
 
     @staticmethod
-    async def written(rpc: Rpc[Q, A], answer: A) -> bytes:
+    async def written(rpc: Rpc[Q, A], answer: A | Encoded) -> bytes:
         """Encode an answer; between the parts of a long one other calls get their turns."""
+        if isinstance(answer, Encoded):
+            return answer.data
         parts: list[bytes] = []
         size = 0
         for part in rpc.response_parts(answer):

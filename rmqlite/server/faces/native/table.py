@@ -11,10 +11,11 @@ import grpc.aio
 from rmqlite.broker.pulling import Pulled, decoded
 from rmqlite.errors import InvalidValue
 from rmqlite.message import pack_host
-from rmqlite.requests.messages import PullRequest, PullResult
+from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest, SentBatch
 from rmqlite.server.front.front import Front
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
+from rmqlite.wire.native_packed import Encoded, encoded_pull, encoded_sent
 from rmqlite.wire.rpcs import Rpc
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -28,7 +29,7 @@ def methods_of(front: Front) -> Methods:
     messages, topics, groups = front.messages, front.topics, front.groups
     schedule, letters, redrives, log = front.schedule, front.letters, front.redrives, front.log
     return {
-        rpcs.SEND: _with_host(messages.send),
+        rpcs.SEND: _with_host(partial(_sent, messages.send)),
         rpcs.SCHEDULE_BULK: _with_host(messages.schedule_bulk),
         rpcs.PULL: _of(partial(_messages, messages.pull)),
         rpcs.SEND_BACK: _of(messages.send_back),
@@ -83,11 +84,23 @@ def peer_host(peer: str) -> bytes:
         return bytes(8)
 
 
+async def _sent(
+    send: Callable[[SendRequest | SendBatch, bytes], Awaitable[Any]],
+    request: SendRequest | SendBatch,
+    born_host: bytes,
+) -> Any:
+    sent = await send(request, born_host)
+    return encoded_sent(sent) if isinstance(sent, SentBatch) else sent
+
+
 async def _messages(
     pull: Callable[[PullRequest], Awaitable[Pulled]], request: PullRequest
-) -> PullResult:
+) -> PullResult | Encoded:
     """A pull's answer as text: only this face's clients need that."""
-    return await done_in_turns(decoded(await pull(request)))
+    pulled = await pull(request)
+    bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
+    encoded = encoded_pull(PullResult(*bounds), [record.encoded for record in pulled.records])
+    return await done_in_turns(decoded(pulled)) if encoded is None else encoded
 
 
 def _of(method: Callable[[Any], Awaitable[Any]]) -> Method:

@@ -1,0 +1,436 @@
+/* rmqlite.v1, whose messages are protobuf's: sends as a buffer and spans, records as the messages
+   of a pull.  proto/ has the numbers of the fields. */
+
+#include "records.h"
+
+enum {
+    SPAN_NUMBERS = 5,
+    TEXT_BYTES_MAX = 127, /* of a topic, a tag, a key or a message id */
+    KEYS_MAX = 500,       /* of all messages of a call */
+    PAIRS_MAX = 16,       /* of a message; they are searched for doubles */
+    CALL_PAIRS_MAX = 4000,
+    ADDED_BYTES = 32,     /* names and separators that come to a message's texts */
+    V6_FLAGS = 0x30,
+};
+/* Wire types, and tags of fields: number and wire type. */
+enum { VARINT = 0, CONTENT = 2 };
+#define TAG(number, wire_type) ((number) << 3 | (wire_type))
+
+/* ---- reading */
+
+typedef struct {
+    const uint8_t *at, *end;
+} Wire;
+
+/* All that read…() returns is false at the end of the bytes, and for what is no such thing. */
+static int read_varint(Wire *wire, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && wire->at < wire->end; shift += 7) {
+        uint8_t byte = *wire->at++;
+        *value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) return 1;
+    }
+    return 0;
+}
+
+static int read_int32(Wire *wire, int32_t *value) {
+    uint64_t whole;
+    if (!read_varint(wire, &whole)) return 0;
+    *value = (int32_t)whole;
+    return (int64_t)whole == *value;
+}
+
+static int read_content(Wire *wire, Text *content) {
+    uint64_t size;
+    if (!read_varint(wire, &size) || size > (uint64_t)(wire->end - wire->at)) return 0;
+    *content = (Text){wire->at, (Py_ssize_t)size};
+    wire->at += size;
+    return 1;
+}
+
+/* A short text of visible ASCII without blanks; empty, too. */
+static int read_token(Wire *wire, Text *token) {
+    if (!read_content(wire, token) || token->size > TEXT_BYTES_MAX) return 0;
+    for (Py_ssize_t i = 0; i < token->size; i++)
+        if (token->at[i] <= ' ' || token->at[i] >= 0x7F) return 0;
+    return 1;
+}
+
+typedef struct {
+    Text name, value;
+} Pair;
+
+typedef struct {
+    Text topic, body, tags, message_id, keys[KEYS_MAX];
+    Pair pairs[PAIRS_MAX];
+    int key_count, pair_count;
+    int32_t level, flag;
+} Sent;
+
+/* May a property string hold a text of a pair? */
+static int is_fit(Text text) {
+    return text.size && memchr(text.at, 1, text.size) == NULL &&
+           memchr(text.at, 2, text.size) == NULL;
+}
+
+static int read_pair(Wire *wire, Sent *sent) {
+    Text content;
+    if (sent->pair_count == PAIRS_MAX || !read_content(wire, &content)) return 0;
+    Wire inner = {content.at, content.at + content.size};
+    Pair pair = {0};
+    while (inner.at < inner.end) {
+        uint8_t tag = *inner.at++;
+        if (tag == TAG(1, CONTENT) && read_content(&inner, &pair.name)) continue;
+        if (tag != TAG(2, CONTENT) || !read_content(&inner, &pair.value)) return 0;
+    }
+    if (!is_fit(pair.name) || !is_fit(pair.value)) return 0;
+    for (int i = 0; i < sent->pair_count; i++) {
+        Text name = sent->pairs[i].name;
+        if (name.size == pair.name.size && memcmp(name.at, pair.name.at, name.size) == 0) return 0;
+    }
+    sent->pairs[sent->pair_count++] = pair;
+    return 1;
+}
+
+static int read_field(Wire *wire, Sent *sent) {
+    switch (*wire->at++) {
+    case TAG(1, CONTENT): return read_token(wire, &sent->topic);
+    case TAG(2, CONTENT): return read_content(wire, &sent->body);
+    case TAG(3, CONTENT): return read_token(wire, &sent->tags);
+    case TAG(4, CONTENT):
+        if (sent->key_count == KEYS_MAX || !read_token(wire, &sent->keys[sent->key_count]))
+            return 0;
+        return sent->keys[sent->key_count++].size > 0;
+    case TAG(5, CONTENT): return read_pair(wire, sent);
+    case TAG(6, VARINT): return read_int32(wire, &sent->level) && sent->level >= 0;
+    case TAG(7, VARINT): return read_int32(wire, &sent->flag);
+    case TAG(8, CONTENT): return read_token(wire, &sent->message_id);
+    }
+    return 0;
+}
+
+static int read_sent(Wire wire, Sent *sent) {
+    sent->topic = sent->body = sent->tags = sent->message_id = (Text){0};
+    sent->key_count = sent->pair_count = sent->level = sent->flag = 0;
+    while (wire.at < wire.end)
+        if (!read_field(&wire, sent)) return 0;
+    return sent->topic.size && sent->body.size && sent->message_id.size;
+}
+
+/* 1 if a message has a name that only the broker may write; -1 with an error set. */
+static int has_reserved(const Sent *sent, PyObject *reserved) {
+    for (int i = 0; i < sent->pair_count; i++) {
+        Text text = sent->pairs[i].name;
+        PyObject *name = PyUnicode_DecodeUTF8((const char *)text.at, text.size, "replace");
+        int found = name == NULL ? -1 : PySet_Contains(reserved, name);
+        Py_XDECREF(name);
+        if (found) return found;
+    }
+    return 0;
+}
+
+/* ---- sends as a buffer and spans */
+
+typedef struct {
+    Text topic;
+    int32_t queue_id, level;
+    int64_t born_at_ms;
+    Py_ssize_t count, keys, pairs, room;
+    int32_t *spans;
+    PyObject *buffer; /* the request, and behind it the property strings */
+    Py_ssize_t size;
+    PyObject *ids;
+} Sends;
+
+static uint8_t *put_bytes(uint8_t *at, const void *bytes, Py_ssize_t size) {
+    memcpy(at, bytes, size);
+    return at + size;
+}
+
+static uint8_t *put_pair(uint8_t *at, const char *name, Py_ssize_t size, Text value) {
+    at = put_bytes(at, name, size);
+    *at++ = 1;
+    at = put_bytes(at, value.at, value.size);
+    *at++ = 2;
+    return at;
+}
+
+/* The property string of message_properties() in message.py; where it ends. */
+static uint8_t *put_properties(uint8_t *at, const Sent *sent) {
+    for (int i = 0; i < sent->pair_count; i++) {
+        Text name = sent->pairs[i].name;
+        at = put_pair(at, (const char *)name.at, name.size, sent->pairs[i].value);
+    }
+    if (sent->key_count) {
+        at = put_bytes(at, "KEYS\1", 5);
+        for (int i = 0; i < sent->key_count; i++) {
+            at = put_bytes(at, sent->keys[i].at, sent->keys[i].size);
+            *at++ = i + 1 < sent->key_count ? ' ' : 2;
+        }
+    }
+    at = put_pair(at, "UNIQ_KEY", 8, sent->message_id);
+    if (sent->tags.size) at = put_pair(at, "TAGS", 4, sent->tags);
+    return at - 1; /* no separator at the end */
+}
+
+/* Add a message; 0 if it is out of the ordinary, -1 with an error set. */
+static int add_sent(Sends *sends, const Sent *sent, const uint8_t *data, PyObject *reserved) {
+    if (sends->count == 0) sends->topic = sent->topic, sends->level = sent->level;
+    sends->keys += sent->key_count;
+    sends->pairs += sent->pair_count;
+    if (sends->keys > KEYS_MAX || sends->pairs > CALL_PAIRS_MAX || sent->level != sends->level ||
+        sent->topic.size != sends->topic.size ||
+        memcmp(sent->topic.at, sends->topic.at, sent->topic.size) != 0)
+        return 0;
+    int is_reserved = has_reserved(sent, reserved);
+    if (is_reserved) return is_reserved < 0 ? -1 : 0;
+    if (sends->count == sends->room) {
+        sends->room = 2 * sends->room + 64;
+        int32_t *more =
+            PyMem_Realloc(sends->spans, sends->room * SPAN_NUMBERS * sizeof(int32_t));
+        if (more == NULL) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        sends->spans = more;
+    }
+    PyObject *id = PyUnicode_FromStringAndSize(
+        (const char *)sent->message_id.at, sent->message_id.size);
+    int is_added = id != NULL && PyList_Append(sends->ids, id) == 0;
+    Py_XDECREF(id);
+    if (!is_added) return -1;
+    uint8_t *first = (uint8_t *)PyBytes_AS_STRING(sends->buffer);
+    int32_t begin = (int32_t)sends->size;
+    sends->size = put_properties(first + begin, sent) - first;
+    int32_t *span = sends->spans + sends->count++ * SPAN_NUMBERS;
+    span[0] = sent->flag;
+    span[1] = (int32_t)(sent->body.at - data), span[2] = span[1] + (int32_t)sent->body.size;
+    span[3] = begin, span[4] = (int32_t)sends->size;
+    return 1;
+}
+
+/* How many messages a request has, if it has nothing else but its own fields; -1 for others. */
+static Py_ssize_t read_request(Wire wire, Sends *sends) {
+    Text content;
+    Py_ssize_t count = 0;
+    uint64_t born_at_ms = 0;
+    while (wire.at < wire.end) {
+        uint8_t tag = *wire.at++;
+        if (tag == TAG(1, CONTENT) ? !read_token(&wire, &content)
+            : tag == TAG(2, CONTENT) ? !read_content(&wire, &content)
+            : tag == TAG(3, VARINT) ? !read_int32(&wire, &sends->queue_id)
+            : tag == TAG(4, VARINT) ? !read_varint(&wire, &born_at_ms)
+                                    : 1)
+            return -1;
+        count += tag == TAG(2, CONTENT);
+    }
+    sends->born_at_ms = (int64_t)born_at_ms;
+    return sends->born_at_ms > 0 ? count : -1;
+}
+
+/* 1 if every text of the property strings is UTF-8. */
+static int is_utf8(const Sends *sends, Py_ssize_t begin) {
+    const char *at = PyBytes_AS_STRING(sends->buffer) + begin;
+    PyObject *text = PyUnicode_DecodeUTF8(at, sends->size - begin, NULL);
+    if (text == NULL) PyErr_Clear();
+    Py_XDECREF(text);
+    return text != NULL;
+}
+
+/* 0 if the request is out of the ordinary, -1 with an error set. */
+static int add_all(Sends *sends, Text data, Py_ssize_t messages_max, PyObject *reserved) {
+    Wire wire = {data.at, data.at + data.size};
+    Py_ssize_t count = read_request(wire, sends);
+    if (count < 1 || count > messages_max || data.size > INT32_MAX / 4) return 0;
+    sends->ids = PyList_New(0);
+    sends->buffer = PyBytes_FromStringAndSize(NULL, 2 * data.size + count * ADDED_BYTES);
+    if (sends->ids == NULL || sends->buffer == NULL) return -1;
+    put_bytes((uint8_t *)PyBytes_AS_STRING(sends->buffer), data.at, data.size);
+    sends->size = data.size;
+    Sent sent;
+    while (wire.at < wire.end) {
+        Text content;
+        uint64_t number;
+        uint8_t tag = *wire.at++;
+        if ((tag & 7) == VARINT) read_varint(&wire, &number);
+        else if (!read_content(&wire, &content)) return 0;
+        if (tag != TAG(2, CONTENT)) continue;
+        if (!read_sent((Wire){content.at, content.at + content.size}, &sent)) return 0;
+        int is_added = add_sent(sends, &sent, data.at, reserved);
+        if (is_added < 1) return is_added;
+    }
+    return is_utf8(sends, data.size);
+}
+
+PyObject *read_sends(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *request, *reserved;
+    Py_ssize_t messages_max;
+    if (!PyArg_ParseTuple(args, "SnO!", &request, &messages_max, &PyFrozenSet_Type, &reserved))
+        return NULL;
+    Sends sends = {.queue_id = 0};
+    Text data = {(const uint8_t *)PyBytes_AS_STRING(request), PyBytes_GET_SIZE(request)};
+    PyObject *result = NULL;
+    int is_ordinary = add_all(&sends, data, messages_max, reserved);
+    if (is_ordinary == 0) result = Py_NewRef(Py_None);
+    else if (is_ordinary > 0 && _PyBytes_Resize(&sends.buffer, sends.size) == 0)
+        result = Py_BuildValue(
+            "s#iLiOOy#", (const char *)sends.topic.at, sends.topic.size, (int)sends.queue_id,
+            (long long)sends.born_at_ms, (int)sends.level, sends.ids, sends.buffer,
+            (const char *)sends.spans,
+            sends.count * SPAN_NUMBERS * (Py_ssize_t)sizeof(int32_t));
+    PyMem_Free(sends.spans);
+    Py_XDECREF(sends.ids);
+    Py_XDECREF(sends.buffer);
+    return result;
+}
+
+/* ---- records as the messages of a pull */
+
+static uint8_t *put_varint(uint8_t *at, uint64_t value) {
+    for (; value > 127; value >>= 7) *at++ = (uint8_t)(value | 128);
+    *at++ = (uint8_t)value;
+    return at;
+}
+
+static uint8_t *put_number(uint8_t *at, int field, int64_t value) {
+    if (value == 0) return at;
+    *at++ = TAG(field, VARINT);
+    return put_varint(at, (uint64_t)value);
+}
+
+static uint8_t *put_content(uint8_t *at, int field, Text content) {
+    if (content.size == 0) return at;
+    *at++ = TAG(field, CONTENT);
+    at = put_varint(at, (uint64_t)content.size);
+    return put_bytes(at, content.at, content.size);
+}
+
+static uint8_t *put_host(uint8_t *at, int field, const uint8_t *host) {
+    char text[32];
+    int size = snprintf(
+        text, sizeof(text), "%u.%u.%u.%u:%u", host[0], host[1], host[2], host[3],
+        get32(host + 4));
+    return put_content(at, field, (Text){(const uint8_t *)text, size});
+}
+
+static Py_ssize_t varint_bytes(uint64_t value) {
+    Py_ssize_t size = 1;
+    for (; value > 127; value >>= 7) size++;
+    return size;
+}
+
+/* Each pair of a property string as an entry of a map; as find_properties() takes it apart. */
+static uint8_t *put_entries(uint8_t *at, int field, Text string) {
+    const uint8_t *from = string.at, *end = from + string.size;
+    while (from < end) {
+        const uint8_t *pair_end = memchr(from, 2, end - from);
+        if (pair_end == NULL) pair_end = end;
+        const uint8_t *name_end = memchr(from, 1, pair_end - from);
+        if (name_end != NULL && name_end > from && name_end + 1 < pair_end) {
+            Text name = {from, name_end - from}, value = {name_end + 1, pair_end - name_end - 1};
+            Py_ssize_t size = 2 + name.size + value.size + varint_bytes((uint64_t)name.size) +
+                              varint_bytes((uint64_t)value.size);
+            *at++ = TAG(field, CONTENT);
+            at = put_varint(at, (uint64_t)size);
+            at = put_content(put_content(at, 1, name), 2, value);
+        }
+        from = pair_end + 1;
+    }
+    return at;
+}
+
+/* The parts of a record that have no fixed place. */
+typedef struct {
+    const uint8_t *head;
+    Text body, topic, properties;
+} Kept;
+
+/* False if the bytes are not exactly one ordinary record. */
+static int read_kept(Kept *kept, Text record) {
+    const uint8_t *head = record.at;
+    if (record.size < HEAD_BYTES + LENGTHS_BYTES || get32(head + MAGIC_AT) != MAGIC ||
+        (int64_t)get32(head + SIZE_AT) != record.size || get32(head + SYS_FLAG_AT) & V6_FLAGS)
+        return 0;
+    int64_t body_bytes = (int32_t)get32(head + BODY_BYTES_AT);
+    int64_t topic_at = HEAD_BYTES + body_bytes + 1;
+    if (body_bytes < 0 || topic_at > record.size) return 0;
+    int64_t topic_bytes = head[topic_at - 1], properties_at = topic_at + topic_bytes + 2;
+    if (properties_at > record.size) return 0;
+    int64_t bytes = head[properties_at - 2] << 8 | head[properties_at - 1];
+    if (bytes > INT16_MAX || properties_at + bytes != record.size) return 0;
+    *kept = (Kept){
+        head, {head + HEAD_BYTES, body_bytes}, {head + topic_at, topic_bytes},
+        {head + properties_at, bytes}};
+    uint32_t hash = 0;
+    if (!hash_text(&hash, kept->topic.at, kept->topic.size)) return 0;
+    if (hash_text(&hash, kept->properties.at, kept->properties.size)) return 1;
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)head + properties_at, bytes, NULL);
+    if (text == NULL) PyErr_Clear();
+    Py_XDECREF(text);
+    return text != NULL;
+}
+
+static uint8_t *put_kept(uint8_t *at, const Kept *kept) {
+    const uint8_t *head = kept->head;
+    at = put_content(at, 1, kept->topic);
+    at = put_number(at, 2, (int32_t)get32(head + QUEUE_ID_AT));
+    at = put_number(at, 3, (int64_t)get64(head + QUEUE_OFFSET_AT));
+    at = put_number(at, 4, (int64_t)get64(head + PHYSICAL_OFFSET_AT));
+    at = put_number(at, 5, (int32_t)get32(head + SIZE_AT));
+    at = put_content(at, 6, kept->body);
+    at = put_entries(at, 7, kept->properties);
+    at = put_number(at, 8, (int32_t)get32(head + FLAG_AT));
+    at = put_number(at, 9, (int32_t)get32(head + SYS_FLAG_AT));
+    at = put_number(at, 10, (int64_t)get64(head + BORN_TIMESTAMP_AT));
+    at = put_host(at, 11, head + BORN_HOST_AT);
+    at = put_number(at, 12, (int64_t)get64(head + STORE_TIMESTAMP_AT));
+    at = put_host(at, 13, head + STORE_HOST_AT);
+    at = put_number(at, 14, (int32_t)get32(head + RECONSUME_TIMES_AT));
+    return put_number(at, 15, (int64_t)get64(head + COMPLETES_AT));
+}
+
+enum { KEPT_BYTES_MAX = 256, LENGTH_BYTES_MAX = 5 }; /* without its content; of its length */
+
+/* The most bytes that a record takes: a pair of 4 bytes becomes 12 at most. */
+static Py_ssize_t kept_bytes_max(const Kept *kept) {
+    return KEPT_BYTES_MAX + kept->topic.size + kept->body.size + 4 * kept->properties.size;
+}
+
+PyObject *write_kept(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *records;
+    int field;
+    if (!PyArg_ParseTuple(args, "O!i", &PyList_Type, &records, &field)) return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(records), room = 0;
+    Kept *all = PyMem_Malloc((count ? count : 1) * sizeof(Kept));
+    if (all == NULL) return PyErr_NoMemory();
+    PyObject *result = NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes = PyList_GET_ITEM(records, i);
+        Text record = {0};
+        if (PyBytes_Check(bytes))
+            record = (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+        if (!read_kept(&all[i], record)) {
+            result = Py_NewRef(Py_None);
+            goto done;
+        }
+        room += kept_bytes_max(&all[i]);
+    }
+    result = PyBytes_FromStringAndSize(NULL, room);
+    if (result == NULL) goto done;
+    uint8_t *first = (uint8_t *)PyBytes_AS_STRING(result), *at = first;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        *at++ = (uint8_t)TAG(field, CONTENT);
+        /* Its length, which stands before it, is known behind it. */
+        uint8_t *content = at + LENGTH_BYTES_MAX;
+        Py_ssize_t size = put_kept(content, &all[i]) - content;
+        at = put_varint(at, (uint64_t)size);
+        memmove(at, content, size);
+        at += size;
+    }
+    _PyBytes_Resize(&result, at - first);
+done:
+    PyMem_Free(all);
+    return result;
+}

@@ -1,0 +1,297 @@
+"""Sends and pulls of rmqlite.v1 by the compiled form, beside their plain twins.
+
+Without a C compiler there is only the plain form, and nothing to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as some
+
+from rmqlite import compiled
+from rmqlite.broker.draft_sends import DraftCall
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import RmqliteError
+from rmqlite.message import Message, decode_properties, message_properties
+from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.requests.messages import PullRequest, SendBatch, SendRequest
+from rmqlite.server.faces.native.calls import handlers_of
+from rmqlite.server.faces.native.conversion import Conversion
+from rmqlite.server.faces.native.guard import everybody
+from rmqlite.server.faces.native.in_flight import InFlight
+from rmqlite.server.faces.native.table import methods_of
+from rmqlite.store.records.drafts import Draft, DraftBatch
+from rmqlite.wire import native, rpcs
+from rmqlite.wire.limits import RequestLimits
+from rmqlite.wire.native_packed import PackedSends, encoded_pull
+from rmqlite.wire.pb import rmqlite_pb2 as pb
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.calls import FakeContext, ask
+from tests.support.forms import OTHER, needs_compiled, same_in_both
+from tests.support.fronts import Served, served
+from tests.support.messages import TOPIC, create_topic
+from tests.support.steps import done
+
+pytestmark = needs_compiled
+
+CONFIG = BrokerConfig()
+QUEUES = 4
+TOPICS = (TOPIC,) * 12 + (OTHER, "made-on-demand", SCHEDULE_TOPIC, "")
+ODD_TEXTS = ("", "a b", "\t", "Größe", "\x01", "x" * 300)
+
+
+def some_text(*usual: str) -> some.SearchStrategy[str]:
+    return some.sampled_from(usual * 4 + ODD_TEXTS)
+
+
+def sends(pairs_max: int) -> some.SearchStrategy[pb.SendRequest]:
+    """Requests, most of which are ordinary."""
+    names, values = some_text("colour", "DELAY", "Farbe"), some_text("red", "rot ", "größer")
+    message = some.fixed_dictionaries(
+        {
+            "topic": some.sampled_from(TOPICS),
+            "body": some.sampled_from((b"x", b"order", b"x" * 700, b"x" * 700, b"")),
+            "tags": some_text("", "TagA"),
+            "keys": some.lists(some_text("order-1", "k"), max_size=3),
+            "properties": some.dictionaries(names, values, max_size=pairs_max),
+            "flag": some.sampled_from((0, 7, -1)),
+            "message_id": some_text("7F00000100014E0B23A1", "id"),
+        },
+        optional={
+            "delay": some.sampled_from(("", "10s")),
+            "max_reconsume_times": some.sampled_from((0, 3)),
+        },
+    )
+    return some.builds(
+        lambda messages, levels, **fields: pb.SendRequest(
+            messages=[
+                pb.OutgoingMessage(**each, delay_level=levels[at % len(levels)])
+                for at, each in enumerate(messages)
+            ],
+            **fields,
+        ),
+        messages=some.lists(message, max_size=4),
+        levels=some.sampled_from(((0,), (0,), (3,), (3,), (99,), (-1,), (0, 3))),
+        producer_group=some_text("", "order-service"),
+        queue_id=some.sampled_from((-1, -1, 0, 3, 99, -2)),
+        born_at_ms=some.sampled_from((1_795_317_592_790, 17, 17, 0, -1)),
+    )
+
+
+def ordinary(count: int = 3, **changes: Any) -> pb.SendRequest:
+    messages = [
+        Message(TOPIC, b"order", "TagA", f"order-{at} k", {"colour": "red"}, message_id=f"id-{at}")
+        for at in range(count)
+    ]
+    request = native.send_to_pb(SendRequest(tuple(messages), "order-service", -1, 17))
+    for message in request.messages:
+        for name, value in changes.items():
+            setattr(message, name, value)
+    return request
+
+
+def answers(under_test: BrokerUnderTest, requests: Sequence[bytes]) -> list[object]:
+    """What a caller gets for these sends, and then for a pull of each queue of the topic."""
+    told: list[object] = []
+
+    async def scenario(server: Served, _: object) -> None:
+        methods, conversion = methods_of(server.front), Conversion(server.config)
+        handlers = handlers_of(methods, InFlight(1 << 30, 1 << 20), conversion, everybody)
+
+        async def tell(path: str, answer: Any, request: bytes) -> None:
+            context: FakeContext = await ask(handlers, path, request)
+            if context.code.name == "OK":
+                told.append(answer.FromString(context.answers[0]))
+            else:
+                told.append((type(context.error), str(context.error)))
+
+        for request in requests:
+            await tell(rpcs.SEND.path, pb.SendResponse, request)
+        for topic in (TOPIC, SCHEDULE_TOPIC):
+            for queue_id in range(QUEUES):
+                pull = rpcs.PULL.encode_request(PullRequest("g", topic, queue_id, 0))
+                await tell(rpcs.PULL.path, pb.PullResponse, pull)
+
+    served(under_test, scenario)
+    told.append(under_test.broker.counts.sent)
+    told.append({level: dict(each) for level, each in under_test.store.progress.pending.items()})
+    return told
+
+
+@settings(max_examples=120)
+@given(some.lists(sends(pairs_max=1), min_size=1, max_size=3))
+@example([ordinary()])
+@example([ordinary(delay_level=3), ordinary(delay_level=99)])
+def test_both_forms_answer_alike_and_store_the_same_bytes(requests: list[pb.SendRequest]) -> None:
+    """Whatever a client sends: results, refusals, the files, and what a pull returns."""
+    data = [each.SerializeToString() for each in requests]
+    same_in_both(lambda under_test: answers(under_test, data))
+
+
+def test_what_is_ordinary_is_packed() -> None:
+    """Otherwise all other tests here would compare the plain form with itself."""
+    for changes in ({}, {"delay_level": 3}, {"tags": ""}, {"flag": -1}):
+        batch = PackedSends(CONFIG).read(ordinary(**changes).SerializeToString())
+        assert batch is not None
+        assert len(batch.message_ids) == 3
+
+    def scenario(under_test: BrokerUnderTest) -> object:
+        for request in (ordinary(), ordinary(delay_level=3)):
+            batch = PackedSends(CONFIG).read(request.SerializeToString())
+            assert (batch is not None) == compiled.is_on
+            if batch is not None:
+                sent = under_test.broker.drafts.send_batch(batch, BORN_HOST)
+                assert sent is not None
+                assert bool(sent.deliver_at_ms) == bool(batch.delay_level)
+            else:
+                done(under_test.broker.send(native.send_from_pb(request), BORN_HOST))
+        return None
+
+    same_in_both(scenario)
+
+
+# ---- requests
+
+
+def plainly(data: bytes) -> SendRequest | RmqliteError:
+    """The request, or the plain form's refusal."""
+    try:
+        RequestLimits(CONFIG).check(rpcs.SEND, data)
+        return rpcs.SEND.decode_request(data)
+    except RmqliteError as error:
+        return error
+
+
+def check_read(data: bytes) -> SendBatch | None:
+    """Whatever the compiled form reads in these bytes is what the plain form reads."""
+    batch = PackedSends(CONFIG).read(data)
+    if batch is None:
+        return None
+    request = plainly(data)
+    assert isinstance(request, SendRequest), request
+    assert batch.plain() == request
+    assert (batch.queue_id, batch.born_at_ms) == (request.queue_id, request.born_at_ms)
+    shared = Draft(batch.topic, batch.queue_id, b"", batch.buffer, batch.born_at_ms, BORN_HOST)
+    drafts = DraftBatch(shared, batch.spans)
+    assert len(drafts) == len(batch.message_ids)
+    for draft, message_id, message in zip(drafts, batch.message_ids, request.messages, strict=True):
+        assert (draft.topic, draft.body, draft.flag) == (
+            message.topic,
+            message.body,
+            message.flag,
+        )
+        assert (batch.delay_level, message_id) == (message.delay_level, message.message_id)
+        assert (message.delay, message.max_reconsume_times) == (None, None)
+        assert decode_properties(draft.properties) == message_properties(message)
+    return batch
+
+
+@settings(max_examples=400)
+@given(sends(pairs_max=3))
+def test_a_request_is_read_alike(request: pb.SendRequest) -> None:
+    """Or left to the plain form."""
+    check_read(request.SerializeToString())
+
+
+def test_damaged_requests_are_left_to_the_plain_form() -> None:
+    """Or they are requests still, and read alike."""
+    random = Random(1)
+    data = ordinary(delay_level=3).SerializeToString()
+    read = 0
+    for _ in range(4_000):
+        damaged = bytearray(data)
+        for _ in range(random.randint(1, 3)):
+            at = random.randrange(len(damaged))
+            kind = random.randrange(3)
+            if kind == 0:
+                damaged[at] = random.randrange(256)
+            elif kind == 1:
+                del damaged[at : at + random.randint(1, 9)]
+            else:
+                damaged[at:at] = damaged[random.randrange(len(damaged)) :][: random.randint(1, 40)]
+            if not damaged:
+                break
+        read += check_read(bytes(damaged)) is not None
+    for end in range(len(data)):
+        check_read(data[:end])
+    assert read
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ordinary(count=501),
+        ordinary(body=bytes((1 << 20) + 1)),
+        ordinary(count=251),
+        ordinary(tags="x" * 1_025),
+        pb.SendRequest(),
+        pb.SendRequest(messages=[pb.OutgoingMessage(topic=TOPIC, body=b"x")] * 2, born_at_ms=1),
+    ],
+    ids=["many messages", "long", "many keys", "long tag", "no message", "no id"],
+)
+def test_more_than_an_ordinary_request_has_is_left_to_the_plain_form(odd: pb.SendRequest) -> None:
+    """All limits that a broker has are the plain form's."""
+    assert PackedSends(CONFIG).read(odd.SerializeToString()) is None
+
+
+# ---- records
+
+
+def kept(records: Sequence[bytes]) -> list[pb.KeptMessage] | None:
+    pulled = rpcs.PULL.decode_response(pb.PullResponse(next_offset=7).SerializeToString())
+    encoded = encoded_pull(pulled, records)
+    if encoded is None:
+        return None
+    response = pb.PullResponse.FromString(encoded.data)
+    assert response.next_offset == 7
+    return list(response.messages)
+
+
+def records_of(under_test: BrokerUnderTest) -> list[Any]:
+    """Records with properties and flags of any kind."""
+    strings = (
+        b"",
+        b"TAGS\x01TagA\x02KEYS\x01k",
+        b"a\x01\x02\x01b\x02\x02c\x01d\x01e\x02a\x01f\x02",
+        "Größe\x01größer".encode(),
+        b"bad\x01\xff",
+        b"x\x01" + b"y" * 20_000,
+    )
+    drafts = [
+        Draft(TOPIC, 1, string, b"x" * size, -1, host, flag, flag & 0x304, flag)
+        for string in strings
+        for size, host, flag in ((1, BORN_HOST, 0), (3_000, BORN_HOST, -1), (2, bytes(20), 9))
+    ]
+    create_topic(under_test, TOPIC)
+    done(under_test.broker.drafts.send([DraftCall((draft,)) for draft in drafts]))
+    queue = under_test.store.queue(TOPIC, 1)
+    assert queue is not None
+    return [record for record in under_test.store.read_records(list(queue.read(0, 100))) if record]
+
+
+def test_records_are_written_alike(under_test: BrokerUnderTest) -> None:
+    """Each field, and each property; what is out of the ordinary is left to the plain form."""
+    packed = 0
+    for record in records_of(under_test):
+        messages = kept([record.encoded])
+        assert messages in (None, [native.stored_to_pb(record.to_message())])
+        packed += messages is not None
+    assert packed >= 10
+    assert kept([]) == []
+
+
+def test_damaged_records_are_left_to_the_plain_form(under_test: BrokerUnderTest) -> None:
+    """Or written as some message."""
+    random = Random(2)
+    for record in records_of(under_test):
+        whole = record.encoded
+        for _ in range(200):
+            damaged = bytearray(whole)
+            damaged[random.randrange(min(len(damaged), 130))] = random.randrange(256)
+            end = random.choice((len(damaged), random.randrange(len(damaged))))
+            kept([bytes(damaged[:end])])
