@@ -220,16 +220,18 @@ class DraftSends:
         Raises what Broker.send() raises.
         """
         self._retention.check_room()
-        topic, level = batch.topic, self._store.levels.current.clamp(batch.delay_level)
+        topic, table = batch.topic, self._store.levels.current
         check_sendable(topic)
         needed = self._needed()
         queue_id = needed.queue_for(topic, batch.queue_id)
+        needed.make()
+        level = table.level_lasting(batch.delay) if batch.delay else batch.delay_level
+        level = table.clamp(level)
         shared = Draft(topic, queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
         place = route(topic, queue_id, level, self._cluster)
         packed = self._packed(DraftBatch(shared, batch.spans), place)
         if packed is None:
             return None
-        needed.make()
         packed.queues = ((place.topic, place.queue_id),)
         packed.waits_for = topic if level else ""
         self._log.append_packed([packed])

@@ -66,12 +66,12 @@ def place(
 
 def read_sends(
     request: bytes, messages_max: int, reserved: frozenset[str], /
-) -> tuple[str, int, int, int, list[str], bytes, bytes] | None:
-    """A SendRequest of rmqlite.v1 whose messages have one topic and one delay level.
+) -> tuple[str, int, int, int, str, list[str], bytes, bytes] | None:
+    """A SendRequest of rmqlite.v1 whose messages have one topic and one delay.
 
-    Topic, queue id, time of birth, level; the message ids; the request with property strings
-    behind it, and a SPAN of each message in there.  reserved: names of properties that no message
-    may have.
+    Topic, queue id, time of birth, delay level, delay; the message ids; the request with property
+    strings behind it, and a SPAN of each message in there.  reserved: names of properties that no
+    message may have.
     """
 
 def write_kept(records: list[bytes], field: int, /) -> bytes | None:

@@ -7,6 +7,7 @@ enum {
     SPAN_NUMBERS = 5,
     TEXT_BYTES_MAX = 127, /* of a topic, a tag, a key or a message id */
     KEYS_MAX = 500,       /* of all messages of a call */
+    DELAY_BYTES_MAX = 64,
     PAIRS_MAX = 16,       /* of a message; they are searched for doubles */
     CALL_PAIRS_MAX = 4000,
     ADDED_BYTES = 32,     /* names and separators that come to a message's texts */
@@ -61,11 +62,15 @@ typedef struct {
 } Pair;
 
 typedef struct {
-    Text topic, body, tags, message_id, keys[KEYS_MAX];
+    Text topic, body, tags, message_id, delay, keys[KEYS_MAX];
     Pair pairs[PAIRS_MAX];
     int key_count, pair_count;
     int32_t level, flag;
 } Sent;
+
+static int is_same(Text one, Text other) {
+    return one.size == other.size && (!one.size || memcmp(one.at, other.at, one.size) == 0);
+}
 
 /* May a property string hold a text of a pair? */
 static int is_fit(Text text) {
@@ -85,8 +90,7 @@ static int read_pair(Wire *wire, Sent *sent) {
     }
     if (!is_fit(pair.name) || !is_fit(pair.value)) return 0;
     for (int i = 0; i < sent->pair_count; i++) {
-        Text name = sent->pairs[i].name;
-        if (name.size == pair.name.size && memcmp(name.at, pair.name.at, name.size) == 0) return 0;
+        if (is_same(sent->pairs[i].name, pair.name)) return 0;
     }
     sent->pairs[sent->pair_count++] = pair;
     return 1;
@@ -105,12 +109,14 @@ static int read_field(Wire *wire, Sent *sent) {
     case TAG(6, VARINT): return read_int32(wire, &sent->level) && sent->level >= 0;
     case TAG(7, VARINT): return read_int32(wire, &sent->flag);
     case TAG(8, CONTENT): return read_token(wire, &sent->message_id);
+    case TAG(9, CONTENT):
+        return read_token(wire, &sent->delay) && sent->delay.size <= DELAY_BYTES_MAX;
     }
     return 0;
 }
 
 static int read_sent(Wire wire, Sent *sent) {
-    sent->topic = sent->body = sent->tags = sent->message_id = (Text){0};
+    sent->topic = sent->body = sent->tags = sent->message_id = sent->delay = (Text){0};
     sent->key_count = sent->pair_count = sent->level = sent->flag = 0;
     while (wire.at < wire.end)
         if (!read_field(&wire, sent)) return 0;
@@ -132,7 +138,7 @@ static int has_reserved(const Sent *sent, PyObject *reserved) {
 /* ---- sends as a buffer and spans */
 
 typedef struct {
-    Text topic;
+    Text topic, delay;
     int32_t queue_id, level;
     int64_t born_at_ms;
     Py_ssize_t count, keys, pairs, room;
@@ -175,12 +181,12 @@ static uint8_t *put_properties(uint8_t *at, const Sent *sent) {
 
 /* Add a message; 0 if it is out of the ordinary, -1 with an error set. */
 static int add_sent(Sends *sends, const Sent *sent, const uint8_t *data, PyObject *reserved) {
-    if (sends->count == 0) sends->topic = sent->topic, sends->level = sent->level;
+    if (sends->count == 0)
+        sends->topic = sent->topic, sends->delay = sent->delay, sends->level = sent->level;
     sends->keys += sent->key_count;
     sends->pairs += sent->pair_count;
     if (sends->keys > KEYS_MAX || sends->pairs > CALL_PAIRS_MAX || sent->level != sends->level ||
-        sent->topic.size != sends->topic.size ||
-        memcmp(sent->topic.at, sends->topic.at, sent->topic.size) != 0)
+        !is_same(sent->topic, sends->topic) || !is_same(sent->delay, sends->delay))
         return 0;
     int is_reserved = has_reserved(sent, reserved);
     if (is_reserved) return is_reserved < 0 ? -1 : 0;
@@ -275,8 +281,9 @@ PyObject *read_sends(PyObject *self, PyObject *args) {
     if (is_ordinary == 0) result = Py_NewRef(Py_None);
     else if (is_ordinary > 0 && _PyBytes_Resize(&sends.buffer, sends.size) == 0)
         result = Py_BuildValue(
-            "s#iLiOOy#", (const char *)sends.topic.at, sends.topic.size, (int)sends.queue_id,
-            (long long)sends.born_at_ms, (int)sends.level, sends.ids, sends.buffer,
+            "s#iLis#OOy#", (const char *)sends.topic.at, sends.topic.size, (int)sends.queue_id,
+            (long long)sends.born_at_ms, (int)sends.level,
+            sends.delay.size ? (const char *)sends.delay.at : "", sends.delay.size, sends.ids, sends.buffer,
             (const char *)sends.spans,
             sends.count * SPAN_NUMBERS * (Py_ssize_t)sizeof(int32_t));
     PyMem_Free(sends.spans);

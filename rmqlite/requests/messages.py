@@ -34,8 +34,9 @@ class SendRequest:
 
 @dataclass(frozen=True, slots=True)
 class SendBatch:
-    """A SendRequest whose messages, of one topic and one delay level, are still bytes.
+    """A SendRequest whose messages, of one topic and one delay, are still bytes.
 
+    delay: instead of the level, see Message; or empty.
     buffer, spans: their bodies and property strings, and a SPAN of each, see rmqlite.compiled.
     plain: makes the SendRequest.
     """
@@ -44,6 +45,7 @@ class SendBatch:
     queue_id: int
     born_at_ms: int
     delay_level: int
+    delay: str
     message_ids: list[str]
     buffer: bytes
     spans: bytes

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable, Iterator, MutableMapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Barrier, BrokenBarrierError
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +23,7 @@ from rmqlite.message import Message
 
 if TYPE_CHECKING:
     from rmqlite.client import Producer
+    from rmqlite.requests.messages import SendResult
 
 TOPIC: Final = "bench"
 RARE_TOPIC: Final = "rare"
@@ -42,6 +44,7 @@ class Load:
     rare_every: one of this many messages of a thread goes to RARE_TOPIC; 0: none.
     topics: each call of a thread sends to the next of so many topics, see topic_names().
     warm_up_s: how long the threads send to another topic before they are measured.
+    in_flight: a thread waits for an answer only when so many are missing; 0: for each.
     """
 
     endpoint: str
@@ -56,6 +59,7 @@ class Load:
     topic: str = TOPIC
     topics: int = 1
     warm_up_s: float = 0.0
+    in_flight: int = 0
 
     def share(self, parts: int, index: int) -> Load:
         """The load of one process of several."""
@@ -145,7 +149,7 @@ def _work(load: Load, barrier: Barrier, sent: MutableMapping[int, int], index: i
         sent[index] = messages
 
     try:
-        with Producer(load.endpoint, GROUP) as producer:
+        with Producer(load.endpoint, GROUP, in_flight_max=load.in_flight or 1) as producer:
             for _ in range(WARM_UP_CALLS):
                 producer.send(Message(f"{load.topic}-warm-up", b"x"))
             if load.warm_up_s:
@@ -195,8 +199,37 @@ def _measured(load: Load, producer: Producer, tell: Callable[[int], None]) -> Lo
                 tell(sent * load.threads)
         return LoadResult(began_s, now_s, sent, tuple(calls_ms), deliver_at_ms)
 
+    if load.in_flight:
+        return _measured_futures(load, producer, messages[0], tell)
     with ThreadPoolExecutor(load.threads) as pool:
         return _together(list(pool.map(send, range(load.threads))))
+
+
+def _measured_futures(
+    load: Load, producer: Producer, message: Message, tell: Callable[[int], None]
+) -> LoadResult:
+    """One thread sends; the answers come to futures."""
+    calls_ms: list[float] = []
+    began_s = now_s = told_s = elapsed_s()
+    sent = 0
+
+    def answered(sent_s: float, future: Future[SendResult]) -> None:
+        if future.exception() is None:
+            calls_ms.append((elapsed_s() - sent_s) * 1000)
+
+    while sent < load.messages and now_s - began_s < load.seconds:
+        last = producer.send_async(message)
+        last.add_done_callback(partial(answered, now_s))
+        sent += 1
+        now_s = elapsed_s()
+        if now_s - told_s > _TELL_S:
+            told_s = now_s
+            tell(sent)
+    producer.flush()
+    result = last.result()
+    if len(calls_ms) < sent:
+        raise BrokerUnreachable(f"{sent - len(calls_ms)} of {sent} messages were not stored")
+    return LoadResult(began_s, elapsed_s(), sent, tuple(calls_ms), result.deliver_at_ms)
 
 
 @contextmanager

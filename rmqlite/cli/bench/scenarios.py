@@ -260,9 +260,9 @@ def _recovery(bench: Bench) -> Iterator[Figure]:
 
 
 SCENARIOS: Final[dict[tuple[str, ...], Callable[[Bench], Iterator[Figure]]]] = {
-    ("send",): sends("send", (1, 8, 32)),
+    ("send",): sends("send", (1, 8, 32), futures=True),
     ("batch",): sends("batch", (8, 32), size=32),
-    ("delayed-send",): sends("delayed-send", (32,), level=FAR_LEVEL),
+    ("delayed-send",): sends("delayed-send", (32,), level=FAR_LEVEL, futures=True),
     ("parked",): _parked,
     ("idle",): _idle,
     ("lateness",): _lateness,

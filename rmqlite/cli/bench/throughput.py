@@ -22,6 +22,8 @@ from rmqlite.message import Message, StoredMessage
 
 SEND_SECONDS: Final = 5.0
 WARM_UP_SECONDS: Final = 1.0
+IN_FLIGHT: Final = 1_000
+"""Messages without an answer, where one thread sends without a wait."""
 DRAIN_MESSAGES: Final = 200_000
 CONSUME_MESSAGES: Final = 100_000
 CONSUME_BATCH: Final = 32
@@ -35,13 +37,24 @@ WARM_UP_MESSAGES: Final = 1_000
 
 
 def sends(
-    scenario: str, threads: Sequence[int], *, size: int = 1, level: int = 0
+    scenario: str,
+    threads: Sequence[int],
+    *,
+    size: int = 1,
+    level: int = 0,
+    futures: bool = False,
 ) -> Callable[[Bench], Iterator[Figure]]:
-    """A scenario of sends of 1 KiB: each call returns when the broker has answered."""
+    """A scenario of sends of 1 KiB: each call returns when the broker has answered.
+
+    futures: in one case more, one thread sends and waits for none of the answers.
+    """
+    batch = f" x {size}" if size > 1 else ""
+    cases = [(f"{count} thread{'s' * (count > 1)}{batch}", count, 0) for count in threads]
+    if futures:
+        cases.append(("1 thread, futures", 1, IN_FLIGHT))
 
     def measure(bench: Bench) -> Iterator[Figure]:
-        for count in threads:
-            case = f"{count} thread{'s' * (count > 1)}" + (f" x {size}" if size > 1 else "")
+        for case, count, in_flight in cases:
             with bench.broker(scenario) as broker:
                 load = Load(
                     broker.endpoint,
@@ -51,6 +64,7 @@ def sends(
                     size,
                     level=level,
                     warm_up_s=bench.seconds(WARM_UP_SECONDS),
+                    in_flight=in_flight,
                 )
                 result = bench.load(f"{scenario}: {case}", load)
             yield Figure(scenario, case, "rate", result.per_second, "msg/s")
