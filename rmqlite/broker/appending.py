@@ -5,7 +5,7 @@ Every record of a broker is appended here: those of calls, jobs, deliveries and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.histogram import Durations
@@ -15,8 +15,8 @@ from rmqlite.clock import elapsed_s
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.written import Written
-from rmqlite.store.wait_queues import wait_queue_of
+from rmqlite.store.records.written import Place, Written
+from rmqlite.store.wait_queues import QueueKey, wait_queue_of
 
 
 class Appending:
@@ -40,7 +40,12 @@ class Appending:
         began_s = elapsed_s()
         written = self._store.append(records)
         self._count(len(records), elapsed_s() - began_s, timed_in)
-        self._announce(records, written)
+        first: dict[QueueKey, Place] = {}
+        for record, at in zip(records, written, strict=True):
+            key = (record.topic, record.queue_id)
+            if key not in first:
+                first[key] = at.queue_offset, at.due_ms
+        self._announce(first)
         return written
 
     def append_packed(self, packed: Sequence[Packed], timed_in: Durations | None = None) -> None:
@@ -48,36 +53,24 @@ class Appending:
         began_s = elapsed_s()
         self._store.append_packed(packed)
         self._count(sum(map(len, packed)), elapsed_s() - began_s, timed_in)
-        for key in {key for each in packed if not each.waits_for for key in each.queues}:
-            self._listener.appended(*key)
-        self._notice([each for each in packed if each.waits_for])
-
-    def _notice(self, waiting: Sequence[Packed]) -> None:
-        """Tell the schedule of packed records that wait, in the order of their queues."""
-        is_sooner = False
-        for packed in waiting:
-            number = wait_queue_of(*packed.queues[0])
-            is_sooner |= self._wait_queues.notice(number, packed.queue_offset, packed.due_ms)
-        if is_sooner:
-            self._listener.due_sooner()
+        first: dict[QueueKey, Place] = {}
+        for each in packed:
+            for key, place in zip(each.queues, each.places, strict=True):
+                first.setdefault(key, place)
+        self._announce(first)
 
     def _count(self, records: int, seconds: float, timed_in: Durations | None) -> None:
         durations = self._counts.appends if timed_in is None else timed_in
         durations.add(seconds)
         self._counts.stored += records
 
-    def _announce(self, records: Sequence[NewRecord], written: Sequence[Written]) -> None:
-        first: dict[tuple[str, int], Written] = {}
-        for record, at in zip(records, written, strict=True):
-            key = (record.topic, record.queue_id)
-            if key not in first:
-                first[key] = at
+    def _announce(self, first: Mapping[QueueKey, Place]) -> None:
+        """Say what was appended; first: the place of the first record in each queue."""
         is_sooner = False
-        for key, at in first.items():
-            if at.due_ms:
+        for key, (queue_offset, due_ms) in first.items():
+            if due_ms:
                 # Records of one append have one store time, so those of a level are due together.
-                number = wait_queue_of(*key)
-                is_sooner |= self._wait_queues.notice(number, at.queue_offset, at.due_ms)
+                is_sooner |= self._wait_queues.notice(wait_queue_of(*key), queue_offset, due_ms)
             else:
                 self._listener.appended(*key)
         if is_sooner:

@@ -14,7 +14,6 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.bulk.bulk import Bulk
 from rmqlite.broker.bulk.rows import Sender
 from rmqlite.broker.counts import Counts
-from rmqlite.broker.draft_sends import DraftSends
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
 from rmqlite.broker.finding.finding import find_messages, message_at
@@ -31,6 +30,7 @@ from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
 from rmqlite.broker.schedule.schedule import Schedule
 from rmqlite.broker.sending import check_batch, is_large, new_records, send_results
+from rmqlite.broker.sends.draft_sends import DraftSends
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.deleting import Deleting
 from rmqlite.broker.tables.groups import GroupTable

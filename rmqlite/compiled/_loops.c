@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 4 }; /* see __init__.py */
+enum { INTERFACE = 5 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -19,6 +19,7 @@ static PyMethodDef METHODS[] = {
     {"batch_spans", batch_spans, METH_VARARGS, NULL},
     {"pack_batch", pack_batch, METH_VARARGS, NULL},
     {"pack_records", pack_records, METH_O, NULL},
+    {"pack_drafts", pack_drafts, METH_VARARGS, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
     {"read_sends", read_sends, METH_VARARGS, NULL},

@@ -33,6 +33,26 @@ def pack_batch(
 def pack_records(records: list[Any], /) -> tuple[Packed, list[tuple[str, int]]] | None:
     """New records, and the topic and queue id of each queue that their rows number."""
 
+def pack_drafts(
+    drafts: list[Any],
+    targets: dict[str, tuple[bytes, bytes]],
+    schedule_topic: str,
+    wait_queues: bytes,
+    store_host: bytes,
+    body_bytes_max: int,
+    properties_bytes_max: int,
+    record_bytes_max: int,
+    keys_max: int,
+    /,
+) -> tuple[Packed, list[tuple[str, int]], bytes] | None:
+    """The records of drafts; drafts that are out of the ordinary are left out.
+
+    targets: by topic how each property string ends, and what comes before the queue id in the
+    string of a message that waits.  wait_queues: a byte for each delay level, 0 if the plain form
+    has to take what waits there.  Returns the queues that the rows number, and a byte for each
+    draft: 0, the level at which it waits, or LEFT_OUT.
+    """
+
 def pack_deliveries(
     data: bytes, base: int, entries: bytes, topic: bytes, queue_id: int, level: int, /
 ) -> tuple[Packed, list[tuple[str, int, int, int, int]]] | None:

@@ -1,8 +1,8 @@
-/* Appends: from NewRecords to records without places. */
+/* Appends: from NewRecords, and from drafts, to records without places. */
 
 #include "records.h"
 
-enum { FIELDS = 12, QUEUES_MAX = 256, PROPERTIES_BYTES_MAX = INT16_MAX, HOST_BYTES = 8 };
+enum { DRAFT_FIELDS = 9, FIELDS = 12, QUEUES_MAX = 256, PROPERTIES_BYTES_MAX = INT16_MAX, HOST_BYTES = 8 };
 
 typedef struct {
     PyObject *topic;
@@ -162,5 +162,138 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
         result = Py_BuildValue("NN", packed(&block), queue_keys(queues.all, queues.count));
     else if (!PyErr_Occurred()) result = Py_NewRef(Py_None);
     free_block(&block);
+    return result;
+}
+
+/* ---- drafts */
+
+enum { LEFT_OUT = 255, REAL_QID_BYTES_MAX = 24, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
+
+typedef struct {
+    PyObject *targets, *schedule_topic;
+    Py_buffer wait_queues, store_host;
+    Py_ssize_t body_max, properties_max, record_max, keys_max;
+} Drafts;
+
+static int read_draft(Fields *fields, PyObject *draft, const Drafts *drafts) {
+    if (!PyTuple_Check(draft) || PyTuple_GET_SIZE(draft) != DRAFT_FIELDS) return 0;
+    PyObject **items = &PyTuple_GET_ITEM(draft, 0);
+    fields->topic = items[0];
+    fields->store_host = (Text){drafts->store_host.buf, drafts->store_host.len};
+    fields->completes = 0;
+    return PyUnicode_Check(fields->topic) && is_text(&fields->properties, items[2]) &&
+           fields->properties.size <= drafts->properties_max && is_text(&fields->body, items[3]) &&
+           fields->body.size > 0 && fields->body.size <= drafts->body_max &&
+           is_text(&fields->born_host, items[5]) && fields->born_host.size == HOST_BYTES &&
+           is_number(&fields->queue_id, items[1], 0, INT32_MAX) &&
+           is_number(&fields->born_timestamp_ms, items[4], INT64_MIN, INT64_MAX) &&
+           is_number(&fields->flag, items[6], INT32_MIN, INT32_MAX) &&
+           is_number(&fields->sys_flag, items[7], INT32_MIN, INT32_MAX) &&
+           is_number(&fields->times, items[8], INT32_MIN, INT32_MAX) &&
+           !(fields->sys_flag & ODD_FLAGS);
+}
+
+/* The level of a delay of one or two digits whose queue may be used; 0 for any other text. */
+static int level_of(Text delay, const Py_buffer *wait_queues) {
+    int level = 0;
+    if (delay.size < 1 || delay.size > 2 || delay.at[0] == '0') return 0;
+    for (Py_ssize_t i = 0; i < delay.size; i++) {
+        if (delay.at[i] < '0' || delay.at[i] > '9') return 0;
+        level = 10 * level + delay.at[i] - '0';
+    }
+    return level <= wait_queues->len && ((uint8_t *)wait_queues->buf)[level - 1] ? level : 0;
+}
+
+/* Make the property string of a message that waits or not; its length, 0 if it is odd. */
+static Py_ssize_t write_string(
+    uint8_t *string, const Fields *fields, const Properties *found, PyObject *target, int level) {
+    Text ending;
+    if (!PyTuple_Check(target) || PyTuple_GET_SIZE(target) != 2 ||
+        !is_text(&ending, PyTuple_GET_ITEM(target, level > 0)) ||
+        ending.size > PROPERTIES_BYTES_MAX)
+        return 0;
+    /* What routed() in broker/routing.py would not only add to the end. */
+    if (found->cluster.size || found->tran_msg.size || found->real_topic.size ||
+        found->real_qid.size || (level && !found->wait.size))
+        return 0;
+    memcpy(string, fields->properties.at, fields->properties.size);
+    Py_ssize_t size = join(string, fields->properties.size, ending);
+    if (level)
+        size += snprintf((char *)string + size, REAL_QID_BYTES_MAX, "%lld", fields->queue_id);
+    return size;
+}
+
+/* Add a draft; the byte that says where it goes, -1 with an error set. */
+static int add_draft(
+    Block *block, Queues *queues, const Drafts *drafts, PyObject *draft, uint8_t *string) {
+    Fields fields;
+    if (!read_draft(&fields, draft, drafts)) return LEFT_OUT;
+    PyObject *target = PyDict_GetItemWithError(drafts->targets, fields.topic);
+    if (target == NULL) return PyErr_Occurred() ? -1 : LEFT_OUT;
+    Properties found = {0};
+    find_properties(&found, fields.properties.at, fields.properties.size);
+    int level = level_of(found.delay, &drafts->wait_queues);
+    if ((found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max)
+        return LEFT_OUT;
+    Py_ssize_t size = write_string(string, &fields, &found, target, level);
+    if (size == 0 || size > drafts->properties_max) return LEFT_OUT;
+    uint32_t crc;
+    if (!body_crc(&crc, fields.body.at, fields.body.size)) return -1;
+    fields.crc = crc;
+    fields.properties = (Text){string, size};
+    if (level) fields.topic = drafts->schedule_topic, fields.queue_id = level - 1;
+    Py_ssize_t most =
+        HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX + fields.body.size + fields.properties.size;
+    if (most > drafts->record_max) return LEFT_OUT;
+    Py_ssize_t keys = block->keys.count;
+    int queue_count = queues->count;
+    if (add_record(block, queues, &fields, block->count)) {
+        block->count++;
+        return level;
+    }
+    block->keys.count = keys, queues->count = queue_count;
+    return PyErr_Occurred() ? -1 : LEFT_OUT;
+}
+
+static PyObject *packed_drafts(PyObject *list, const Drafts *drafts) {
+    Py_ssize_t count = PyList_GET_SIZE(list);
+    if (count < 1 || count > INT32_MAX || drafts->store_host.len != HOST_BYTES ||
+        drafts->properties_max > PROPERTIES_BYTES_MAX)
+        Py_RETURN_NONE;
+    Block block;
+    if (!begin_block(&block, count, 0)) return NULL;
+    block.count = 0;
+    Queues queues;
+    queues.count = 0;
+    PyObject *result = NULL, *levels = PyBytes_FromStringAndSize(NULL, count);
+    uint8_t *string = PyMem_Malloc(STRING_BYTES_MAX);
+    if (string == NULL) PyErr_NoMemory();
+    int level = levels == NULL || string == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; level >= 0 && i < count; i++) {
+        level = add_draft(&block, &queues, drafts, PyList_GET_ITEM(list, i), string);
+        PyBytes_AS_STRING(levels)[i] = (char)level;
+    }
+    if (level >= 0 && block.count)
+        result = Py_BuildValue(
+            "NNO", packed(&block), queue_keys(queues.all, queues.count), levels);
+    else if (level >= 0) result = Py_NewRef(Py_None);
+    PyMem_Free(string);
+    Py_XDECREF(levels);
+    free_block(&block);
+    return result;
+}
+
+PyObject *pack_drafts(PyObject *self, PyObject *args) {
+    (void)self;
+    Drafts drafts;
+    PyObject *list;
+    if (!PyArg_ParseTuple(
+            args, "O!O!Uy*y*nnnn", &PyList_Type, &list, &PyDict_Type, &drafts.targets,
+            &drafts.schedule_topic, &drafts.wait_queues, &drafts.store_host, &drafts.body_max,
+            &drafts.properties_max, &drafts.record_max, &drafts.keys_max))
+        return NULL;
+    PyObject *result = packed_drafts(list, &drafts);
+    PyBuffer_Release(&drafts.wait_queues);
+    PyBuffer_Release(&drafts.store_host);
     return result;
 }

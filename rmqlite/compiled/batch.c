@@ -50,8 +50,7 @@ done:
     return result;
 }
 
-/* The CRC-32 of a body, its lowest 31 bits; false with an error set. */
-static int body_crc(uint32_t *crc, const uint8_t *at, Py_ssize_t size) {
+int body_crc(uint32_t *crc, const uint8_t *at, Py_ssize_t size) {
     PyObject *view = PyMemoryView_FromMemory((char *)at, size, PyBUF_READ);
     if (view == NULL) return 0;
     PyObject *found = PyObject_CallOneArg(crc32_of_zlib, view);
@@ -62,18 +61,21 @@ static int body_crc(uint32_t *crc, const uint8_t *at, Py_ssize_t size) {
     return !PyErr_Occurred();
 }
 
-static Py_ssize_t count_of(Text text, uint8_t wanted) {
+Py_ssize_t count_of(Text text, uint8_t wanted) {
     Py_ssize_t count = 0;
     for (Py_ssize_t i = 0; i < text.size; i++) count += text.at[i] == wanted;
     return count;
 }
 
-/* Add a part to a property string; its length before and afterwards. */
-static Py_ssize_t join(uint8_t *string, Py_ssize_t size, const Py_buffer *part) {
-    if (part->len == 0) return size;
+Py_ssize_t join(uint8_t *string, Py_ssize_t size, Text part) {
+    if (part.size == 0) return size;
     if (size && string[size - 1] != 2) string[size++] = 2;
-    memcpy(string + size, part->buf, part->len);
-    return size + part->len;
+    memcpy(string + size, part.at, part.size);
+    return size + part.size;
+}
+
+static Text text_of(const Py_buffer *buffer) {
+    return (Text){buffer->buf, buffer->len};
 }
 
 typedef struct {
@@ -114,10 +116,10 @@ static Py_ssize_t write_message(
     at += batch->topic.len;
     uint8_t *string = at + 2;
     memcpy(string, source + span[3], own_bytes);
-    Py_ssize_t bytes = join(string, own_bytes, &batch->common);
+    Py_ssize_t bytes = join(string, own_bytes, text_of(&batch->common));
     Properties found = {0};
     find_properties(&found, string, bytes);
-    bytes = join(string, bytes, &batch->ending);
+    bytes = join(string, bytes, text_of(&batch->ending));
     Py_ssize_t size = string + bytes - out;
     if (found.delay.size || found.cluster.size || found.tran_msg.size) return 0;
     if (bytes > batch->properties_max || size > batch->record_max) return 0;

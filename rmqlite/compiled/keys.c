@@ -14,6 +14,7 @@ static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
     case 'R': IS("REAL_TOPIC", real_topic); IS("REAL_QID", real_qid); break;
     case 'T': IS("TAGS", tags); IS("TRAN_MSG", tran_msg); break;
     case 'U': IS("UNIQ_KEY", uniq_key); break;
+    case 'W': IS("WAIT", wait); break;
     }
 #undef IS
     return NULL;

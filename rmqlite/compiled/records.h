@@ -66,7 +66,7 @@ typedef struct {
 
 /* The values that matter here: of several pairs of a name, the last one that has a value. */
 typedef struct {
-    Text uniq_key, keys, tags, delay, real_topic, real_qid, cluster, tran_msg;
+    Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg;
 } Properties;
 
 static inline uint32_t get32(const uint8_t *at) {
@@ -97,6 +97,14 @@ int hash_text(uint32_t *hash, const uint8_t *at, Py_ssize_t size);
 /* Add a record's UNIQ_KEY and each of its KEYS; false if one is not of ASCII, or on an error. */
 int add_keys(Keys *keys, const Properties *found, uint32_t prefix, uint32_t row);
 
+/* The CRC-32 of a body, its lowest 31 bits; false with an error set. */
+int body_crc(uint32_t *crc, const uint8_t *at, Py_ssize_t size);
+
+Py_ssize_t count_of(Text text, uint8_t wanted);
+
+/* Add a part to a property string of so many bytes; how many it has then. */
+Py_ssize_t join(uint8_t *string, Py_ssize_t size, Text part);
+
 /* A block of so many records, to be freed by free_block(); false with an error set. */
 int begin_block(Block *block, Py_ssize_t count, Py_ssize_t room);
 void free_block(Block *block);
@@ -107,6 +115,7 @@ PyObject *packed(Block *block);
 PyObject *batch_spans(PyObject *self, PyObject *args);
 PyObject *pack_batch(PyObject *self, PyObject *args);
 PyObject *pack_records(PyObject *self, PyObject *records);
+PyObject *pack_drafts(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
 PyObject *read_sends(PyObject *self, PyObject *args);

@@ -172,9 +172,9 @@ class Dispatch:
         self._enter(run.entries)
         self.index.add_hashed(run.hashes, run.places, [run.stored_ms] * len(run.hashes))
         for packed in run.packed:
-            if packed.waits_for:
-                wait_queue = wait_queue_of(*packed.queues[0])
-                self.progress.scheduled(wait_queue, packed.waits_for, len(packed))
+            for key, topics in packed.waiting.items():
+                for topic, count in topics.items():
+                    self.progress.scheduled(wait_queue_of(*key), topic, count)
 
     def _enter(self, batches: Mapping[QueueKey, Sequence[bytes]]) -> None:
         """Write entries into their queues; on StoreUnavailable no queue has changed."""

@@ -134,10 +134,7 @@ class MessageStore:
         return run.written
 
     def append_packed(self, packed: Sequence[Packed]) -> PackedRun:
-        """append() for packed records, which know their places then.
-
-        Those that wait say so (waits_for), and are in one queue.
-        """
+        """append() for packed records, which know their places then."""
         stored_ms = self._log.timestamp_ms(self._clock.now_ms())
         run = PackedRun(packed, lambda key: self._dispatch.next_place(key, stored_ms), stored_ms)
         self._append(run, lambda: self._dispatch.place_packed(run))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rmqlite.broker.draft_sends import STEP_MESSAGES, DraftCall
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
+from rmqlite.broker.sends.draft_sends import STEP_MESSAGES, DraftCall
 from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
-from rmqlite.broker.draft_sends import DraftCall, Outcome, Stored
+from rmqlite.broker.sends.draft_sends import DraftCall, Outcome, Stored
 from rmqlite.compiled import ROW, SPAN
 from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.message import Message, pack_host
@@ -92,6 +92,94 @@ def told(outcome: Outcome) -> object:
 def test_both_forms_store_a_batch_as_the_same_bytes(batches: list[list[BatchItem]]) -> None:
     """Log, queues, index, progress and answers, whatever a client puts into its properties."""
     same_in_both(lambda broker: send(broker, [call_of(batch) for batch in batches]))
+
+
+SINGLE_PAIRS = some.tuples(
+    some.sampled_from((*NAMES, "DELAY", "WAIT")), some.sampled_from(("a", "3", "1", "0", "true"))
+)
+SINGLES = some.builds(
+    Draft,
+    topic=some.sampled_from((TOPIC,) * 6 + (OTHER, "new", "no topic", "%RETRY%workers")),
+    queue_id=some.sampled_from((0, 0, 0, 3, -1, 99)),
+    properties=strings(SINGLE_PAIRS) | strings(SINGLE_PAIRS) | strings(ODD_PAIRS),
+    body=some.sampled_from((b"x", b"order", b"x" * 700, b"")),
+    born_timestamp_ms=some.just(17),
+    born_host=some.sampled_from((BORN_HOST,) * 6 + (bytes(20),)),
+    flag=some.sampled_from((0, 7, -1)),
+    sys_flag=some.sampled_from((0, 0x304, 0, 4, -1)),
+    reconsume_times=some.sampled_from((0, 2)),
+)
+
+
+def single(topic: str, queue_id: int, properties: bytes) -> DraftCall:
+    return DraftCall((Draft(topic, queue_id, properties, b"order", 17, BORN_HOST),))
+
+
+@settings(max_examples=200)
+@given(some.lists(SINGLES, min_size=1, max_size=8))
+def test_both_forms_store_a_single_message_as_the_same_bytes(drafts: list[Draft]) -> None:
+    """With a delay or without one, whatever a client puts into it."""
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        # The queues are there, and the first two levels have one.
+        for each in (b"", b"DELAY\x011\x02WAIT\x01true", b"DELAY\x012"):
+            send(broker, [single(TOPIC, 0, each), single(OTHER, 0, each)])
+        answers = send(broker, [DraftCall((draft,)) for draft in drafts])
+        pending = {level: dict(each) for level, each in broker.store.progress.pending.items()}
+        return answers, pending
+
+    same_in_both(scenario)
+
+
+def test_single_messages_of_many_queues_and_levels_are_one_append() -> None:
+    """Those that wait and those that do not, and with them some that are left to the plain form."""
+    usual = [
+        b"KEYS\x01k\x02WAIT\x01true",
+        b"DELAY\x011\x02WAIT\x01true",
+        b"WAIT\x01true\x02DELAY\x013",
+    ]
+    calls = [
+        single(topic, queue_id, usual[number % 3])
+        for number in range(60)
+        for topic, queue_id in ((TOPIC, number % 4), (OTHER, number % 3))
+    ]
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        for call in calls:
+            send(broker, [call])
+        together = [told(each) for each in done(broker.broker.drafts.send(calls))]
+        pending = {level: dict(each) for level, each in broker.store.progress.pending.items()}
+        return together, pending
+
+    same_in_both(scenario)
+
+
+def test_what_the_compiled_form_leaves_out_is_stored_behind_the_others(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Each call has its own outcome, in the order of the calls."""
+    create_topic(under_test, TOPIC)
+    send(under_test, [single(TOPIC, 0, b"")])
+    odd = (b"TRAN_MSG\x01no", b"DELAY\x010", "KEYS\x01Größe".encode())
+    strings = [odd[number // 3 % 3] if number % 3 == 0 else b"" for number in range(600)]
+    calls = [single(TOPIC, 0, each) for each in strings]
+    calls[7] = DraftCall((Draft(TOPIC, 0, b"", b"", 17, BORN_HOST),))
+    outcomes = done(under_test.broker.drafts.send(calls))
+    assert isinstance(outcomes[7], RmqliteError)
+    for number, outcome in enumerate(outcomes):
+        if number == 7:
+            continue
+        assert isinstance(outcome, Stored)
+        (record,) = [under_test.store.read_record(at) for at in outcome.physical_offsets]
+        assert record.head.properties.startswith(strings[number])
+        assert record.head.queue_offset == outcome.queue_offset
+
+
+def test_messages_to_queues_without_a_file_are_left_to_the_plain_form() -> None:
+    """A queue takes a while to make, so a step has few of them; a level that is no level, too."""
+    calls = [single(TOPIC, queue_id, b"DELAY\x010") for queue_id in range(4)]
+    calls += [single(TOPIC, queue_id, b"XDELAY\x01a") for queue_id in range(4)]
+    same_in_both(lambda broker: [told(each) for each in done(broker.broker.drafts.send(calls))])
 
 
 @pytest.mark.parametrize(

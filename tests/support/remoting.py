@@ -311,18 +311,26 @@ def served_face(
 
     async def inside(server: Served, _: asyncio.Task[None]) -> None:
         test = FaceUnderTest(RemotingFace(server.config), server)
-        append, heard = under_test.store.append, under_test.heard.appended
+        store, heard = under_test.store, under_test.heard.appended
+        append, append_packed = store.append, store.append_packed
 
         def counted(records: Any) -> Any:
-            records = list(records)
-            test.appends.append(len(records))
-            return append(records)
+            before = len(test.appends)
+            written = append(records)
+            if len(test.appends) == before:
+                test.appends.append(len(written))
+            return written
+
+        def counted_packed(packed: Any) -> Any:
+            test.appends.append(sum(map(len, packed)))
+            return append_packed(packed)
 
         def appended(topic: str, queue_id: int) -> None:
             heard(topic, queue_id)
             server.commit.appended(topic, queue_id)
 
-        under_test.store.append = counted  # type: ignore[method-assign]
+        store.append = counted  # type: ignore[method-assign]
+        store.append_packed = counted_packed  # type: ignore[method-assign]
         under_test.heard.appended = appended  # type: ignore[method-assign]
         watch = ClockWatch(
             under_test.clock, under_test.clock.machine, under_test.store.clock_origin

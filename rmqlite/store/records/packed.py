@@ -7,7 +7,7 @@ from the body of a batch or from the log.  All that is out of the ordinary is le
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -42,12 +42,10 @@ class Packed:
     rows: bytes
     keys: bytes
     queues: Sequence[QueueKey] = ()
-    queue_offset: int = -1
-    """Of the first one in the first queue."""
-    due_ms: int = 0
-    """When those in the first queue are due; 0 if they do not wait there."""
-    waits_for: str = ""
-    """The topic that they go to, if the first queue is a wait queue."""
+    waiting: Mapping[QueueKey, Mapping[str, int]] = field(default_factory=dict)
+    """How many wait in each wait queue, by the topic that they go to."""
+    places: list[Place] = field(default_factory=list)
+    """Of the first one in each queue."""
     physical_offsets: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -181,9 +179,8 @@ class PackedRun:
     def _place(self, packed: Packed, begin: int, end_max: int) -> tuple[int, int]:
         """Write places into the next records; how many, and how many bytes."""
         following = self._next_offset
-        if packed.queue_offset < 0:
-            first = packed.queues[0]
-            packed.queue_offset, packed.due_ms = following[first], self._due_ms[first]
+        if not packed.places:
+            packed.places = [(following[key], self._due_ms[key]) for key in packed.queues]
         count, size, positions, entries, hashes, places = compiled.loops.place(
             packed.data,
             packed.rows,

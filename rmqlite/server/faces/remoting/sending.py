@@ -9,7 +9,7 @@ import asyncio
 from functools import partial
 from typing import Final, NamedTuple
 
-from rmqlite.broker.draft_sends import DraftCall, Outcome
+from rmqlite.broker.sends.draft_sends import DraftCall, Outcome
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied
 from rmqlite.message import host_text, pack_host

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -16,8 +16,9 @@ from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
-from rmqlite.broker.routing import Routing, route
+from rmqlite.broker.routing import route
 from rmqlite.broker.sending import record_of
+from rmqlite.broker.sends.packed_drafts import PackedDrafts, Single, Target, queue_offsets
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
@@ -49,13 +50,15 @@ from rmqlite.property_string import PropertyString
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.packed import Limits, Packed, packed_batch
+from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
 
 STEP_MESSAGES: Final = 256
 """After so many messages, 4 ms, or as much work, they are appended, and other calls may run."""
 _BODY_BYTES: Final = 16 << 10
 """So many bytes of bodies are as much work as one more message."""
+_STRING_BYTES: Final = 1 << 10
+"""So many bytes of a property string are, too: it may have hundreds of pairs."""
 _NEW_QUEUE_WORK: Final = 25
 """The first message of a queue makes folders and a file: so many times the work of another."""
 _KEYS_OF_ONE: Final = 2
@@ -88,6 +91,7 @@ class Stored(NamedTuple):
     physical_offsets: Sequence[int]
 
 
+NumberedCall = tuple[int, DraftCall]
 Outcome = Stored | RmqliteError
 _NOWHERE: Final = Stored(-1, -1, ())
 """Until a call is stored or refused."""
@@ -97,10 +101,14 @@ _NOWHERE: Final = Stored(-1, -1, ())
 class _Part:
     """What one append will store: the records, and the calls that they belong to."""
 
-    records: list[NewRecord]
-    calls: list[tuple[int, int, int]]
+    records: list[NewRecord] = field(default_factory=list)
+    calls: list[tuple[int, int, int]] = field(default_factory=list)
     """Number of the call, queue id and number of its messages."""
-    packed: list[tuple[int, Packed]]
+    singles: list[Single] = field(default_factory=list)
+    """Calls of one message, for the compiled form."""
+    targets: dict[str, Target | None] = field(default_factory=dict)
+    """By topic, as far as singles have asked."""
+    packed: list[tuple[int, Packed]] = field(default_factory=list)
     """Calls of which the compiled form has made the records; they come behind the others."""
     work: int = 0
 
@@ -131,8 +139,10 @@ class DraftSends:
         self._cluster = config.cluster_name
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         self._store_host = pack_host(self._store_host_text)
-        self._limits = Limits(room.body_bytes_max, room.record_bytes_max)
         self._needed = needed
+        self._packing = PackedDrafts(
+            store, topics, retention, room, self._cluster, self._store_host
+        )
 
     def send(self, calls: Sequence[DraftCall]) -> Steps[list[Outcome]]:
         """The outcome of each call, in steps; valid once the store is durable, up to its end.
@@ -140,20 +150,50 @@ class DraftSends:
         Raises only FlushFailed.
         """
         outcomes: list[Outcome] = [_NOWHERE] * len(calls)
-        part = _Part([], [], [])
-        for number, call in enumerate(calls):
-            try:
-                self._take(number, call, part)
-            except FlushFailed:
-                raise
-            except RmqliteError as error:
-                outcomes[number] = error.with_traceback(None)
-            if part.work >= STEP_MESSAGES and number + 1 < len(calls):
-                self._append(part, outcomes)
-                part = _Part([], [], [])
-                yield
-        self._append(part, outcomes)
+        left = yield from self._send_all(list(enumerate(calls)), outcomes, packs=True)
+        if left:
+            yield from self._send_all(left, outcomes, packs=False)
         return outcomes
+
+    def _send_all(
+        self, calls: Sequence[NumberedCall], outcomes: list[Outcome], *, packs: bool
+    ) -> Steps[list[NumberedCall]]:
+        """Note the outcomes; the calls that the plain form has to take.
+
+        packs: does the compiled form take those of one message?
+        """
+        left: list[NumberedCall] = []
+        part = _Part()
+        for position, (number, call) in enumerate(calls, 1):
+            with _refusing((number,), outcomes):
+                if not (packs and self._take_single(number, call, part)):
+                    self._take(number, call, part)
+            if part.work >= STEP_MESSAGES and position < len(calls):
+                left += self._append(part, outcomes)
+                part = _Part()
+                yield
+        left += self._append(part, outcomes)
+        return left
+
+    def _take_single(self, number: int, call: DraftCall, part: _Part) -> bool:
+        """Leave a call of one ordinary message to the compiled form; False if it is none."""
+        if len(call.drafts) != 1 or isinstance(call.drafts, DraftBatch):
+            return False
+        draft = call.drafts[0]
+        if draft.topic not in part.targets:
+            part.targets[draft.topic] = self._packing.target(draft.topic)
+        target = part.targets[draft.topic]
+        if target is None or not 0 <= draft.queue_id < target.write_queues:
+            return False
+        # A message that waits is stored elsewhere.
+        is_new = self._store.queue(draft.topic, draft.queue_id) is None
+        if is_new and _DELAY_PAIR not in draft.properties:
+            return False
+        part.singles.append(Single(number, draft))
+        part.work += 1 + len(draft.body) // _BODY_BYTES + len(draft.properties) // _STRING_BYTES
+        if _KEYS_PAIR in draft.properties:
+            part.work += _work_of_keys(draft)
+        return True
 
     def _take(self, number: int, call: DraftCall, part: _Part) -> None:
         """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
@@ -177,7 +217,7 @@ class DraftSends:
             # A batch goes into one queue.
             if not records:
                 queue_id = self._queue_for(draft)
-            work += 1
+            work += 1 + len(draft.properties) // _STRING_BYTES
             if _KEYS_PAIR in draft.properties:
                 work += _work_of_keys(draft)
             if queue_id != draft.queue_id or draft.sys_flag & TRANSACTION_TYPE:
@@ -203,7 +243,7 @@ class DraftSends:
         if is_retry(topic):
             return False
         check_sendable(topic)
-        packed = self._packed(batch, route(topic, 0, 0, self._cluster))
+        packed = self._packing.batch(batch, route(topic, 0, 0, self._cluster))
         if packed is None:
             return False
         packed.queues = ((topic, self._queue_for(batch.shared)),)
@@ -229,31 +269,28 @@ class DraftSends:
         level = table.clamp(level)
         shared = Draft(topic, queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
         place = route(topic, queue_id, level, self._cluster)
-        packed = self._packed(DraftBatch(shared, batch.spans), place)
+        packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:
             return None
-        packed.queues = ((place.topic, place.queue_id),)
-        packed.waits_for = topic if level else ""
+        key = (place.topic, place.queue_id)
+        packed.queues = (key,)
+        packed.waiting = {key: {topic: len(packed)}} if level else {}
         self._log.append_packed([packed])
         self._counts.sent += len(packed)
+        ((queue_offset, due_ms),) = packed.places
         return SentBatch(
             topic,
             queue_id,
-            packed.queue_offset,
+            queue_offset,
             batch.message_ids,
             packed.physical_offsets,
-            packed.due_ms,
+            due_ms,
             self._store_host_text,
         )
 
-    def _packed(self, batch: DraftBatch, place: Routing) -> Packed | None:
-        """The records of a batch that is stored at a place; None if the plain form makes them."""
-        prefix = self._store.index.prefix(place.topic)
-        return packed_batch(
-            batch, place.topic, place.ending, self._store_host, prefix, self._limits
-        )
-
-    def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
+    def _append(self, part: _Part, outcomes: list[Outcome]) -> list[NumberedCall]:
+        """Append all of a part; the calls that the plain form has to take."""
+        left = self._append_singles(part, outcomes) if part.singles else []
         if part.records:
             numbers = [number for number, _, _ in part.calls]
             with _refusing(numbers, outcomes):
@@ -268,9 +305,22 @@ class DraftSends:
                 self._log.append_packed([packed for _, packed in part.packed])
                 for number, packed in part.packed:
                     ((_, queue_id),) = packed.queues
-                    offsets = packed.physical_offsets
-                    outcomes[number] = Stored(queue_id, packed.queue_offset, offsets)
+                    ((queue_offset, _),) = packed.places
+                    outcomes[number] = Stored(queue_id, queue_offset, packed.physical_offsets)
                     self._counts.sent += len(packed)
+
+        return left
+
+    def _append_singles(self, part: _Part, outcomes: list[Outcome]) -> list[NumberedCall]:
+        packed, taken, left = self._packing.packed(part.singles, part.targets)
+        if packed is not None:
+            with _refusing([number for number, _ in taken], outcomes):
+                self._log.append_packed([packed])
+                rows = zip(taken, queue_offsets(packed), packed.physical_offsets, strict=True)
+                for (number, draft), queue_offset, physical_offset in rows:
+                    outcomes[number] = Stored(draft.queue_id, queue_offset, (physical_offset,))
+                self._counts.sent += len(packed)
+        return [(number, DraftCall((draft,))) for number, draft in left]
 
     def _queue_for(self, draft: Draft) -> int:
         """The queue of a draft; a topic that is missing is made at once, for this call alone."""

@@ -1,0 +1,1 @@
+"""Messages that come as drafts, of many callers at once."""

@@ -1,0 +1,154 @@
+"""Messages that come one by one, of many callers, as packed records of one append.
+
+The compiled form makes them straight from the drafts, which costs half of the plain form: no
+record, no property string and no place of its own for each.  A draft that is out of the ordinary,
+or has to be refused, is left to that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from itertools import compress
+from operator import not_
+from typing import Final, NamedTuple
+
+from rmqlite import compiled
+from rmqlite.broker.retention import Retention
+from rmqlite.broker.room import Room
+from rmqlite.broker.routing import Routing, route
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.compiled import ROW
+from rmqlite.errors import RmqliteError
+from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
+from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, check_sendable, is_retry
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.drafts import Draft, DraftBatch
+from rmqlite.store.records.packed import Limits, Packed, packed_batch
+from rmqlite.store.wait_queues import QueueKey, queue_of
+
+_LEFT_OUT: Final = 255
+_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
+
+
+class Target(NamedTuple):
+    """A topic that may be sent to.
+
+    ending: of each property string there.  waiting: what comes before the queue id at the end of
+    that of a message that waits.
+    """
+
+    write_queues: int
+    ending: bytes
+    waiting: bytes
+
+
+class Single(NamedTuple):
+    """A message, and the number of its call."""
+
+    number: int
+    draft: Draft
+
+
+class PackedDrafts:
+    """Packs the single messages of one step."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicTable,
+        retention: Retention,
+        room: Room,
+        cluster: str,
+        store_host: bytes,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._retention = retention
+        self._room = room
+        self._cluster = cluster
+        self._store_host = store_host
+
+    def target(self, topic: str) -> Target | None:
+        """None if the plain form has to look at each message to this topic."""
+        if not compiled.is_on or is_retry(topic):
+            return None
+        try:
+            self._retention.check_room(is_send=False)
+            check_sendable(topic)
+            info = self._topics.get(topic)
+            if info is None:
+                return None
+            self._topics.wanted(topic)
+        except RmqliteError:
+            return None
+        ending = route(topic, 0, 0, self._cluster).ending
+        real = f"{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01".encode()
+        return Target(info.write_queues, ending, ending + b"\x02" + real if ending else real)
+
+    def packed(
+        self, singles: Sequence[Single], targets: dict[str, Target | None]
+    ) -> tuple[Packed | None, list[Single], list[Single]]:
+        """The records, the messages that they are of, and those that are left out."""
+        drafts = [single.draft for single in singles]
+        found = compiled.loops.pack_drafts(
+            drafts,
+            {topic: target[1:] for topic, target in targets.items() if target is not None},
+            SCHEDULE_TOPIC,
+            self._wait_queues() if any(_DELAY_PAIR in each.properties for each in drafts) else b"",
+            self._store_host,
+            self._room.body_bytes_max,
+            PROPERTIES_BYTES_MAX,
+            self._room.record_bytes_max,
+            KEYS_MAX,
+        )
+        if found is None:
+            return None, [], [*singles]
+        records, queues, levels = found
+        if any(self._store.queue(*key) is None for key in queues):
+            # To make one takes a turn of its own.
+            return None, [], [*singles]
+        packed = Packed(*records, queues)
+        if any(levels):
+            packed.waiting = _waiting(drafts, levels)
+        if _LEFT_OUT not in levels:
+            return packed, [*singles], []
+        is_left = [level == _LEFT_OUT for level in levels]
+        left = list(compress(singles, is_left))
+        return packed, list(compress(singles, map(not_, is_left))), left
+
+    def batch(self, batch: DraftBatch, place: Routing) -> Packed | None:
+        """The records of a batch that is stored at a place; None if the plain form makes them."""
+        return packed_batch(
+            batch,
+            place.topic,
+            place.ending,
+            self._store_host,
+            self._store.index.prefix(place.topic),
+            Limits(self._room.body_bytes_max, self._room.record_bytes_max),
+        )
+
+    def _wait_queues(self) -> bytes:
+        """1 for each level whose queue there is."""
+        queue = self._store.queue
+        count = len(self._store.levels.current.delays_ms)
+        return bytes([queue(*queue_of(level)) is not None for level in range(1, count + 1)])
+
+
+def queue_offsets(packed: Packed) -> list[int]:
+    """Of each record, once they are appended."""
+    following = [queue_offset for queue_offset, _ in packed.places]
+    offsets: list[int] = []
+    for _, _, number in ROW.iter_unpack(packed.rows):
+        offsets.append(following[number])
+        following[number] += 1
+    return offsets
+
+
+def _waiting(drafts: Sequence[Draft], levels: bytes) -> dict[QueueKey, Counter[str]]:
+    waiting: dict[QueueKey, Counter[str]] = defaultdict(Counter)
+    for draft, level in zip(drafts, levels, strict=True):
+        if level and level != _LEFT_OUT:
+            waiting[queue_of(level)][draft.topic] += 1
+    return waiting
