@@ -45,12 +45,12 @@ def pack_drafts(
     keys_max: int,
     /,
 ) -> tuple[Packed, list[tuple[str, int]], bytes] | None:
-    """The records of drafts; drafts that are out of the ordinary are left out.
+    """The records of drafts, those that wait with the others.
 
     targets: by topic how each property string ends, and what comes before the queue id in the
     string of a message that waits.  wait_queues: a byte for each delay level, 0 if the plain form
     has to take what waits there.  Returns the queues that the rows number, and a byte for each
-    draft: 0, the level at which it waits, or LEFT_OUT.
+    draft: the level at which it waits, or 0.
     """
 
 def pack_deliveries(

@@ -167,7 +167,7 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
 
 /* ---- drafts */
 
-enum { LEFT_OUT = 255, REAL_QID_BYTES_MAX = 24, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
+enum { ODD = -2, REAL_QID_BYTES_MAX = 24, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
 
 typedef struct {
     PyObject *targets, *schedule_topic;
@@ -223,20 +223,21 @@ static Py_ssize_t write_string(
     return size;
 }
 
-/* Add a draft; the byte that says where it goes, -1 with an error set. */
+/* Add a draft; the level at which it waits or 0, ODD, or -1 with an error set. */
 static int add_draft(
-    Block *block, Queues *queues, const Drafts *drafts, PyObject *draft, uint8_t *string) {
+    Block *block, Queues *queues, const Drafts *drafts, PyObject *draft, Py_ssize_t number,
+    uint8_t *string) {
     Fields fields;
-    if (!read_draft(&fields, draft, drafts)) return LEFT_OUT;
+    if (!read_draft(&fields, draft, drafts)) return ODD;
     PyObject *target = PyDict_GetItemWithError(drafts->targets, fields.topic);
-    if (target == NULL) return PyErr_Occurred() ? -1 : LEFT_OUT;
+    if (target == NULL) return PyErr_Occurred() ? -1 : ODD;
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, &drafts->wait_queues);
     if ((found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max)
-        return LEFT_OUT;
+        return ODD;
     Py_ssize_t size = write_string(string, &fields, &found, target, level);
-    if (size == 0 || size > drafts->properties_max) return LEFT_OUT;
+    if (size == 0 || size > drafts->properties_max) return ODD;
     uint32_t crc;
     if (!body_crc(&crc, fields.body.at, fields.body.size)) return -1;
     fields.crc = crc;
@@ -244,15 +245,9 @@ static int add_draft(
     if (level) fields.topic = drafts->schedule_topic, fields.queue_id = level - 1;
     Py_ssize_t most =
         HEAD_BYTES + LENGTHS_BYTES + TOPIC_BYTES_MAX + fields.body.size + fields.properties.size;
-    if (most > drafts->record_max) return LEFT_OUT;
-    Py_ssize_t keys = block->keys.count;
-    int queue_count = queues->count;
-    if (add_record(block, queues, &fields, block->count)) {
-        block->count++;
-        return level;
-    }
-    block->keys.count = keys, queues->count = queue_count;
-    return PyErr_Occurred() ? -1 : LEFT_OUT;
+    if (most > drafts->record_max) return ODD;
+    if (add_record(block, queues, &fields, number)) return level;
+    return PyErr_Occurred() ? -1 : ODD;
 }
 
 static PyObject *packed_drafts(PyObject *list, const Drafts *drafts) {
@@ -262,7 +257,6 @@ static PyObject *packed_drafts(PyObject *list, const Drafts *drafts) {
         Py_RETURN_NONE;
     Block block;
     if (!begin_block(&block, count, 0)) return NULL;
-    block.count = 0;
     Queues queues;
     queues.count = 0;
     PyObject *result = NULL, *levels = PyBytes_FromStringAndSize(NULL, count);
@@ -270,13 +264,13 @@ static PyObject *packed_drafts(PyObject *list, const Drafts *drafts) {
     if (string == NULL) PyErr_NoMemory();
     int level = levels == NULL || string == NULL ? -1 : 0;
     for (Py_ssize_t i = 0; level >= 0 && i < count; i++) {
-        level = add_draft(&block, &queues, drafts, PyList_GET_ITEM(list, i), string);
+        level = add_draft(&block, &queues, drafts, PyList_GET_ITEM(list, i), i, string);
         PyBytes_AS_STRING(levels)[i] = (char)level;
     }
-    if (level >= 0 && block.count)
+    if (level >= 0)
         result = Py_BuildValue(
             "NNO", packed(&block), queue_keys(queues.all, queues.count), levels);
-    else if (level >= 0) result = Py_NewRef(Py_None);
+    else if (level == ODD) result = Py_NewRef(Py_None);
     PyMem_Free(string);
     Py_XDECREF(levels);
     free_block(&block);

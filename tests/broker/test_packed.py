@@ -16,7 +16,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
-from rmqlite.broker.sends.draft_sends import DraftCall, Outcome, Stored
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.draft_sends import Outcome, Stored
 from rmqlite.compiled import ROW, SPAN
 from rmqlite.errors import RmqliteError, StoreUnavailable
 from rmqlite.message import Message, pack_host
@@ -132,7 +133,7 @@ def test_both_forms_store_a_single_message_as_the_same_bytes(drafts: list[Draft]
 
 
 def test_single_messages_of_many_queues_and_levels_are_one_append() -> None:
-    """Those that wait and those that do not, and with them some that are left to the plain form."""
+    """Those that wait and those that do not."""
     usual = [
         b"KEYS\x01k\x02WAIT\x01true",
         b"DELAY\x011\x02WAIT\x01true",
@@ -154,25 +155,22 @@ def test_single_messages_of_many_queues_and_levels_are_one_append() -> None:
     same_in_both(scenario)
 
 
-def test_what_the_compiled_form_leaves_out_is_stored_behind_the_others(
-    under_test: BrokerUnderTest,
-) -> None:
-    """Each call has its own outcome, in the order of the calls."""
-    create_topic(under_test, TOPIC)
-    send(under_test, [single(TOPIC, 0, b"")])
+def test_calls_that_arrive_together_are_stored_in_their_order() -> None:
+    """Single messages, batches, and what is left to the plain form; each with its own outcome."""
     odd = (b"TRAN_MSG\x01no", b"DELAY\x010", "KEYS\x01Größe".encode())
-    strings = [odd[number // 3 % 3] if number % 3 == 0 else b"" for number in range(600)]
-    calls = [single(TOPIC, 0, each) for each in strings]
+    calls = [single(TOPIC, 0, odd[number % 3] if number > 250 else b"") for number in range(300)]
     calls[7] = DraftCall((Draft(TOPIC, 0, b"", b"", 17, BORN_HOST),))
-    outcomes = done(under_test.broker.drafts.send(calls))
-    assert isinstance(outcomes[7], RmqliteError)
-    for number, outcome in enumerate(outcomes):
-        if number == 7:
-            continue
-        assert isinstance(outcome, Stored)
-        (record,) = [under_test.store.read_record(at) for at in outcome.physical_offsets]
-        assert record.head.properties.startswith(strings[number])
-        assert record.head.queue_offset == outcome.queue_offset
+    calls[9::20] = [call_of(USUAL)] * len(calls[9::20])
+    calls[11::30] = [single(TOPIC, -1, b"")] * len(calls[11::30])
+
+    def scenario(broker: BrokerUnderTest) -> object:
+        send(broker, [single(TOPIC, queue_id, b"") for queue_id in range(4)])
+        together = [told(each) for each in done(broker.broker.drafts.send(calls))]
+        places = [[*each.physical_offsets] for each in together if isinstance(each, Stored)]
+        assert places == sorted(places)
+        return together
+
+    same_in_both(scenario)
 
 
 def test_messages_to_queues_without_a_file_are_left_to_the_plain_form() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from shutil import rmtree
 
-from rmqlite.broker.sends.draft_sends import DraftCall
+from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable

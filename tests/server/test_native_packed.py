@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
-from rmqlite.broker.sends.draft_sends import DraftCall
+from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
 from rmqlite.message import Message, decode_properties, message_properties

@@ -8,7 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from rmqlite.broker.sends.draft_sends import DraftCall
+from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.tables.key_values import KeyValues
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic

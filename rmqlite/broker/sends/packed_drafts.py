@@ -1,16 +1,14 @@
 """Messages that come one by one, of many callers, as packed records of one append.
 
 The compiled form makes them straight from the drafts, which costs half of the plain form: no
-record, no property string and no place of its own for each.  A draft that is out of the ordinary,
-or has to be refused, is left to that.
+record, no property string and no place of its own for each.  If one of them is out of the ordinary,
+or has to be refused, all are left to that, so that they keep their order.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from itertools import compress
-from operator import not_
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from rmqlite import compiled
@@ -28,7 +26,6 @@ from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
 from rmqlite.store.wait_queues import QueueKey, queue_of
 
-_LEFT_OUT: Final = 255
 _DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 
 
@@ -88,9 +85,9 @@ class PackedDrafts:
         return Target(info.write_queues, ending, ending + b"\x02" + real if ending else real)
 
     def packed(
-        self, singles: Sequence[Single], targets: dict[str, Target | None]
-    ) -> tuple[Packed | None, list[Single], list[Single]]:
-        """The records, the messages that they are of, and those that are left out."""
+        self, singles: Sequence[Single], targets: Mapping[str, Target | None]
+    ) -> Packed | None:
+        """The records of messages; None if the plain form has to take them."""
         drafts = [single.draft for single in singles]
         found = compiled.loops.pack_drafts(
             drafts,
@@ -104,19 +101,15 @@ class PackedDrafts:
             KEYS_MAX,
         )
         if found is None:
-            return None, [], [*singles]
+            return None
         records, queues, levels = found
         if any(self._store.queue(*key) is None for key in queues):
             # To make one takes a turn of its own.
-            return None, [], [*singles]
+            return None
         packed = Packed(*records, queues)
         if any(levels):
             packed.waiting = _waiting(drafts, levels)
-        if _LEFT_OUT not in levels:
-            return packed, [*singles], []
-        is_left = [level == _LEFT_OUT for level in levels]
-        left = list(compress(singles, is_left))
-        return packed, list(compress(singles, map(not_, is_left))), left
+        return packed
 
     def batch(self, batch: DraftBatch, place: Routing) -> Packed | None:
         """The records of a batch that is stored at a place; None if the plain form makes them."""
@@ -149,6 +142,6 @@ def queue_offsets(packed: Packed) -> list[int]:
 def _waiting(drafts: Sequence[Draft], levels: bytes) -> dict[QueueKey, Counter[str]]:
     waiting: dict[QueueKey, Counter[str]] = defaultdict(Counter)
     for draft, level in zip(drafts, levels, strict=True):
-        if level and level != _LEFT_OUT:
+        if level:
             waiting[queue_of(level)][draft.topic] += 1
     return waiting

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.broker.pulling import Pulled
-from rmqlite.broker.sends.draft_sends import DraftCall, Outcome
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import FlushFailed
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest

@@ -9,7 +9,8 @@ import asyncio
 from functools import partial
 from typing import Final, NamedTuple
 
-from rmqlite.broker.sends.draft_sends import DraftCall, Outcome
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied
 from rmqlite.message import host_text, pack_host

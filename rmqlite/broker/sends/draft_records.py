@@ -1,0 +1,183 @@
+"""The records of messages that come as drafts: the plain form, which decides and refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from rmqlite.broker.counts import Counts
+from rmqlite.broker.room import Room
+from rmqlite.broker.sending import record_of
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.on_demand import OnDemand
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.broker.transactions.halves import half_record, is_half
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
+from rmqlite.limits import KEYS_MAX
+from rmqlite.message import (
+    BODY_RULE,
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    KEYS,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+)
+from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
+from rmqlite.property_string import PropertyString
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.drafts import Draft, DraftBatch
+from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
+
+BODY_BYTES: Final = 16 << 10
+"""So many bytes of bodies are as much work as one more message."""
+_STRING_BYTES: Final = 1 << 10
+"""So many bytes of a property string are, too: it may have hundreds of pairs."""
+NEW_QUEUE_WORK: Final = 25
+"""The first message of a queue makes folders and a file: so many times the work of another."""
+KEYS_WORK: Final = 4
+"""So many further keys are as much work as one more message."""
+_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
+_KEYS_PAIR: Final = f"{KEYS}\x01".encode()
+
+
+class DraftCall(NamedTuple):
+    """One call: a message, or a batch of which all are stored or none.
+
+    queue_id of a draft: -1 lets the broker choose.  max_reconsume_times: of a consumer that
+    sends a failed message to its retry topic itself; None means the group's.
+    """
+
+    drafts: Sequence[Draft] | DraftBatch
+    max_reconsume_times: int | None = None
+
+
+class Made(NamedTuple):
+    """The records of a call, the queue that they go to, also if they wait for now, and the work
+    that it was to make and append them."""
+
+    records: list[NewRecord]
+    queue_id: int
+    work: int
+
+
+class DraftRecords:
+    """Makes the records of one broker."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        room: Room,
+        counts: Counts,
+        needed: Callable[[], OnDemand],
+        store_host: bytes,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._room = room
+        self._counts = counts
+        self._needed = needed
+        self._store_host = store_host
+
+    def of(self, call: DraftCall) -> Made:
+        """Raises what Broker.send() raises."""
+        records: list[NewRecord] = []
+        work = 0
+        # RocketMQ stores no item of a batch as half of a transaction.
+        is_alone = len(call.drafts) == 1
+        queue_id = -1
+        for draft in call.drafts:
+            if is_retry(draft.topic):
+                draft = self._of_consumer(draft, call.max_reconsume_times)
+            check_sendable(draft.topic)
+            if not draft.body:
+                raise InvalidValue("body", "", BODY_RULE)
+            self._room.check_body(len(draft.body))
+            # A batch goes into one queue.
+            if not records:
+                queue_id = self.queue_for(draft)
+            work += work_of(draft)
+            if queue_id != draft.queue_id or draft.sys_flag & TRANSACTION_TYPE:
+                sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
+                draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
+            record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
+            # Where it is stored: the topic of a message that waits may have no queue yet.
+            if self._store.queue(record.topic, record.queue_id) is None:
+                work += NEW_QUEUE_WORK
+            records.append(record)
+        if not records:
+            raise InvalidValue("messages", 0, "at least one")
+        return Made(records, queue_id, work)
+
+    def queue_for(self, draft: Draft) -> int:
+        """The queue of a draft; a topic that is missing is made at once, for this call alone."""
+        info = self._topics.get(draft.topic)
+        queue_id = draft.queue_id
+        if info is not None and 0 <= queue_id < info.write_queues:
+            self._topics.wanted(draft.topic)
+            return queue_id
+        needed = self._needed()
+        queue_id = needed.queue_for(draft.topic, queue_id)
+        needed.make()
+        return queue_id
+
+    def _record_of(self, draft: Draft) -> NewRecord:
+        level = self._level_of(draft) if _DELAY_PAIR in draft.properties else 0
+        return record_of(
+            draft, level, cluster=self._config.cluster_name, store_host=self._store_host
+        )
+
+    def _half_of(self, draft: Draft) -> NewRecord:
+        """The half message of a transaction.  Its delay begins when it is committed."""
+        if self._config.rejects_transactions:
+            operation = "sending a message of a transaction to"
+            raise PermissionMissing(draft.topic, operation, "rejectTransactionMessage=true")
+        record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
+        self._topics.ensure(HALF_TOPIC, 1)
+        return record
+
+    def _level_of(self, draft: Draft) -> int:
+        level = PropertyString(draft.properties).number(DELAY)
+        return self._store.levels.current.clamp(level) if level else 0
+
+    def _of_consumer(self, draft: Draft, limit: int | None) -> Draft:
+        """A failed message that its consumer sends itself: a retry, or at the limit a dead letter.
+
+        RocketMQ's Java consumer does so if it could not send a message back.
+        """
+        group = group_of(draft.topic) or ""
+        info = self._groups.wanted(group)
+        if draft.reconsume_times < (info.max_reconsume_times if limit is None else limit):
+            return draft
+        own = PropertyString(draft.properties)
+        changes: dict[str, str | bytes] = {
+            DELAY: "0",
+            DLQ_ORIGIN_TOPIC: own.get(RETRY_TOPIC) or draft.topic.encode(),
+            DELIVERY_ATTEMPTS: str(draft.reconsume_times),
+        }
+        origin = own.get(ORIGIN_MESSAGE_ID)
+        if origin:
+            changes[DLQ_ORIGIN_MESSAGE_ID] = origin
+        self._topics.ensure(dlq_topic(group), 1)
+        self._counts.dead[group] += 1
+        return draft._replace(
+            topic=dlq_topic(group), queue_id=0, properties=own.edited(changes).encoded
+        )
+
+
+def work_of(draft: Draft) -> int:
+    """How many ordinary messages it takes as long as.  Raises MessageTooLarge for too many keys."""
+    work = 1 + len(draft.body) // BODY_BYTES + len(draft.properties) // _STRING_BYTES
+    if _KEYS_PAIR not in draft.properties:
+        return work
+    count = (PropertyString(draft.properties).get(KEYS) or b"").count(b" ")
+    if count >= KEYS_MAX:
+        raise MessageTooLarge("keys", f"{count + 1} of them", f"at most {KEYS_MAX} in a message")
+    return work + count // KEYS_WORK
