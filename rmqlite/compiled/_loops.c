@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 5 }; /* see __init__.py */
+enum { INTERFACE = 6 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -23,6 +23,7 @@ static PyMethodDef METHODS[] = {
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
     {"read_sends", read_sends, METH_VARARGS, NULL},
+    {"write_sends", write_sends, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},

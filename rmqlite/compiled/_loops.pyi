@@ -94,6 +94,11 @@ def read_sends(
     message may have.
     """
 
+def write_sends(
+    messages: tuple[Any, ...], producer_group: str, queue_id: int, born_at_ms: int, /
+) -> bytes | None:
+    """A SendRequest of rmqlite.v1 with these Messages."""
+
 def write_kept(records: list[bytes], field: int, /) -> bytes | None:
     """Records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
 

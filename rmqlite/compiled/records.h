@@ -119,6 +119,7 @@ PyObject *pack_drafts(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
 PyObject *read_sends(PyObject *self, PyObject *args);
+PyObject *write_sends(PyObject *self, PyObject *args);
 PyObject *write_kept(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);

@@ -7,7 +7,7 @@ sees protobuf: a call takes a value of requests/ and returns one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor
@@ -146,11 +146,14 @@ GET_ROUTE: Rpc[RouteRequest, Route] = _rpc(
     flat(RouteRequest, pb.GetRouteRequest),
     native.route,
 )
-SEND: Rpc[SendRequest, tuple[SendResult, ...]] = _rpc(
-    "Messaging",
-    "Send",
-    Codec(pb.SendRequest, native.send_to_pb, native.send_from_pb),
-    Codec(pb.SendResponse, native.send_results_to_pb, native.send_results_from_pb),
+SEND: Rpc[SendRequest, tuple[SendResult, ...]] = replace(
+    _rpc(
+        "Messaging",
+        "Send",
+        Codec(pb.SendRequest, native.send_to_pb, native.send_from_pb),
+        Codec(pb.SendResponse, native.send_results_to_pb, native.send_results_from_pb),
+    ),
+    encode_request=native.send_bytes,
 )
 PULL: Rpc[PullRequest, PullResult] = _rpc(
     "Messaging",

@@ -159,6 +159,58 @@ def test_what_is_ordinary_is_packed() -> None:
 
 # ---- requests
 
+TOKENS = some.sampled_from(("", "a", "Größe", "x" * 200))
+MESSAGES = some.builds(
+    lambda topic, delayed, **fields: Message(topic, **fields, **delayed),
+    topic=TOKENS,
+    body=some.sampled_from((b"x", b"x" * 20_000)),
+    tags=TOKENS,
+    keys=some.lists(TOKENS.filter(bool), max_size=3),
+    properties=some.dictionaries(TOKENS.filter(bool), TOKENS.filter(bool)),
+    delayed=some.sampled_from(
+        ({}, {"delay": "10m"}, {"delay_level": 3}, {"delay_level": -(2**31)})
+    ),
+    flag=some.sampled_from((0, 1, -1, 2**31 - 1)),
+    message_id=TOKENS,
+    max_reconsume_times=some.sampled_from((None, 0, 16)),
+)
+
+
+@settings(max_examples=300)
+@given(
+    some.lists(MESSAGES, max_size=4).map(tuple),
+    TOKENS,
+    some.sampled_from((-1, 0, 7)),
+    some.sampled_from((0, 17, -(2**63))),
+)
+def test_a_request_is_written_alike(
+    messages: tuple[Message, ...], group: str, queue_id: int, born_at_ms: int
+) -> None:
+    """By the clients, whose calls are written by the compiled form, too."""
+    request = SendRequest(messages, group, queue_id, born_at_ms)
+    assert pb.SendRequest.FromString(native.send_bytes(request)) == native.send_to_pb(request)
+    written = compiled.loops.write_sends(messages, group, queue_id, born_at_ms)
+    assert written == native.send_bytes(request)
+
+
+def test_a_message_that_no_request_can_carry_is_refused_by_the_plain_form() -> None:
+    """It says what is wrong."""
+    good: Any = Message("orders", b"x")
+    for name, odd in (
+        ("topic", "\ud800"),
+        ("body", "x"),
+        ("keys", (1,)),
+        ("properties", {"a": 1}),
+        ("delay_level", 2**31),
+        ("flag", "1"),
+        ("max_reconsume_times", -(2**40)),
+    ):
+        message = good.named("id")
+        object.__setattr__(message, name, odd)
+        assert compiled.loops.write_sends((good, message), "g", 0, 0) is None
+        with pytest.raises((TypeError, ValueError)):
+            rpcs.SEND.encode_request(SendRequest((good, message)))
+
 
 def plainly(data: bytes) -> SendRequest | RmqliteError:
     """The request, or the plain form's refusal."""
