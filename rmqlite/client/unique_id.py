@@ -12,10 +12,13 @@ import secrets
 import socket
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from rmqlite.clock import month_start_ms, wall_ms
 
-_LONGER_THAN_A_MONTH_MS = 32 * 86_400_000
+TOGETHER_MAX: Final = 1_000
+"""Ids that are made together: 65,536 of one millisecond would begin to repeat."""
+_LONGER_THAN_A_MONTH_MS: Final = 32 * 86_400_000
 
 
 class UniqueIds:
@@ -32,16 +35,31 @@ class UniqueIds:
         self._next_month_ms = 0
 
     def next(self) -> str:
+        (found,) = self._some(1)
+        return found
+
+    def take(self, count: int) -> list[str]:
+        """So many ids, for a third of the time of next()."""
+        return [
+            each
+            for first in range(0, count, TOGETHER_MAX)
+            for each in self._some(min(TOGETHER_MAX, count - first))
+        ]
+
+    def _some(self, count: int) -> list[str]:
+        """Ids of one millisecond."""
         with self._lock:
             # A clock that steps back would repeat milliseconds and so, after 65,536, ids.
             self._newest_ms = max(self._newest_ms, self._now_ms())
             if self._newest_ms >= self._next_month_ms:
                 self._month_ms = month_start_ms(self._newest_ms)
                 self._next_month_ms = month_start_ms(self._month_ms + _LONGER_THAN_A_MONTH_MS)
-            self._counter = (self._counter + 1) & 0xFFFF
+            first = self._counter + 1
+            self._counter = (self._counter + count) & 0xFFFF
             # From the 25th day on the milliseconds need the 32nd bit, as in Java's cast.
             since_ms = (self._newest_ms - self._month_ms) & 0xFFFFFFFF
-            return f"{self._prefix}{since_ms:08X}{self._counter:04X}"
+        start = f"{self._prefix}{since_ms:08X}"
+        return [f"{start}{number & 0xFFFF:04X}" for number in range(first, first + count)]
 
 
 def own_address() -> bytes:

@@ -58,7 +58,7 @@ def send_all(shared: SharedCalls, broker: Broker, *bodies: bytes) -> list[Future
     with ThreadPoolExecutor(len(bodies)) as threads:
         asked = []
         for number, body in enumerate(bodies, 1):
-            asked.append(threads.submit(shared.send, (Message("t", body),)))
+            asked.append(threads.submit(shared.send, (Message("t", body),), len(body)))
             eventually(partial(_have_asked, shared, broker, number), "the sender has asked")
         broker.gate.set()
     return asked
@@ -76,7 +76,7 @@ def test_a_lone_sender_waits_for_nobody(broker: Broker) -> None:
     """Sharing must cost nothing when there is nobody to share with."""
     broker.gate.set()
     shared = SharedCalls(broker, LIMITS)
-    assert [r.message_id for r in shared.send((Message("t", b"a"), Message("t", b"b")))] == [
+    assert [r.message_id for r in shared.send((Message("t", b"a"), Message("t", b"b")), 2)] == [
         "a",
         "b",
     ]
@@ -124,4 +124,4 @@ def test_calls_go_on_after_a_failure(broker: Broker) -> None:
     broker.down = True
     send_all(shared, broker, *[b"%d" % number for number in range(CALLS_MAX + 3)])
     broker.down = False
-    assert [r.message_id for r in shared.send((Message("t", b"after"),))] == ["after"]
+    assert [r.message_id for r in shared.send((Message("t", b"after"),), 5)] == ["after"]

@@ -76,7 +76,7 @@ class Producer(Closing):
         """
         messages = (self._named(message),)
         if queue_id is None:
-            return self._shared.send(messages)[0]
+            return self._shared.send(messages, size_bytes(messages[0]))[0]
         return self._call(messages, queue_id)[0]
 
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
@@ -86,17 +86,18 @@ class Producer(Closing):
         of its messages or none, and a call that is too large for the broker is halved.  When a
         call fails, its error is raised, with a note of how many messages were stored before.
         """
-        named = [self._named(message) for message in messages]
+        named = self._all_named(messages)
         results: list[SendResult] = []
         parts = deque(_parts(named, self._limits))
         while parts:
-            part = parts.popleft()
+            part, part_bytes = parts.popleft()
             try:
-                results.extend(self._shared.send(part))
+                results.extend(self._shared.send(part, part_bytes))
             except RmqliteError as error:
                 if isinstance(error, MessageTooLarge) and len(part) > 1:
                     half = len(part) // 2
-                    parts.extendleft((part[half:], part[:half]))
+                    for each in (part[half:], part[:half]):
+                        parts.appendleft((each, sum(map(size_bytes, each))))
                     continue
                 error.add_note(f"{len(results)} of {len(named)} messages were stored before this")
                 raise
@@ -138,6 +139,11 @@ class Producer(Closing):
         resolved = self._levels.resolve(message)
         return resolved if resolved.message_id else resolved.named(self._ids.next())
 
+    def _all_named(self, messages: Iterable[Message]) -> list[Message]:
+        resolved = [self._levels.resolve(message) for message in messages]
+        ids = iter(self._ids.take(sum([not each.message_id for each in resolved])))
+        return [each if each.message_id else each.named(next(ids)) for each in resolved]
+
     def _call(self, messages: tuple[Message, ...], queue_id: int = -1) -> tuple[SendResult, ...]:
         request = SendRequest(messages, self._group, queue_id, wall_ms())
         return self._connection.call_repeatedly(
@@ -157,17 +163,22 @@ class Producer(Closing):
         )
 
 
-def _parts(messages: Sequence[Message], limits: BatchLimits) -> Iterator[tuple[Message, ...]]:
-    """The messages in order, in parts within the limits; a too large message goes alone."""
+def _parts(
+    messages: Sequence[Message], limits: BatchLimits
+) -> Iterator[tuple[tuple[Message, ...], int]]:
+    """The messages in order, in parts within the limits, and the size of each part in bytes.
+
+    A too large message goes alone.
+    """
     part: list[Message] = []
     part_bytes = 0
     for message in messages:
         more_bytes = size_bytes(message)
         too_large = part_bytes + more_bytes > limits.size_bytes_max
         if part and (len(part) == limits.messages_max or too_large):
-            yield tuple(part)
+            yield tuple(part), part_bytes
             part, part_bytes = [], 0
         part.append(message)
         part_bytes += more_bytes
     if part:
-        yield tuple(part)
+        yield tuple(part), part_bytes

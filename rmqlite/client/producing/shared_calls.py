@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
-from rmqlite.client.producing.batcher import BatchLimits, size_bytes
+from rmqlite.client.producing.batcher import BatchLimits
 from rmqlite.errors import Refused, RmqliteError, Unavailable, restore
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendResult
@@ -33,9 +33,9 @@ class _Group:
 
     __slots__ = ("messages", "outcome", "sends", "size_bytes", "woken")
 
-    def __init__(self, messages: tuple[Message, ...]) -> None:
+    def __init__(self, messages: tuple[Message, ...], size_bytes: int) -> None:
         self.messages = messages
-        self.size_bytes = sum([size_bytes(message) for message in messages])
+        self.size_bytes = size_bytes
         self.outcome: Results | RmqliteError | None = None
         self.sends: list[_Group] = []
         self.woken = threading.Lock()
@@ -52,9 +52,12 @@ class SharedCalls:
         self._waiting: deque[_Group] = deque()
         self._calls = 0
 
-    def send(self, messages: tuple[Message, ...]) -> Results:
-        """Send messages; returns results in their order.  Raises `call`'s error for them alone."""
-        group = _Group(messages)
+    def send(self, messages: tuple[Message, ...], size_bytes: int) -> Results:
+        """Send messages; returns results in their order.  Raises `call`'s error for them alone.
+
+        size_bytes: of these messages together.
+        """
+        group = _Group(messages, size_bytes)
         with self._lock:
             if self._calls < CALLS_MAX:
                 self._calls += 1
