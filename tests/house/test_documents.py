@@ -44,6 +44,7 @@ OPTIONS_OF_OTHERS = {
     "--parked",
     "--seconds",
     "--seed",
+    "--turns",
 }
 """Of tests/run.py and the benchmarks."""
 CAMEL_CASE_OF_OTHERS = {

@@ -5,10 +5,11 @@
 Both brokers run on this machine, with empty stores and the same way to flush.  They take turns:
 each scenario runs against the one, then against the other, and an idle broker takes little CPU
 time.  So a program that slows this machine down slows both, and the ratio is what to compare.
-"CPU" is the CPU time of the broker process, in user and in kernel mode, for each message; in the
-last two scenarios a message is sent and received.  "send to receive" is the median time from the
-call of a send to the call of the listener; its ratio, as all others, is above 1 if rmqlite is
-better.  Maven fetches the client and RocketMQ's broker.  Without Maven and Java nothing runs.
+All of it is measured --turns times, and the table has the medians.  "CPU" is the CPU time of the
+broker process, in user and in kernel mode, for each message; in the last two scenarios a message
+is sent and received.  "send to receive" is the median time from the call of a send to the call of
+the listener; its ratio, as all others, is above 1 if rmqlite is better.  Maven fetches the client
+and RocketMQ's broker.  Without Maven and Java nothing runs.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ FLUSHES: Final = {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"}
 Row = tuple[str, dict[str, Figure]]
 
 
-def compare(folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool) -> list[Row]:
+def compare(
+    folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool, turns: int = 1
+) -> list[Row]:
     """Per scenario the figure of each broker, by its name.  Progress goes to stderr."""
     command = toolchains.java_program(SOURCE)
-    rows: list[Row] = []
+    rows: dict[str, dict[str, list[Figure]]] = {}
     with ExitStack() as stack:
         targets: list[Target] = [stack.enter_context(rmqlite_broker(folder / "rmqlite", flush))]
         if with_rocketmq:
@@ -48,14 +51,22 @@ def compare(folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool) -> l
             programs[target.name] = program
             _say(f"{target.name}: warming up")
             warm_up(program, sizes)
-        for scenario in scenarios(sizes):
-            figures: dict[str, Figure] = {}
-            for target in targets:
-                figure = measured(scenario, target, programs[target.name])
-                figures[target.name] = figure
-                _say(f"{target.name}: {scenario.name}: {_text(figure)}")
-            rows.append((scenario.name, figures))
-    return rows
+        for turn in range(turns):
+            for scenario in scenarios(sizes, turn):
+                figures = rows.setdefault(scenario.name, {target.name: [] for target in targets})
+                for target in targets if turn % 2 == 0 else reversed(targets):
+                    figure = measured(scenario, target, programs[target.name])
+                    figures[target.name].append(figure)
+                    _say(f"{target.name}: {scenario.name}: {_text(figure)}")
+    return [
+        (name, {target: _median(found) for target, found in figures.items()})
+        for name, figures in rows.items()
+    ]
+
+
+def _median(figures: list[Figure]) -> Figure:
+    """Of an even number the lower one."""
+    return sorted(figures)[(len(figures) - 1) // 2]
 
 
 def table(rows: list[Row]) -> str:
@@ -98,6 +109,7 @@ def main() -> None:
     add("--seconds", type=float, default=5, help="how long each scenario sends (default 5)")
     add("--messages", type=int, default=50_000, help="how many wait for the drain")
     add("--parked", type=int, default=5_000, help="how many pulls are parked")
+    add("--turns", type=int, default=3, help="how often all is measured (default 3); medians count")
     add("--flush", choices=FLUSHES, default="sync", help="flushDiskType of both brokers")
     add("--dir", type=Path, help="a folder on the disk to measure; default: the temporary one")
     add("--only-rmqlite", action="store_true", help="leave RocketMQ's broker out")
@@ -110,11 +122,13 @@ def main() -> None:
                 FLUSHES[options.flush],
                 sizes,
                 with_rocketmq=not options.only_rmqlite,
+                turns=options.turns,
             )
         except (pytest.skip.Exception, pytest.fail.Exception) as error:
             raise SystemExit(str(error)) from None
     print(table(rows))
-    print(f"\nJava client 4.9.8, 1 KiB bodies, {FLUSHES[options.flush]}, {os.cpu_count()} cores.")
+    about_it = f"Java client 4.9.8, 1 KiB bodies, {FLUSHES[options.flush]}, {os.cpu_count()} cores"
+    print(f"\n{about_it}, medians of {options.turns} turns.")
     if not options.only_rmqlite:
         print(f"RocketMQ's broker is {VERSION}: Maven Central has no broker 4.9.8.")
 

@@ -45,16 +45,22 @@ class Scenario(NamedTuple):
     stops_s: float = 0
 
 
-def scenarios(sizes: Sizes) -> list[Scenario]:
+def scenarios(sizes: Sizes, turn: int = 0) -> list[Scenario]:
+    """All of them; each turn has its own topics."""
+
     def send(threads: int, batch: int = 1, level: int = 0) -> dict[str, Any]:
-        asked = {"do": "send", "topic": f"sent-{threads}-{batch}-{level}", "threads": threads}
+        asked = {
+            "do": "send",
+            "topic": f"sent-{threads}-{batch}-{level}-{turn}",
+            "threads": threads,
+        }
         return asked | {"batch": batch, "level": level, "seconds": sizes.seconds}
 
     waits = {"do": "latency", "count": sizes.waited}
-    parks = {"do": "park", "topic": "parked", "count": sizes.parked}
-    fills = {"do": "fill", "topic": "drained", "count": sizes.drained}
+    parks = {"do": "park", "topic": f"parked-{turn}", "count": sizes.parked}
+    fills = {"do": "fill", "topic": f"drained-{turn}", "count": sizes.drained}
     level, delay_s, _ = next(each for each in DUE_LEVELS if sizes.drained <= each[2])
-    delays = {"do": "delay", "topic": "due", "count": sizes.drained, "level": level}
+    delays = {"do": "delay", "topic": f"due-{turn}", "count": sizes.drained, "level": level}
     return [
         *[
             Scenario(f"single sends, {threads} thread{'s' * (threads > 1)}", send(threads))
@@ -73,10 +79,10 @@ def scenarios(sizes: Sizes) -> list[Scenario]:
             before=(delays,),
             stops_s=delay_s + 1,
         ),
-        Scenario("send to receive", waits | {"topic": "waited-alone"}),
+        Scenario("send to receive", waits | {"topic": f"waited-alone-{turn}"}),
         Scenario(
             f"send to receive, {sizes.parked:,} parked pulls",
-            waits | {"topic": "waited-beside"},
+            waits | {"topic": f"waited-beside-{turn}"},
             before=(parks,),
             after=({"do": "unpark"},),
         ),
