@@ -22,7 +22,7 @@ from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.levels import parse_levels
-from rmqlite.message import Message, encode_properties, message_properties
+from rmqlite.message import DELAY, WAIT, Message, encode_properties, message_properties
 from rmqlite.names import CANCELLED_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.messages import PullRequest, SendBackRequest, SendRequest
@@ -250,6 +250,9 @@ class CrashRun:
         if len({(level, topic) for level, topic, _ in rows}) == 1 and not rows[0][0]:
             self._send_batch(messages, queue_id)
             return
+        if len({topic for _, topic, _ in rows}) == 1 and self._random.random() < 0.5:
+            self._send_singles(messages, queue_id)
+            return
         results = done(
             self._broker.broker.send(SendRequest(tuple(messages), queue_id=queue_id), BORN_HOST)
         )
@@ -270,6 +273,20 @@ class CrashRun:
         if isinstance(outcome, Exception):
             raise outcome
         assert len(outcome.physical_offsets) == len(messages)
+        self._maybe_sync()
+
+    def _send_singles(self, messages: list[Message], queue_id: int) -> None:
+        """As RocketMQ's clients send single messages that arrive together."""
+        calls = []
+        for each in messages:
+            level = {DELAY: str(each.delay_level)} if each.delay_level else {}
+            properties = {**level, **message_properties(each, each.message_id), WAIT: "true"}
+            own = encode_properties(properties)
+            draft = Draft(each.topic, queue_id, own, each.body, 17, BORN_HOST)
+            calls.append(DraftCall((draft,)))
+        for outcome in done(self._broker.broker.drafts.send(calls)):
+            if isinstance(outcome, Exception):
+                raise outcome
         self._maybe_sync()
 
     def _send_back(self) -> None:

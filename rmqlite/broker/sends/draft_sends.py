@@ -31,15 +31,8 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import (
-    FlushFailed,
-    RmqliteError,
-)
-from rmqlite.message import (
-    DELAY,
-    host_text,
-    pack_host,
-)
+from rmqlite.errors import FlushFailed, RmqliteError
+from rmqlite.message import DELAY, host_text, pack_host
 from rmqlite.names import check_sendable, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
