@@ -3,7 +3,7 @@
 #include "records.h"
 
 /* An item: length, magic, CRC, flag, length of the body; see wire/remoting/batch.py. */
-enum { SPAN_NUMBERS = 5, ITEM_HEAD_BYTES = 20 };
+enum { ITEM_HEAD_BYTES = 20 };
 
 PyObject *batch_spans(PyObject *self, PyObject *args) {
     (void)self;

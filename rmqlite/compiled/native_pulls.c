@@ -5,10 +5,7 @@
 #include "protobuf.h"
 #include "records.h"
 
-enum {
-    V6_FLAGS = 0x30,
-    KEPT_BYTES_MAX = 256, /* of a message, without its content */
-};
+enum { KEPT_BYTES_MAX = 256 }; /* of a message, without its content */
 
 static uint8_t *put_host(uint8_t *at, int field, const uint8_t *host) {
     char text[32];

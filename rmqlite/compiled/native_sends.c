@@ -6,7 +6,6 @@
 #include "records.h"
 
 enum {
-    SPAN_NUMBERS = 5,
     TEXT_BYTES_MAX = 127, /* of a topic, a tag, a key or a message id */
     KEYS_MAX = 500,       /* of all messages of a call */
     DELAY_BYTES_MAX = 64,
@@ -139,7 +138,7 @@ typedef struct {
     Text topic, delay;
     int32_t queue_id, level;
     int64_t born_at_ms;
-    Py_ssize_t count, keys, pairs, room;
+    Py_ssize_t count, keys, pairs;
     int32_t *spans;
     PyObject *buffer; /* the request, and behind it the property strings */
     Py_ssize_t size;
@@ -183,16 +182,6 @@ static int add_sent(Sends *sends, const Sent *sent, const uint8_t *data, PyObjec
         return 0;
     int is_reserved = has_reserved(sent, reserved);
     if (is_reserved) return is_reserved < 0 ? -1 : 0;
-    if (sends->count == sends->room) {
-        sends->room = 2 * sends->room + 64;
-        int32_t *more =
-            PyMem_Realloc(sends->spans, sends->room * SPAN_NUMBERS * sizeof(int32_t));
-        if (more == NULL) {
-            PyErr_NoMemory();
-            return -1;
-        }
-        sends->spans = more;
-    }
     PyObject *id = PyUnicode_FromStringAndSize(
         (const char *)sent->message_id.at, sent->message_id.size);
     int is_added = id != NULL && PyList_Append(sends->ids, id) == 0;
@@ -244,6 +233,11 @@ static int add_all(Sends *sends, Text data, Py_ssize_t messages_max, PyObject *r
     sends->ids = PyList_New(0);
     sends->buffer = PyBytes_FromStringAndSize(NULL, 2 * data.size + count * ADDED_BYTES);
     if (sends->ids == NULL || sends->buffer == NULL) return -1;
+    sends->spans = PyMem_Malloc(count * SPAN_NUMBERS * sizeof(int32_t));
+    if (sends->spans == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
     put_bytes((uint8_t *)PyBytes_AS_STRING(sends->buffer), data.at, data.size);
     sends->size = data.size;
     Sent sent;

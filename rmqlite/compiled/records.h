@@ -27,11 +27,12 @@ enum {
     BODY_BYTES_AT = 84,
     HEAD_BYTES = 88,
     LENGTHS_BYTES = 3, /* of topic and properties, behind the body */
-    ODD_FLAGS = 0x3C,  /* of transactions, and of IPv6 hosts */
+    V6_FLAGS = 0x30,   /* of IPv6 hosts */
+    ODD_FLAGS = 0x0C | V6_FLAGS, /* and of transactions */
 };
 static const uint32_t MAGIC = 0xDAA320A7;
 
-enum { ENTRY_BYTES = 20, TOPIC_BYTES_MAX = 127 };
+enum { ENTRY_BYTES = 20, TOPIC_BYTES_MAX = 127, SPAN_NUMBERS = 5 };
 
 /* A record of a block of packed ones; ROW in __init__.py. */
 typedef struct {

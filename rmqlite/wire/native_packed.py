@@ -6,7 +6,7 @@ to that, and so is its refusal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -20,6 +20,8 @@ from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 REQUEST_BYTES_MAX: Final = 1 << 20
 """Up to this length, and 500 messages, a request is read in 2 ms."""
+ANSWER_BYTES_MAX: Final = 1 << 20
+"""Records of so many bytes are written in 5 ms, even if they consist of tiny properties."""
 _MESSAGES: Final = pb.PullResponse.DESCRIPTOR.fields_by_name["messages"].number
 
 
@@ -62,11 +64,21 @@ def encoded_sent(sent: SentBatch) -> Encoded:
     return Encoded(response.SerializeToString())
 
 
-def encoded_pull(result: PullResult, records: Sequence[bytes]) -> Encoded | None:
-    """A pull's answer with these records, as they lie in the log, for its messages."""
+def encoded_pull(result: PullResult, records: Iterable[bytes]) -> Encoded | None:
+    """A pull's answer with these records, as they lie in the log, for its messages.
+
+    None if the plain form has to write it, in turns.
+    """
     if not compiled.is_on:
         return None
-    messages = compiled.loops.write_kept([*records], _MESSAGES)
+    kept: list[bytes] = []
+    size = 0
+    for record in records:
+        size += len(record)
+        if size > ANSWER_BYTES_MAX:
+            return None
+        kept.append(record)
+    messages = compiled.loops.write_kept(kept, _MESSAGES)
     if messages is None:
         return None
     start = native.pull_result.to_pb(replace(result, messages=())).SerializeToString()

@@ -237,21 +237,28 @@ def test_what_is_ordinary_is_packed(
     under_test: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise all other tests here would compare the plain form with itself."""
+    create_topic(under_test, TOPIC)
+    create_topic(under_test, OTHER)
+    usual, waits = single(TOPIC, 1, b""), single(TOPIC, 0, b"DELAY\x011\x02WAIT\x01true")
+    # The queues are there.
+    send(under_test, [call_of(USUAL), usual, waits])
+    delay(under_test, 3)
     sizes: list[int] = []
-    append = under_test.store.append_packed
+    append_packed = under_test.store.append_packed
 
     def noted(packed: Sequence[Packed]) -> PackedRun:
         sizes.extend(map(len, packed))
-        return append(packed)
+        return append_packed(packed)
+
+    def refused(_: object) -> None:
+        raise AssertionError("the plain form has made the records")
 
     monkeypatch.setattr(under_test.store, "append_packed", noted)
-    create_topic(under_test, TOPIC)
-    create_topic(under_test, OTHER)
-    send(under_test, [call_of(USUAL)])
-    delay(under_test, 3)
+    monkeypatch.setattr(under_test.store, "append", refused)
+    done(under_test.broker.drafts.send([call_of(USUAL), usual, waits, usual]))
     under_test.clock.forward(1_000)
     under_test.broker.deliver()
-    assert sizes == [2, 1, 1, 1, 3]
+    assert sizes == [2, 3, 5]
 
 
 @pytest.mark.parametrize("where", ["commitlog", "consumequeue"])

@@ -28,7 +28,7 @@ from rmqlite.server.faces.native.table import methods_of
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire import native, rpcs
 from rmqlite.wire.limits import RequestLimits
-from rmqlite.wire.native_packed import PackedSends, encoded_pull
+from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, PackedSends, encoded_pull
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import FakeContext, ask
@@ -142,19 +142,24 @@ def test_what_is_ordinary_is_packed() -> None:
         assert batch is not None
         assert len(batch.message_ids) == 3
 
-    def scenario(under_test: BrokerUnderTest) -> object:
-        for request in (ordinary(), ordinary(delay_level=3)):
-            batch = PackedSends(CONFIG).read(request.SerializeToString())
-            assert (batch is not None) == compiled.is_on
-            if batch is not None:
-                sent = under_test.broker.drafts.send_batch(batch, BORN_HOST)
-                assert sent is not None
-                assert bool(sent.deliver_at_ms) == bool(batch.delay_level)
-            else:
-                done(under_test.broker.send(native.send_from_pb(request), BORN_HOST))
-        return None
 
-    same_in_both(scenario)
+def test_a_call_of_the_face_is_packed(under_test: BrokerUnderTest) -> None:
+    """From the bytes of the request to those of the answer."""
+    create_topic(under_test, TOPIC)
+
+    async def scenario(server: Served, _: object) -> None:
+        methods, conversion = methods_of(server.front), Conversion(server.config)
+        context: Any = FakeContext()
+        for request in (ordinary(), ordinary(delay_level=3)):
+            batch = await conversion.read(rpcs.SEND, request.SerializeToString())
+            assert isinstance(batch, SendBatch)
+            assert isinstance(await methods[rpcs.SEND](batch, context), Encoded)
+        for queue_id in range(QUEUES):
+            pulled = await methods[rpcs.PULL](PullRequest("g", TOPIC, queue_id, 0), context)
+            assert isinstance(pulled, Encoded)
+
+    served(under_test, scenario)
+    assert under_test.broker.counts.sent == 6
 
 
 # ---- requests
@@ -338,6 +343,16 @@ def test_records_are_written_alike(under_test: BrokerUnderTest) -> None:
         packed += messages is not None
     assert packed >= 10
     assert kept([]) == []
+
+
+def test_a_long_answer_is_left_to_the_plain_form(under_test: BrokerUnderTest) -> None:
+    """That one writes it in turns."""
+    record = records_of(under_test)[1].encoded
+    fitting = ANSWER_BYTES_MAX // len(record)
+    messages = kept([record] * fitting)
+    assert messages is not None
+    assert len(messages) == fitting
+    assert kept([record] * (fitting + 1)) is None
 
 
 def test_damaged_records_are_left_to_the_plain_form(under_test: BrokerUnderTest) -> None:

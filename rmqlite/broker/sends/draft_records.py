@@ -39,7 +39,7 @@ NEW_QUEUE_WORK: Final = 25
 """The first message of a queue makes folders and a file: so many times the work of another."""
 KEYS_WORK: Final = 4
 """So many further keys are as much work as one more message."""
-_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
+DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
 
@@ -129,7 +129,7 @@ class DraftRecords:
         return queue_id
 
     def _record_of(self, draft: Draft) -> NewRecord:
-        level = self._level_of(draft) if _DELAY_PAIR in draft.properties else 0
+        level = self._level_of(draft) if DELAY_PAIR in draft.properties else 0
         return record_of(
             draft, level, cluster=self._config.cluster_name, store_host=self._store_host
         )

@@ -19,6 +19,7 @@ from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
+    DELAY_PAIR,
     KEYS_WORK,
     NEW_QUEUE_WORK,
     DraftCall,
@@ -32,7 +33,7 @@ from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, RmqliteError
-from rmqlite.message import DELAY, host_text, pack_host
+from rmqlite.message import host_text, pack_host
 from rmqlite.names import check_sendable, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
@@ -44,7 +45,6 @@ STEP_MESSAGES: Final = 256
 """After so many messages, 4 ms, or as much work, they are appended, and other calls may run."""
 _KEYS_OF_ONE: Final = 2
 """The keys that a message usually has: its id, and one more."""
-_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 
 
 class Stored(NamedTuple):
@@ -102,7 +102,6 @@ class DraftSends:
         self._cluster = config.cluster_name
         self._store_host_text = host_text(config.broker_ip, config.listen_port)
         store_host = pack_host(self._store_host_text)
-        self._needed = needed
         self._records = DraftRecords(
             config, store, topics, groups, room, counts, needed, store_host
         )
@@ -126,14 +125,14 @@ class DraftSends:
         """
         part = _Part()
         for position, (number, call) in enumerate(calls, 1):
-            is_single = packs and self._is_single(call, part)
-            if part.singles and not is_single:
+            single = self._single(call, part) if packs else None
+            if part.singles and single is None:
                 yield from self._append_singles(part, outcomes)
             with _refusing((number,), outcomes):
-                if is_single:
-                    self._take_single(number, call.drafts, part, outcomes)
-                else:
+                if single is None:
                     self._take(number, call, part, outcomes)
+                else:
+                    self._take_single(number, single, part, outcomes)
             if part.work >= STEP_MESSAGES and position < len(calls):
                 yield from self._append_singles(part, outcomes)
                 self._append(part, outcomes)
@@ -142,24 +141,21 @@ class DraftSends:
         yield from self._append_singles(part, outcomes)
         self._append(part, outcomes)
 
-    def _is_single(self, call: DraftCall, part: _Part) -> bool:
-        """Is it a call of one message that the compiled form can probably take?"""
+    def _single(self, call: DraftCall, part: _Part) -> Draft | None:
+        """The one message of a call, if the compiled form can probably take it."""
         if len(call.drafts) != 1 or isinstance(call.drafts, DraftBatch):
-            return False
+            return None
         draft = call.drafts[0]
         if draft.topic not in part.targets:
             part.targets[draft.topic] = self._packing.target(draft.topic)
         target = part.targets[draft.topic]
         if target is None or not 0 <= draft.queue_id < target.write_queues:
-            return False
+            return None
         # A message that waits is stored elsewhere.
         is_new = self._store.queue(draft.topic, draft.queue_id) is None
-        return not is_new or _DELAY_PAIR in draft.properties
+        return None if is_new and DELAY_PAIR not in draft.properties else draft
 
-    def _take_single(
-        self, number: int, drafts: Iterable[Draft], part: _Part, outcomes: list[Outcome]
-    ) -> None:
-        (draft,) = drafts
+    def _take_single(self, number: int, draft: Draft, part: _Part, outcomes: list[Outcome]) -> None:
         work = work_of(draft)
         self._append(part, outcomes)
         part.singles.append(Single(number, draft))
@@ -211,15 +207,15 @@ class DraftSends:
 
         Raises what Broker.send() raises.
         """
-        self._retention.check_room()
         topic, table = batch.topic, self._store.levels.current
+        if is_retry(topic):
+            return None
+        self._retention.check_room()
         check_sendable(topic)
-        needed = self._needed()
-        queue_id = needed.queue_for(topic, batch.queue_id)
-        needed.make()
+        shared = Draft(topic, batch.queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
+        queue_id = self._records.queue_for(shared)
         level = table.level_lasting(batch.delay) if batch.delay else batch.delay_level
         level = table.clamp(level)
-        shared = Draft(topic, queue_id, b"", batch.buffer, batch.born_at_ms, born_host)
         place = route(topic, queue_id, level, self._cluster)
         packed = self._packing.batch(DraftBatch(shared, batch.spans), place)
         if packed is None:

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import Routing, route
+from rmqlite.broker.sends.draft_records import DELAY_PAIR
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compiled import ROW
 from rmqlite.errors import RmqliteError
 from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
-from rmqlite.message import DELAY, REAL_QID, REAL_TOPIC
+from rmqlite.message import REAL_QID, REAL_TOPIC
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, is_retry
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
 from rmqlite.store.wait_queues import QueueKey, queue_of
-
-_DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 
 
 class Target(NamedTuple):
@@ -93,7 +92,7 @@ class PackedDrafts:
             drafts,
             {topic: target[1:] for topic, target in targets.items() if target is not None},
             SCHEDULE_TOPIC,
-            self._wait_queues() if any(_DELAY_PAIR in each.properties for each in drafts) else b"",
+            self._wait_queues() if any(DELAY_PAIR in each.properties for each in drafts) else b"",
             self._store_host,
             self._room.body_bytes_max,
             PROPERTIES_BYTES_MAX,

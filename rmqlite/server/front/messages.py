@@ -66,15 +66,15 @@ class MessageCalls(Part):
         self, request: SendRequest | SendBatch, born_host: bytes
     ) -> tuple[SendResult, ...] | SentBatch:
         self._check_open()
-        sent: tuple[SendResult, ...] | SentBatch | None = None
         if isinstance(request, SendBatch):
             sent = self._broker.drafts.send_batch(request, born_host)
-            request = request.plain() if sent is None else request
-        if isinstance(request, SendRequest):
-            sent = await done_in_turns(self._broker.send(request, born_host))
-        assert sent is not None
+            if sent is not None:
+                await self._durable()
+                return sent
+            request = request.plain()
+        results = await done_in_turns(self._broker.send(request, born_host))
         await self._durable()
-        return sent
+        return results
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.

@@ -1,7 +1,7 @@
 """Records of many messages at once, which are bytes already, but for their places.
 
-The compiled loops make them of new records; and, without an object for each message, straight
-from the body of a batch or from the log.  All that is out of the ordinary is left to NewRun.
+The compiled loops make them of new records and of drafts; and, without an object for each message,
+of the body of a batch and of the log.  All that is out of the ordinary is left to NewRun.
 """
 
 from __future__ import annotations

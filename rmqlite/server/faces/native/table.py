@@ -99,7 +99,7 @@ async def _messages(
     """A pull's answer as text: only this face's clients need that."""
     pulled = await pull(request)
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    encoded = encoded_pull(PullResult(*bounds), [record.encoded for record in pulled.records])
+    encoded = encoded_pull(PullResult(*bounds), (record.encoded for record in pulled.records))
     return await done_in_turns(decoded(pulled)) if encoded is None else encoded
 
 
