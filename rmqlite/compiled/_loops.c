@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 6 }; /* see __init__.py */
+enum { INTERFACE = 7 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -25,6 +25,8 @@ static PyMethodDef METHODS[] = {
     {"read_sends", read_sends, METH_VARARGS, NULL},
     {"write_sends", write_sends, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},
+    {"read_pull", read_pull, METH_VARARGS, NULL},
+    {"whole_records", whole_records, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},
     {"sync_run", sync_run, METH_O, NULL},

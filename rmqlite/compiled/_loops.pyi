@@ -1,5 +1,6 @@
 """The compiled loops; a result of None means that the plain form does the work."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 INTERFACE: Final[int]
@@ -101,6 +102,21 @@ def write_sends(
 
 def write_kept(records: list[bytes], field: int, /) -> bytes | None:
     """Records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
+
+def read_pull(
+    answer: bytes, message: type[Any], slots: tuple[Any, ...], /
+) -> tuple[int, int, int, int, tuple[Any, ...]] | None:
+    """A PullResponse of rmqlite.v1: status, next, min and max offset, and the messages.
+
+    message: the class StoredMessage.  slots: the descriptors of its fields, in their order.
+    """
+
+def whole_records(data: bytes, base: int, entries: Sequence[Any], /) -> int:
+    """How many of the first entries have an ordinary record in data, whose body's CRC fits.
+
+    data: bytes of the log from the physical offset base on.  entries: physical offset and size
+    come first in each.
+    """
 
 class Syncs:
     """What the loop and the thread that syncs share; it is a capsule."""

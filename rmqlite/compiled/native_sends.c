@@ -16,36 +16,6 @@ enum {
 
 /* ---- reading */
 
-typedef struct {
-    const uint8_t *at, *end;
-} Wire;
-
-/* All that read…() returns is false at the end of the bytes, and for what is no such thing. */
-static int read_varint(Wire *wire, uint64_t *value) {
-    *value = 0;
-    for (int shift = 0; shift < 64 && wire->at < wire->end; shift += 7) {
-        uint8_t byte = *wire->at++;
-        *value |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128) return 1;
-    }
-    return 0;
-}
-
-static int read_int32(Wire *wire, int32_t *value) {
-    uint64_t whole;
-    if (!read_varint(wire, &whole)) return 0;
-    *value = (int32_t)whole;
-    return (int64_t)whole == *value;
-}
-
-static int read_content(Wire *wire, Text *content) {
-    uint64_t size;
-    if (!read_varint(wire, &size) || size > (uint64_t)(wire->end - wire->at)) return 0;
-    *content = (Text){wire->at, (Py_ssize_t)size};
-    wire->at += size;
-    return 1;
-}
-
 /* A short text of visible ASCII without blanks; empty, too. */
 static int read_token(Wire *wire, Text *token) {
     if (!read_content(wire, token) || token->size > TEXT_BYTES_MAX) return 0;
@@ -242,7 +212,7 @@ static int add_all(Sends *sends, Text data, Py_ssize_t messages_max, PyObject *r
     sends->size = data.size;
     Sent sent;
     while (wire.at < wire.end) {
-        Text content;
+        Text content = {0};
         uint64_t number;
         uint8_t tag = *wire.at++;
         if ((tag & 7) == VARINT) read_varint(&wire, &number);

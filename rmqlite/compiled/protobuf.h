@@ -11,6 +11,44 @@
 enum { VARINT = 0, CONTENT = 2 };
 #define TAG(number, wire_type) ((number) << 3 | (wire_type))
 
+/* ---- reading */
+
+typedef struct {
+    const uint8_t *at, *end;
+} Wire;
+
+/* All that read…() returns is false at the end of the bytes, and for what is no such thing. */
+static inline int read_varint(Wire *wire, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && wire->at < wire->end; shift += 7) {
+        uint8_t byte = *wire->at++;
+        *value |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128) return 1;
+    }
+    return 0;
+}
+
+static inline int read_int32(Wire *wire, int32_t *value) {
+    uint64_t whole;
+    if (!read_varint(wire, &whole)) return 0;
+    *value = (int32_t)whole;
+    return (int64_t)whole == *value;
+}
+
+static inline int read_int64(Wire *wire, int64_t *value) {
+    return read_varint(wire, (uint64_t *)value);
+}
+
+static inline int read_content(Wire *wire, Text *content) {
+    uint64_t size;
+    if (!read_varint(wire, &size) || size > (uint64_t)(wire->end - wire->at)) return 0;
+    *content = (Text){wire->at, (Py_ssize_t)size};
+    wire->at += size;
+    return 1;
+}
+
+/* ---- writing */
+
 static inline uint8_t *put_bytes(uint8_t *at, const void *bytes, Py_ssize_t size) {
     memcpy(at, bytes, size);
     return at + size;

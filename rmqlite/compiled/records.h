@@ -122,6 +122,8 @@ PyObject *place(PyObject *self, PyObject *args);
 PyObject *read_sends(PyObject *self, PyObject *args);
 PyObject *write_sends(PyObject *self, PyObject *args);
 PyObject *write_kept(PyObject *self, PyObject *args);
+PyObject *read_pull(PyObject *self, PyObject *args);
+PyObject *whole_records(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);
 PyObject *sync_run(PyObject *self, PyObject *capsule);

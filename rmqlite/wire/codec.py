@@ -62,6 +62,15 @@ def parsed(pb_class: Any, data: bytes) -> Any:
         raise not_a(pb_class, data) from error
 
 
+def read(codec: Codec, data: bytes) -> Any:
+    """The value in these bytes.  Raises InvalidValue if they hold no such value."""
+    message = parsed(codec.pb_class, data)
+    try:
+        return codec.from_pb(message)
+    except ValueError as error:
+        raise not_a(codec.pb_class, data) from error
+
+
 def not_a(pb_class: type[ProtoMessage], data: bytes) -> InvalidValue:
     """The error for bytes that are no such message."""
     rule = f"a protobuf message {pb_class.DESCRIPTOR.full_name}"

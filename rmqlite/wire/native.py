@@ -7,6 +7,7 @@ Nothing outside of wire/ sees protobuf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Final
 
 from rmqlite import compiled
@@ -26,11 +27,14 @@ from rmqlite.requests.groups import (
 from rmqlite.requests.messages import PullResult, PullStatus, SendRequest, SendResult
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, TimeQuery, TopicInfo
-from rmqlite.wire.codec import Codec, flat, in_parts, nested
+from rmqlite.wire.codec import Codec, flat, in_parts, nested, read
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 MEMBERS_AT_ONCE: Final = 8
 """How many members of a group are written in one step: each may have hundreds of subscriptions."""
+
+_SLOTS: Final = tuple([vars(StoredMessage)[field.name] for field in fields(StoredMessage)])
+_PULL_STATUSES: Final = {status.value: status for status in PullStatus}
 
 # ---- messages
 
@@ -127,6 +131,15 @@ def send_bytes(request: SendRequest) -> bytes:
             request.messages, request.producer_group, request.queue_id, request.born_at_ms
         )
     return send_to_pb(request).SerializeToString() if data is None else data
+
+
+def pull_from_bytes(data: bytes) -> PullResult:
+    """An answer from bytes; the compiled form takes a quarter of the time.  Raises InvalidValue."""
+    found = compiled.loops.read_pull(data, StoredMessage, _SLOTS) if compiled.is_on else None
+    if found is None or found[0] not in _PULL_STATUSES:
+        result: PullResult = read(pull_result, data)
+        return result
+    return PullResult(_PULL_STATUSES[found[0]], *found[1:])
 
 
 def send_from_pb(request: pb.SendRequest) -> SendRequest:

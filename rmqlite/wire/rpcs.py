@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from google.protobuf.descriptor import Descriptor
@@ -73,7 +74,7 @@ from rmqlite.requests.schedule import (
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.requests.topics import Queue, QueueRange, Route, RouteRequest, TimeQuery, TopicInfo
 from rmqlite.wire import native, native_bulk, native_letters, native_log, native_schedule
-from rmqlite.wire.codec import Codec, flat, not_a, nothing, parsed, sequence, wrapped
+from rmqlite.wire.codec import Codec, flat, nothing, read, sequence, wrapped
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 
 Q = TypeVar("Q")
@@ -114,28 +115,15 @@ def _parts_writer(codec: Codec) -> Callable[[Any], Iterator[bytes]]:
     return lambda value: (part.SerializeToString() for part in parts(value))
 
 
-def _reader(codec: Codec) -> Callable[[bytes], Any]:
-    pb_class, from_pb = codec.pb_class, codec.from_pb
-
-    def read(data: bytes) -> Any:
-        message = parsed(pb_class, data)
-        try:
-            return from_pb(message)
-        except ValueError as error:
-            raise not_a(pb_class, data) from error
-
-    return read
-
-
 def _rpc(service: str, name: str, request: Codec, response: Codec) -> Rpc[Any, Any]:
     return Rpc(
         f"rmqlite.v1.{service}",
         name,
         cast(Descriptor, request.pb_class.DESCRIPTOR),
         _writer(request),
-        _reader(request),
+        partial(read, request),
         _writer(response),
-        _reader(response),
+        partial(read, response),
         _parts_writer(response),
     )
 
@@ -155,11 +143,14 @@ SEND: Rpc[SendRequest, tuple[SendResult, ...]] = replace(
     ),
     encode_request=native.send_bytes,
 )
-PULL: Rpc[PullRequest, PullResult] = _rpc(
-    "Messaging",
-    "Pull",
-    flat(PullRequest, pb.PullRequest),
-    native.pull_result,
+PULL: Rpc[PullRequest, PullResult] = replace(
+    _rpc(
+        "Messaging",
+        "Pull",
+        flat(PullRequest, pb.PullRequest),
+        native.pull_result,
+    ),
+    decode_response=native.pull_from_bytes,
 )
 SEND_BACK: Rpc[SendBackRequest, SendBackResult] = _rpc(
     "Messaging",

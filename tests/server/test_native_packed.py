@@ -32,7 +32,7 @@ from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, PackedSends, e
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.support.brokers import BORN_HOST, BrokerUnderTest
 from tests.support.calls import FakeContext, ask
-from tests.support.forms import OTHER, needs_compiled, same_in_both
+from tests.support.forms import OTHER, damaged, needs_compiled, same_in_both
 from tests.support.fronts import Served, served
 from tests.support.messages import TOPIC, create_topic
 from tests.support.steps import done
@@ -264,19 +264,7 @@ def test_damaged_requests_are_left_to_the_plain_form() -> None:
     data = ordinary(delay_level=3).SerializeToString()
     read = 0
     for _ in range(4_000):
-        damaged = bytearray(data)
-        for _ in range(random.randint(1, 3)):
-            at = random.randrange(len(damaged))
-            kind = random.randrange(3)
-            if kind == 0:
-                damaged[at] = random.randrange(256)
-            elif kind == 1:
-                del damaged[at : at + random.randint(1, 9)]
-            else:
-                damaged[at:at] = damaged[random.randrange(len(damaged)) :][: random.randint(1, 40)]
-            if not damaged:
-                break
-        read += check_read(bytes(damaged)) is not None
+        read += check_read(damaged(data, random)) is not None
     for end in range(len(data)):
         check_read(data[:end])
     assert read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
@@ -20,6 +21,21 @@ OTHER = "payments"
 needs_compiled = pytest.mark.skipif(
     not compiled.is_on, reason="this installation has no compiled form"
 )
+
+
+def damaged(data: bytes, random: Random) -> bytes:
+    """The same with 1 to 3 bytes changed, parts cut out, or parts repeated elsewhere."""
+    changed = bytearray(data)
+    for _ in range(random.randint(1, 3)):
+        at = random.randrange(len(changed) or 1)
+        kind = random.randrange(3) if changed else 2
+        if kind == 0:
+            changed[at] = random.randrange(256)
+        elif kind == 1:
+            del changed[at : at + random.randint(1, 9)]
+        else:
+            changed[at:at] = data[random.randrange(len(data)) :][: random.randint(1, 40)]
+    return bytes(changed)
 
 
 def bytes_in(folder: Path) -> dict[str, str]:

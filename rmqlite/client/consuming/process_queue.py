@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from sortedcontainers import SortedDict
-
 from rmqlite.message import StoredMessage
 from rmqlite.requests.topics import Queue
 
@@ -67,16 +65,13 @@ class ProcessQueue:
         self.is_lost = False
         self.is_waiting_for_room = False
         self._limits = limits
-        self._in_flight: SortedDict[int, StoredMessage] = SortedDict()
+        self._in_flight: dict[int, StoredMessage] = {}
         self._size_bytes = 0
 
     @property
     def commit_offset(self) -> int:
         """The offset to commit: all messages below it are finished."""
-        if self._in_flight:
-            lowest: int = self._in_flight.keys()[0]
-            return min(lowest, self.next_offset)
-        return self.next_offset
+        return min(self.next_offset, min(self._in_flight, default=self.next_offset))
 
     @property
     def is_full(self) -> bool:

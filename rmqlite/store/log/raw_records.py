@@ -10,6 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
+from rmqlite import compiled
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store.consume_queue import Entry
@@ -19,7 +20,6 @@ from rmqlite.store.records.record import (
     ROLLBACK,
     TRANSACTION_TYPE,
     has_sound_body,
-    is_whole,
     read_head,
     to_message,
 )
@@ -102,12 +102,12 @@ def records_behind(
     Raises damage(physical offset, expected) for a body whose CRC does not fit, if they are checked.
     """
     found: list[Record | None] = []
+    is_compiled = check_bodies and compiled.is_on
     for base, upto, near in neighbours(entries):
         data = read(base, upto - base)
-        for offset, size, _ in near:
-            if check_bodies and is_whole(data, offset - base, offset, size):
-                found.append(Record.unread(data, offset - base, size))
-                continue
+        whole = compiled.loops.whole_records(data, base, near) if is_compiled else 0
+        found += [Record.unread(data, offset - base, size) for offset, size, _ in near[:whole]]
+        for offset, _, _ in near[whole:]:
             head = read_head(data, offset - base)
             if head is None or head.physical_offset != offset or is_repaired(head):
                 found.append(None)

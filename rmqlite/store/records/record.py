@@ -69,8 +69,6 @@ _HEADS: Final = {
     for born in (8, 20)
     for store in (8, 20)
 }
-_PLACE: Final = struct.Struct(">iii i 12x q i 44x i")
-"""Size, magic, body CRC, queue id, physical offset, sys flag, body length; with IPv4 hosts."""
 _HEAD_BYTES_MAX: Final = max(each.size for each in _HEADS.values())
 _TAIL_BYTES_MAX: Final = 1 + 0xFF + 2 + 0xFFFF
 """The most bytes behind a body: topic, properties, and their lengths."""
@@ -214,41 +212,6 @@ def read_outline(read: Callable[[int, int], bytes], physical_offset: int, size: 
     tail = read(physical_offset + head.size + body_length, tail_bytes)
     found = read_head(front[: head.size] + tail, 0, body_length)
     return found if found and found.physical_offset == physical_offset else None
-
-
-def is_whole(data: bytes, position: int, physical_offset: int, size: int) -> bool:
-    """Do these bytes of data hold this very record, with a body whose CRC fits?
-
-    The fast form of read_head() and has_sound_body(), which makes no Head: it takes a third of
-    their time.  It says no where they must look themselves: IPv6 hosts, and records without an
-    entry in their queue.
-    """
-    if len(data) - position < size or size < RECORD_BYTES_MIN:
-        return False
-    found_size, magic, crc, queue_id, found_offset, sys_flag, body_length = _PLACE.unpack_from(
-        data, position
-    )
-    if (found_size, magic, found_offset) != (size, MAGIC, physical_offset) or queue_id < 0:
-        return False
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6) or sys_flag & TRANSACTION_TYPE == ROLLBACK:
-        return False
-    end = position + size
-    body_position = position + HEAD.size
-    body_end = body_position + body_length
-    if not body_position <= body_end <= end - 3:
-        return False
-    topic_end = body_end + 1 + data[body_end]
-    if topic_end + 2 > end or (topic_end + 2 + (data[topic_end] << 8 | data[topic_end + 1]) != end):
-        return False
-    return (
-        _is_sound_topic(data[body_end + 1 : topic_end])
-        and body_crc(data[body_position:body_end]) == crc
-    )
-
-
-@lru_cache(maxsize=4096)
-def _is_sound_topic(name: bytes) -> bool:
-    return _topic_of(name) is not None
 
 
 def _read_tail(data: bytes, body_end: int, end: int) -> tuple[str, bytes] | None:

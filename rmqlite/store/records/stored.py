@@ -27,7 +27,7 @@ class Record:
 
     @classmethod
     def unread(cls, buffer: bytes, begin: int, size: int) -> Record:
-        """A record that is_whole() has looked at: its header is read at the first question.
+        """A record that whole_records() has looked at: its header is read at the first question.
 
         A pull by a client that takes records apart itself asks none, and costs half as much.
         """
