@@ -319,6 +319,12 @@ def test_a_word_of_the_hall_loads_neither_grpc_nor_protobuf_nor_pydantic(module:
     assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "rich"}
 
 
+def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
+    """Otherwise `--help`, completion and every command would take twice as long to start."""
+    loaded = run_fresh("import rmqlite.cli.main")
+    assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "numpy", "yaml"}
+
+
 def test_the_wire_does_not_load_grpc() -> None:
     """It is a table of bytes; the transport is somebody else's."""
     assert "grpc" not in run_fresh("import rmqlite.wire.rpcs, rmqlite.wire.status")

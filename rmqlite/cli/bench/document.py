@@ -18,7 +18,6 @@ from typing import Final
 from rmqlite import __version__
 from rmqlite.cli.bench.figures import Figure
 from rmqlite.json_tree import WrongValue, read_json, shown
-from rmqlite.table_shapes import validated
 
 FORMAT: Final = 2
 """Documents without a format are of rmqlite 0.5 and older."""
@@ -82,6 +81,9 @@ def document(figures: list[Figure], *, flush: str, scale: float, repeat: int) ->
 
 def document_of(text: str) -> Document:
     """Read to_json() again.  Raises ValueError, which says what is wrong with the text."""
+    # Pydantic takes a quarter of the time of every command's start.
+    from rmqlite.table_shapes import validated
+
     tree = read_json(text)
     found = tree.get("format") if isinstance(tree, dict) else None
     if found != FORMAT:

@@ -26,7 +26,7 @@ IN_FLIGHT: Final = 1_000
 """Messages without an answer, where one thread sends without a wait."""
 DRAIN_MESSAGES: Final = 200_000
 CONSUME_MESSAGES: Final = 100_000
-CONSUME_BATCH: Final = 32
+CONSUME_BATCHES: Final = (32, 256)
 CONSUME_SENDERS: Final = 8
 CONSUME_THREADS: Final = 4
 CONSUME_PULL_BATCH: Final = 256
@@ -92,14 +92,15 @@ def consume(bench: Bench) -> Iterator[Figure]:
     this process, the producer in another one.
     """
     messages = bench.size(CONSUME_MESSAGES)
-    case = f"{messages:,} x 1 KiB, {CONSUME_BATCH} a call"
-    with bench.broker("consume") as broker:
-        took_s = _consumed(bench, broker, messages)
-        _check_committed(broker, messages + WARM_UP_MESSAGES)
-    yield Figure("consume", case, "rate", messages / took_s, "msg/s")
+    for batch in CONSUME_BATCHES:
+        with bench.broker("consume") as broker:
+            took_s = _consumed(bench, broker, messages, batch)
+            _check_committed(broker, messages + WARM_UP_MESSAGES)
+        case = f"{messages:,} x 1 KiB, {batch} a call"
+        yield Figure("consume", case, "rate", messages / took_s, "msg/s")
 
 
-def _consumed(bench: Bench, broker: BrokerProcess, messages: int) -> float:
+def _consumed(bench: Bench, broker: BrokerProcess, messages: int, batch: int) -> float:
     """Send and consume this many; returns the seconds from the first send to the last commit."""
     seen: list[int] = []
 
@@ -117,7 +118,7 @@ def _consumed(bench: Bench, broker: BrokerProcess, messages: int) -> float:
             pause_s(0.002)
 
     load = replace(
-        fill(broker, messages, level=0, batch=CONSUME_BATCH),
+        fill(broker, messages, level=0, batch=batch),
         threads=min(CONSUME_SENDERS, messages),
         warm_up_s=bench.seconds(WARM_UP_SECONDS),
     )
@@ -138,7 +139,8 @@ def _consumed(bench: Bench, broker: BrokerProcess, messages: int) -> float:
         consumer.start()
         wait_for(WARM_UP_MESSAGES)
         # The load ends some time after its last answer: a thread waits for its processes.
-        sending = pool.submit(bench.load, f"consume: {messages:,}", load)
+        label = f"consume: {messages:,}, {batch} a call"
+        sending = pool.submit(bench.load, label, load)
         wait_for(messages + WARM_UP_MESSAGES, sending)
         consumer.close()
         ended_s = elapsed_s()
