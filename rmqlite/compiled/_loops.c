@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 7 }; /* see __init__.py */
+enum { INTERFACE = 8 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -22,6 +22,7 @@ static PyMethodDef METHODS[] = {
     {"pack_drafts", pack_drafts, METH_VARARGS, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
+    {"read_json_header", read_json_header, METH_VARARGS, NULL},
     {"read_sends", read_sends, METH_VARARGS, NULL},
     {"write_sends", write_sends, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},

@@ -85,6 +85,9 @@ def place(
     those of the data.
     """
 
+def read_json_header(header: bytes | memoryview, body: bytes, command: type[Any], /) -> Any | None:
+    """The Command of a frame with this header and this body.  command: its class."""
+
 def read_sends(
     request: bytes, messages_max: int, reserved: frozenset[str], /
 ) -> tuple[str, int, int, int, str, list[str], bytes, bytes] | None:

@@ -119,6 +119,7 @@ PyObject *pack_records(PyObject *self, PyObject *records);
 PyObject *pack_drafts(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
+PyObject *read_json_header(PyObject *self, PyObject *args);
 PyObject *read_sends(PyObject *self, PyObject *args);
 PyObject *write_sends(PyObject *self, PyObject *args);
 PyObject *write_kept(PyObject *self, PyObject *args);

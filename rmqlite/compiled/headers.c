@@ -1,0 +1,175 @@
+/* The JSON header of a frame of RocketMQ's protocol, as read_json_header() in header.py reads it.
+
+   Ordinary is what clients write: one object of ASCII, whose extFields are texts. */
+
+#include "records.h"
+
+enum { FIELDS_MAX = 64, DIGITS_MAX = 9 };
+
+typedef struct {
+    const uint8_t *at, *end;
+} Json;
+
+/* A string between its quotes, and how many characters it has without the escapes. */
+typedef struct {
+    Text raw;
+    Py_ssize_t size;
+} String;
+
+/* All that read…() returns is false for what is out of the ordinary, or with an error set. */
+static int is_blank(uint8_t byte) {
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+static int read_sign(Json *json, uint8_t sign) {
+    while (json->at < json->end && is_blank(*json->at)) json->at++;
+    if (json->at == json->end || *json->at != sign) return 0;
+    json->at++;
+    return 1;
+}
+
+static int hex_of(uint8_t digit) {
+    if (digit >= '0' && digit <= '9') return digit - '0';
+    digit |= 32;
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The character of an escape behind its backslash, and how long the escape is; -1 for others. */
+static int escaped(const uint8_t *at, Py_ssize_t room, int *length) {
+    *length = 1;
+    switch (room > 0 ? *at : 0) {
+    case '"': case '\\': case '/': return *at;
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    }
+    *length = 5;
+    if (room < 5 || *at != 'u' || at[1] != '0' || at[2] != '0') return -1;
+    int high = hex_of(at[3]), low = hex_of(at[4]);
+    return high < 0 || high > 7 || low < 0 ? -1 : high << 4 | low;
+}
+
+static int read_string(Json *json, String *string) {
+    if (!read_sign(json, '"')) return 0;
+    const uint8_t *at = json->at;
+    Py_ssize_t size = 0;
+    for (; at < json->end && *at != '"'; at++, size++) {
+        int length;
+        if (*at >= 0x80) return 0;
+        if (*at != '\\') continue;
+        if (escaped(at + 1, json->end - at - 1, &length) < 0) return 0;
+        at += length;
+    }
+    if (at >= json->end) return 0;
+    *string = (String){{json->at, at - json->at}, size};
+    json->at = at + 1;
+    return 1;
+}
+
+static int read_number(Json *json, int32_t *number) {
+    int sign = read_sign(json, '-') ? -1 : 1, length;
+    const uint8_t *at = json->at;
+    for (length = 0; at < json->end && *at >= '0' && *at <= '9'; at++, length++)
+        *number = length ? *number * 10 + (*at - '0') : *at - '0';
+    int is_number = length == 1 || (length > 1 && length <= DIGITS_MAX && *json->at != '0');
+    json->at = at;
+    *number *= sign;
+    return is_number && at < json->end && *at != '.' && *at != 'e' && *at != 'E';
+}
+
+static PyObject *text_of(String string) {
+    if (string.size == 0) return PyUnicode_New(0, 0);
+    if (string.raw.size == string.size)
+        return PyUnicode_FromStringAndSize((const char *)string.raw.at, string.size);
+    PyObject *text = PyUnicode_New(string.size, 127);
+    if (text == NULL) return NULL;
+    uint8_t *to = PyUnicode_1BYTE_DATA(text);
+    const uint8_t *at = string.raw.at, *end = at + string.raw.size;
+    while (at < end) {
+        int length = 0;
+        *to++ = *at == '\\' ? (uint8_t)escaped(at + 1, end - at - 1, &length) : *at;
+        at += 1 + length;
+    }
+    return text;
+}
+
+static int read_ext(Json *json, PyObject *ext) {
+    String name, value;
+    if (!read_sign(json, '{')) return 0;
+    if (read_sign(json, '}')) return 1;
+    do {
+        if (PyDict_GET_SIZE(ext) == FIELDS_MAX || !read_string(json, &name) ||
+            !read_sign(json, ':') || !read_string(json, &value))
+            return 0;
+        PyObject *key = text_of(name), *text = key == NULL ? NULL : text_of(value);
+        int is_set = text != NULL && PyDict_SetItem(ext, key, text) == 0;
+        Py_XDECREF(key);
+        Py_XDECREF(text);
+        if (!is_set) return 0;
+    } while (read_sign(json, ','));
+    return read_sign(json, '}');
+}
+
+typedef struct {
+    int32_t code, opaque, flag, version;
+    String language, remark;
+    PyObject *ext;
+    int has_ext;
+} Header;
+
+static int read_field(Json *json, Header *header) {
+    String name;
+    if (!read_string(json, &name) || !read_sign(json, ':')) return 0;
+#define IS(text) \
+    (name.raw.size == sizeof(text) - 1 && memcmp(name.raw.at, text, sizeof(text) - 1) == 0)
+    if (IS("code")) return read_number(json, &header->code);
+    if (IS("opaque")) return read_number(json, &header->opaque);
+    if (IS("flag")) return read_number(json, &header->flag);
+    if (IS("version")) return read_number(json, &header->version);
+    if (IS("language")) return read_string(json, &header->language);
+    if (IS("remark")) return read_string(json, &header->remark);
+    if (IS("extFields")) return !header->has_ext++ && read_ext(json, header->ext);
+    String other;
+    return IS("serializeTypeCurrentRPC") && read_string(json, &other);
+#undef IS
+}
+
+static int read_header(Json *json, Header *header) {
+    if (!read_sign(json, '{')) return 0;
+    do {
+        if (!read_field(json, header)) return 0;
+    } while (read_sign(json, ','));
+    return read_sign(json, '}') && json->at == json->end;
+}
+
+/* A Command by tuple.__new__(): a call of its class takes twice as long. */
+static PyObject *command_of(PyTypeObject *type, const Header *header, PyObject *body) {
+    PyObject *items = Py_BuildValue(
+        "(iiOOiNNiO)", header->code, header->opaque, header->ext, body, header->flag,
+        text_of(header->remark), text_of(header->language), header->version, Py_False);
+    PyObject *args = items == NULL ? NULL : PyTuple_Pack(1, items);
+    PyObject *command = args == NULL ? NULL : PyTuple_Type.tp_new(type, args, NULL);
+    Py_XDECREF(items);
+    Py_XDECREF(args);
+    return command;
+}
+
+PyObject *read_json_header(PyObject *self, PyObject *args) {
+    (void)self;
+    Py_buffer bytes;
+    PyObject *body, *type, *result = NULL;
+    if (!PyArg_ParseTuple(args, "y*SO!", &bytes, &body, &PyType_Type, &type)) return NULL;
+    Json json = {bytes.buf, (const uint8_t *)bytes.buf + bytes.len};
+    Header header = {.ext = PyDict_New()};
+    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type))
+        PyErr_SetString(PyExc_TypeError, "command: the class Command");
+    else if (header.ext != NULL && read_header(&json, &header))
+        result = command_of((PyTypeObject *)type, &header, body);
+    else if (!PyErr_Occurred())
+        result = Py_NewRef(Py_None);
+    Py_XDECREF(header.ext);
+    PyBuffer_Release(&bytes);
+    return result;
+}

@@ -1,0 +1,125 @@
+"""JSON headers by the compiled form, beside their plain twin."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from rmqlite import compiled
+from rmqlite.wire.remoting.command import Command, FrameError
+from rmqlite.wire.remoting.header import read_json_header
+from tests.support.forms import damaged, needs_compiled
+
+pytestmark = needs_compiled
+
+BODY = b"order"
+ORDINARY = (
+    b'{"code":310,"extFields":{"a":"senders","b":"orders","i":"KEYS\\u0001k \\/\\"\\\\\\u0002'
+    b'TAGS\\u0001TagA","e":"0"},"flag":0,"language":"JAVA","opaque":17,'
+    b'"serializeTypeCurrentRPC":"JSON","version":399}'
+)
+TEXTS = some.sampled_from(("", "orders", "a\x01b\x02", 'q"\\/\b\f\n\r\t', "\x7f\0", "Größe", "日"))
+NUMBERS = some.sampled_from((0, 17, -1, 999_999_999, 10**9, -(2**31), 2**31, 1.5, None, "7", True))
+HEADERS = some.fixed_dictionaries(
+    {},
+    optional={
+        "code": NUMBERS,
+        "opaque": NUMBERS,
+        "flag": NUMBERS,
+        "version": NUMBERS,
+        "language": some.sampled_from(("JAVA", "GO", "", None, 7)),
+        "remark": some.one_of(TEXTS, some.none(), some.just(7)),
+        "extFields": some.one_of(
+            some.dictionaries(TEXTS, TEXTS, max_size=5),
+            some.dictionaries(TEXTS, some.one_of(TEXTS, NUMBERS), max_size=3),
+            some.sampled_from((None, {}, [], "x", {"a": {"b": "c"}})),
+        ),
+        "serializeTypeCurrentRPC": some.sampled_from(("JSON", None)),
+        "other": some.sampled_from(("x", 7, [])),
+    },
+)
+
+
+def read_as(header: bytes, *, is_compiled: bool) -> Command | str:
+    """The command, or why there is none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "is_on", is_compiled)
+        try:
+            return read_json_header(header, BODY)
+        except FrameError as error:
+            return str(error)
+
+
+def is_read(header: bytes) -> bool:
+    """Does the compiled form take this header?  If so, with the plain form's result."""
+    plain = read_as(header, is_compiled=False)
+    assert read_as(header, is_compiled=True) == plain
+    command: Any = compiled.loops.read_json_header(header, BODY, Command)
+    if command is not None:
+        assert type(command) is Command
+        assert list(map(type, command)) == list(map(type, plain))
+        assert list(command.ext) == list(plain.ext)  # type: ignore[union-attr]
+    return command is not None
+
+
+@settings(max_examples=600)
+@given(HEADERS, some.sampled_from((None, 1)), some.booleans())
+def test_every_header_is_read_alike(
+    header: dict[str, Any], indent: int | None, is_ascii: bool
+) -> None:
+    """Whatever a client writes, with blanks and without."""
+    is_read(json.dumps(header, indent=indent, ensure_ascii=is_ascii).encode())
+
+
+def test_what_clients_write_is_read_by_the_compiled_form() -> None:
+    """Otherwise the other tests would compare the plain form with itself."""
+    assert is_read(ORDINARY)
+    assert is_read(ORDINARY.replace(b",", b" ,\r\n\t").replace(b":", b" : "))
+    assert is_read(b"{}") is False
+    assert is_read(b'{"code":0}')
+
+
+def test_damaged_headers_are_read_alike() -> None:
+    """Or refused alike."""
+    random = Random(1)
+    taken = sum([is_read(damaged(ORDINARY, random)) for _ in range(6_000)])
+    assert 0 < taken < 6_000
+    for end in range(len(ORDINARY)):
+        assert not is_read(ORDINARY[:end])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"code":01}',
+        b'{"code":-}',
+        b'{"code":1\x0c}',
+        b'{"code":1}}',
+        b'{"code":1} ',
+        b'\x0b{"code":1}',
+        b'{"code":1,}',
+        b'{"co\\u0064e":1}',
+        b'{"code":1e3}',
+        b'{"remark":"\\u00e9"}',
+        b'{"remark":"\\ud83d\\ude00"}',
+        b'{"remark":"\\x"}',
+        b'{"remark":"\\u00',
+        b'{"extFields":{"a":"1"},"extFields":{"b":"2"}}',
+        b'{"extFields":{' + b",".join([b'"k%d":"v"' % n for n in range(65)]) + b"}}",
+    ],
+)
+def test_what_is_out_of_the_ordinary_is_left_to_the_plain_form(odd: bytes) -> None:
+    """It may be right still, and is for the plain form to judge."""
+    assert not is_read(odd)
+
+
+def test_another_class_is_an_error() -> None:
+    """And no crash."""
+    wrong: Any = dict
+    with pytest.raises(TypeError):
+        compiled.loops.read_json_header(ORDINARY, BODY, wrong)
