@@ -5,11 +5,12 @@
 Both brokers run on this machine, with empty stores and the same way to flush.  They take turns:
 each scenario runs against the one, then against the other, and an idle broker takes little CPU
 time.  So a program that slows this machine down slows both, and the ratio is what to compare.
-All of it is measured --turns times, and the table has the medians.  "CPU" is the CPU time of the
-broker process, in user and in kernel mode, for each message; in the last two scenarios a message
-is sent and received.  "send to receive" is the median time from the call of a send to the call of
-the listener; its ratio, as all others, is above 1 if rmqlite is better.  Maven fetches the client
-and RocketMQ's broker.  Without Maven and Java nothing runs.
+All of it is measured --turns times.  The table has the medians of the figures, and the median of
+the turns' ratios: the machine of one turn is faster than that of another.  "CPU" is the CPU time of
+the broker process, in user and in kernel mode, for each message; in the last two scenarios a
+message is sent and received.  "send to receive" is the median time from the call of a send to
+the call of the listener; its ratio, as all others, is above 1 if rmqlite is better.  Maven
+fetches the client and RocketMQ's broker.  Without Maven and Java nothing runs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
+from statistics import median_low
 from typing import Final
 
 import pytest
@@ -31,13 +33,14 @@ from tests.support.programs import Program
 
 SOURCE: Final = Path(__file__).parent / "Load.java"
 FLUSHES: Final = {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH"}
-Row = tuple[str, dict[str, Figure]]
+Row = tuple[str, dict[str, list[Figure]]]
+"""The name of a scenario; the figures of each broker, turn by turn."""
 
 
 def compare(
     folder: Path, flush: str, sizes: Sizes, *, with_rocketmq: bool, turns: int = 1
 ) -> list[Row]:
-    """Per scenario the figure of each broker, by its name.  Progress goes to stderr."""
+    """The figures of each broker, by its name.  Progress goes to stderr."""
     command = toolchains.java_program(SOURCE)
     rows: dict[str, dict[str, list[Figure]]] = {}
     with ExitStack() as stack:
@@ -58,15 +61,13 @@ def compare(
                     figure = measured(scenario, target, programs[target.name])
                     figures[target.name].append(figure)
                     _say(f"{target.name}: {scenario.name}: {_text(figure)}")
-    return [
-        (name, {target: _median(found) for target, found in figures.items()})
-        for name, figures in rows.items()
-    ]
+    return list(rows.items())
 
 
-def _median(figures: list[Figure]) -> Figure:
-    """Of an even number the lower one."""
-    return sorted(figures)[(len(figures) - 1) // 2]
+def _better(ours: Figure, theirs: Figure) -> float:
+    """How many times."""
+    ratio = ours.value / theirs.value
+    return ratio if ours.unit == "/s" else 1 / ratio
 
 
 def table(rows: list[Row]) -> str:
@@ -77,12 +78,11 @@ def table(rows: list[Row]) -> str:
     heads += [f"CPU µs, {name}" for name in names]
     lines = [heads]
     for name, figures in rows:
-        line = [name, *[_text(figure) for figure in figures.values()]]
+        medians = [median_low(each) for each in figures.values()]
+        line = [name, *[_text(figure) for figure in medians]]
         if len(names) > 1:
-            ours, theirs = figures.values()
-            ratio = ours.value / theirs.value
-            line.append(f"{ratio if ours.unit == '/s' else 1 / ratio:.2f}")
-        lines.append([*line, *[f"{figure.cpu_us:,.0f}" for figure in figures.values()]])
+            line.append(f"{median_low(map(_better, *figures.values())):.2f}")
+        lines.append([*line, *[f"{figure.cpu_us:,.0f}" for figure in medians]])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
         [
