@@ -16,11 +16,11 @@ typedef struct {
     Py_ssize_t size;
 } String;
 
-/* All that read…() returns is false for what is out of the ordinary, or with an error set. */
 static int is_blank(uint8_t byte) {
     return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
 }
 
+/* All that read…() returns is false for what is out of the ordinary, or with an error set. */
 static int read_sign(Json *json, uint8_t sign) {
     while (json->at < json->end && is_blank(*json->at)) json->at++;
     if (json->at == json->end || *json->at != sign) return 0;
@@ -71,11 +71,12 @@ static int read_string(Json *json, String *string) {
 static int read_number(Json *json, int32_t *number) {
     int sign = read_sign(json, '-') ? -1 : 1, length;
     const uint8_t *at = json->at;
-    for (length = 0; at < json->end && *at >= '0' && *at <= '9'; at++, length++)
-        *number = length ? *number * 10 + (*at - '0') : *at - '0';
-    int is_number = length == 1 || (length > 1 && length <= DIGITS_MAX && *json->at != '0');
+    *number = 0;
+    for (length = 0; at < json->end && *at >= '0' && *at <= '9'; at++)
+        if (++length > DIGITS_MAX) return 0;
+        else *number = *number * 10 + sign * (*at - '0');
+    int is_number = length == 1 || (length > 1 && *json->at != '0');
     json->at = at;
-    *number *= sign;
     return is_number && at < json->end && *at != '.' && *at != 'e' && *at != 'E';
 }
 
