@@ -3,7 +3,7 @@
 pip compiles the C beside this file where it finds a compiler, and does without elsewhere.  Each
 loop has a plain Python form, which also does the work wherever the compiled form returns None:
 for everything that is out of the ordinary, and for everything that is refused.  Both forms make
-the same bytes.
+the same bytes and the same values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-INTERFACE: Final = 8
+INTERFACE: Final = 9
 """Counts the changes of _loops.pyi; a library that was built before the last is not used."""
 SPAN: Final = Struct("=5i")
 """A message of a batch: its flag; where its body begins and ends, and its property string."""

@@ -1,17 +1,17 @@
-/* The loops over the records of an append, a batch, a delivery and a pull, and the thread that
-   syncs.
+/* The loops over the records of an append, a batch, a delivery and a pull, those over the bytes of
+   requests and answers, and the thread that syncs.
 
    _loops.pyi has the signatures, and says what each function does.  A function that finds
    anything out of the ordinary returns None, and has changed nothing: then the plain Python form
    does the work, and raises the errors.  So no rule of the broker stands here, and whatever is
-   here is tested to make the same bytes as the plain form.
+   here is tested to make the same bytes and values as the plain form.
 
    All that comes in may be hostile: a number that is read from a buffer is checked against the
    length of the buffer before it is used as a place. */
 
 #include "records.h"
 
-enum { INTERFACE = 8 }; /* see __init__.py */
+enum { INTERFACE = 9 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 

@@ -114,8 +114,8 @@ def read_pull(
     message: the class StoredMessage.  slots: the descriptors of its fields, in their order.
     """
 
-def whole_records(data: bytes, base: int, entries: Sequence[Any], /) -> int:
-    """How many of the first entries have an ordinary record in data, whose body's CRC fits.
+def whole_records(data: bytes, base: int, entries: Sequence[Any], /) -> bytes:
+    """A byte for each entry: 1 if it has an ordinary record in data, whose body's CRC fits.
 
     data: bytes of the log from the physical offset base on.  entries: physical offset and size
     come first in each.

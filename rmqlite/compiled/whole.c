@@ -45,23 +45,23 @@ static int read_entry(PyObject *entry, long long *offset, long long *size) {
 PyObject *whole_records(PyObject *self, PyObject *args) {
     (void)self;
     PyObject *bytes, *sequence;
-    long long base, offset, size;
+    long long base, offset = 0, size = 0;
     if (!PyArg_ParseTuple(args, "SLO", &bytes, &base, &sequence)) return NULL;
     PyObject *entries = PySequence_Fast(sequence, "entries: a sequence");
     if (entries == NULL) return NULL;
     const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(bytes);
     int64_t end = PyBytes_GET_SIZE(bytes);
-    Py_ssize_t count = 0;
-    int found = 1;
-    while (found > 0 && count < PySequence_Fast_GET_SIZE(entries)) {
-        found = -1;
-        if (!read_entry(PySequence_Fast_GET_ITEM(entries, count), &offset, &size)) break;
+    Py_ssize_t count = PySequence_Fast_GET_SIZE(entries);
+    PyObject *result = PyBytes_FromStringAndSize(NULL, count);
+    for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
+        int found = read_entry(PySequence_Fast_GET_ITEM(entries, i), &offset, &size) - 1;
         int64_t at = (int64_t)((uint64_t)offset - (uint64_t)base);
-        found = 0;
-        if (at < 0 || size < HEAD_BYTES + LENGTHS_BYTES || size > end || at > end - size) break;
-        found = is_whole(data + at, size, offset);
-        count += found > 0;
+        if (found == 0 && at >= 0 && size >= HEAD_BYTES + LENGTHS_BYTES && size <= end &&
+            at <= end - size)
+            found = is_whole(data + at, size, offset);
+        if (found < 0) Py_CLEAR(result);
+        else PyBytes_AS_STRING(result)[i] = (char)found;
     }
     Py_DECREF(entries);
-    return found < 0 ? NULL : PyLong_FromSsize_t(count);
+    return result;
 }

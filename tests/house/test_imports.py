@@ -320,7 +320,7 @@ def test_a_word_of_the_hall_loads_neither_grpc_nor_protobuf_nor_pydantic(module:
 
 
 def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
-    """Otherwise `--help`, completion and every command would take twice as long to start."""
+    """Otherwise `--help`, completion and every command would start later."""
     loaded = run_fresh("import rmqlite.cli.main")
     assert not loaded & {"grpc", "google.protobuf", "pydantic", "asyncio", "numpy", "yaml"}
 

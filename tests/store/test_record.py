@@ -198,13 +198,24 @@ def test_the_fast_look_agrees_with_the_plain_one(position: int) -> None:
             and record.has_sound_body(head, data)
         )
         entries = [Entry(0, len(GOLDEN), 0)]
-        assert compiled.loops.whole_records(data, -6, entries) == is_plain
+        assert compiled.loops.whole_records(data, -6, entries) == bytes([is_plain])
         for end in range(6, 6 + len(GOLDEN), 7):
-            assert not compiled.loops.whole_records(data[:end], -6, entries)
+            assert compiled.loops.whole_records(data[:end], -6, entries) == b"\0"
         if is_plain:
             unread = Record.unread(data, 6, len(GOLDEN))
             assert unread.encoded == data[6:-5]
             assert unread.head == head
+
+
+@needs_compiled
+def test_the_fast_look_judges_each_record_alone() -> None:
+    """One that is damaged, or not there, leaves the others to the fast look."""
+    size = len(GOLDEN)
+    entries = [Entry(1, size, 0), Entry(0, size, 0), Entry(-1, size, 0), Entry(0, size, 0)]
+    assert compiled.loops.whole_records(GOLDEN, 0, entries) == b"\0\1\0\1"
+    assert compiled.loops.whole_records(GOLDEN, 0, []) == b""
+    with pytest.raises(TypeError):
+        compiled.loops.whole_records(GOLDEN, 0, [Entry(0, size, 0), size])
 
 
 def test_an_empty_body_has_crc_zero() -> None:

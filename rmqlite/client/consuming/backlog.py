@@ -167,7 +167,7 @@ class Backlog:
 
 def _uncommitted(queues: Iterable[ProcessQueue]) -> dict[Queue, int]:
     return {
-        queue.queue: queue.commit_offset
+        queue.queue: offset
         for queue in queues
-        if queue.commit_offset != queue.committed_offset
+        if (offset := queue.commit_offset) != queue.committed_offset
     }

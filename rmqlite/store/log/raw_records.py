@@ -105,9 +105,11 @@ def records_behind(
     is_compiled = check_bodies and compiled.is_on
     for base, upto, near in neighbours(entries):
         data = read(base, upto - base)
-        whole = compiled.loops.whole_records(data, base, near) if is_compiled else 0
-        found += [Record.unread(data, offset - base, size) for offset, size, _ in near[:whole]]
-        for offset, _, _ in near[whole:]:
+        looks = compiled.loops.whole_records(data, base, near) if is_compiled else bytes(len(near))
+        for (offset, size, _), is_whole in zip(near, looks, strict=True):
+            if is_whole:
+                found.append(Record.unread(data, offset - base, size))
+                continue
             head = read_head(data, offset - base)
             if head is None or head.physical_offset != offset or is_repaired(head):
                 found.append(None)

@@ -1,4 +1,4 @@
-/* Pulls of rmqlite.v1 in a client: from the bytes of an answer to StoredMessages.
+/* Answers of rmqlite.v1 in a client: from the bytes of a pull to StoredMessages.
 
    proto/ has the numbers of the fields, which a StoredMessage has in the same order; protobuf.h
    has the wire format. */
@@ -89,7 +89,8 @@ static PyObject *new_field(const Pulled *pulled, int field, Known *known) {
     return PyLong_FromLongLong(pulled->numbers[field]);
 }
 
-/* A message whose slots are filled: its class is frozen, and __init__ takes three times as long. */
+/* A message whose slots are filled: its class is frozen, and __init__ takes twice as long as all
+   of this. */
 static PyObject *new_message(Wire wire, Known *known, PyTypeObject *type, PyObject *slots) {
     Pulled pulled = {.properties = PyDict_New()};
     PyObject *message = NULL;
