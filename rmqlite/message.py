@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from rmqlite import compiled
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
 from rmqlite.property_string import pairs_of
@@ -151,26 +152,28 @@ class Message:
             raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
 
     def named(self, message_id: str) -> Message:
-        """A copy with an id that needs no check; it costs a third of a constructor."""
-        copied = object.__new__(Message)
-        copy_field = object.__setattr__
-        copy_field(copied, "topic", self.topic)
-        copy_field(copied, "body", self.body)
-        copy_field(copied, "tags", self.tags)
-        copy_field(copied, "keys", self.keys)
-        copy_field(copied, "properties", self.properties)
-        copy_field(copied, "delay_level", self.delay_level)
-        copy_field(copied, "delay", self.delay)
-        copy_field(copied, "flag", self.flag)
-        copy_field(copied, "message_id", message_id)
-        copy_field(copied, "max_reconsume_times", self.max_reconsume_times)
-        return copied
+        """A copy with an id that needs no check."""
+        return _copied(self, "message_id", message_id)
 
     def at_level(self, delay_level: int) -> Message:
         """A copy with this level, which the caller has worked out from the delay."""
-        copied = self.named(self.message_id)
-        object.__setattr__(copied, "delay_level", delay_level)
-        return copied
+        return _copied(self, "delay_level", delay_level)
+
+
+_SLOTS: Final = {name: vars(Message)[name] for name in Message.__slots__}
+_ALL_SLOTS: Final = tuple(_SLOTS.values())
+
+
+def _copied(message: Message, name: str, value: object) -> Message:
+    if compiled.is_on:
+        # A tenth of the time of a constructor, a fifth of that of the loop below.
+        copy: Message = compiled.loops.copied(message, _ALL_SLOTS, _SLOTS[name], value)
+        return copy
+    copy = object.__new__(Message)
+    for each in _SLOTS:
+        object.__setattr__(copy, each, getattr(message, each))
+    object.__setattr__(copy, name, value)
+    return copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from rmqlite import compiled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import unpack_golden
 
@@ -65,3 +66,10 @@ def quiet() -> Iterator[None]:
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def each_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test runs with both forms; without a C compiler, it is twice the plain one."""
+    if request.param == "plain":
+        monkeypatch.setattr(compiled, "is_on", False)

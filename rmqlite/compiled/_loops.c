@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 9 }; /* see __init__.py */
+enum { INTERFACE = 10 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -22,9 +22,13 @@ static PyMethodDef METHODS[] = {
     {"pack_drafts", pack_drafts, METH_VARARGS, NULL},
     {"pack_deliveries", pack_deliveries, METH_VARARGS, NULL},
     {"place", place, METH_VARARGS, NULL},
+    {"enter_keys", enter_keys, METH_VARARGS, NULL},
     {"read_json_header", read_json_header, METH_VARARGS, NULL},
     {"read_sends", read_sends, METH_VARARGS, NULL},
+    {"write_results", write_results, METH_VARARGS, NULL},
+    {"copied", copied, METH_VARARGS, NULL},
     {"write_sends", write_sends, METH_VARARGS, NULL},
+    {"read_results", read_results, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},
     {"read_pull", read_pull, METH_VARARGS, NULL},
     {"whole_records", whole_records, METH_VARARGS, NULL},

@@ -1,6 +1,6 @@
 """The compiled loops; a result of None means that the plain form does the work."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 INTERFACE: Final[int]
@@ -85,6 +85,25 @@ def place(
     those of the data.
     """
 
+def enter_keys(
+    image: bytearray,
+    hashes: Sequence[int],
+    places: Sequence[int],
+    times: Sequence[int],
+    slots: int,
+    begin_ms: int,
+    number: int,
+    dirty: set[int],
+    touch: Callable[[int], None],
+    /,
+) -> tuple[bytes, int]:
+    """Write the numbers of new entries into the slots in an index file's image.
+
+    hashes, places, times: of the keys; their physical offsets and timestamps.  number: of the
+    first entry.  touch: is called for each page that changes and is not in dirty.  Returns the
+    entries, and how many slots are no longer empty.
+    """
+
 def read_json_header(header: bytes | memoryview, body: bytes, command: type[Any], /) -> Any | None:
     """The Command of a frame with this header and this body.  command: its class."""
 
@@ -98,6 +117,21 @@ def read_sends(
     message may have.
     """
 
+def write_results(
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    message_ids: list[str],
+    physical_offsets: list[int],
+    deliver_at_ms: int,
+    store_host: str,
+    /,
+) -> bytes:
+    """A SendResponse of rmqlite.v1: the SendResults of a SentBatch."""
+
+def copied(object: Any, slots: tuple[Any, ...], slot: Any, value: Any, /) -> Any:
+    """A copy of an object with a value in one slot.  slots: descriptors of all of its fields."""
+
 def write_sends(
     messages: tuple[Any, ...], producer_group: str, queue_id: int, born_at_ms: int, /
 ) -> bytes | None:
@@ -105,6 +139,9 @@ def write_sends(
 
 def write_kept(records: list[bytes], field: int, /) -> bytes | None:
     """Records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
+
+def read_results(answer: bytes, result: type[Any], /) -> tuple[Any, ...] | None:
+    """The results of a SendResponse of rmqlite.v1.  result: the class SendResult."""
 
 def read_pull(
     answer: bytes, message: type[Any], slots: tuple[Any, ...], /

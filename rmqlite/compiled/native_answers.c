@@ -1,7 +1,8 @@
-/* Answers of rmqlite.v1 in a client: from the bytes of a pull to StoredMessages.
+/* Answers of rmqlite.v1 in a client: from the bytes of a pull to StoredMessages, and from those of
+   a send to SendResults.
 
-   proto/ has the numbers of the fields, which a StoredMessage has in the same order; protobuf.h
-   has the wire format. */
+   proto/ has the numbers of the fields, which these have in the same order; protobuf.h has the
+   wire format. */
 
 #include "protobuf.h"
 
@@ -159,4 +160,107 @@ PyObject *read_pull(PyObject *self, PyObject *args) {
     }
     Py_DECREF(messages);
     return result;
+}
+
+/* ---- sends */
+
+enum { QUEUE_IDS = 2, QUEUE_OFFSETS, IDS, POSITIONS, DELIVER_AT, HOST, SENT_FIELDS = HOST };
+
+/* The next field of a number; false at the end, or for what is no such answer. */
+static int next_content(Wire *wire, int field, Text *content) {
+    while (wire->at < wire->end) {
+        int found = *wire->at >> 3, type = *wire->at & 7;
+        wire->at++;
+        if (type != CONTENT || found < 1 || found > SENT_FIELDS || !read_content(wire, content))
+            return 0;
+        if (found == field) return 1;
+    }
+    return 0;
+}
+
+/* An answer in columns: all bytes where texts are, else the numbers of the packed field. */
+typedef struct {
+    Wire columns[SENT_FIELDS + 1];
+    Py_ssize_t counts[SENT_FIELDS + 1];
+    PyObject *host;
+} Columns;
+
+static int is_number(int field) {
+    return field != TOPIC && field != IDS && field != HOST;
+}
+
+static int read_columns(Wire wire, Columns *columns) {
+    Wire all = wire;
+    while (wire.at < wire.end) {
+        int field = *wire.at >> 3;
+        Text content;
+        if (field > SENT_FIELDS || !next_content(&wire, field, &content)) return 0;
+        int is_text = field == TOPIC || field == IDS;
+        if (columns->counts[field]++ && !is_text) return 0;
+        columns->columns[field] = is_text ? all : (Wire){content.at, content.at + content.size};
+    }
+    return columns->counts[TOPIC] == columns->counts[IDS];
+}
+
+static PyObject *new_number(Wire *column, int field) {
+    int64_t number;
+    if (!read_int64(column, &number)) return NULL;
+    if (field == QUEUE_IDS && number != (int32_t)number) return NULL;
+    return PyLong_FromLongLong(number);
+}
+
+/* The next result; NULL, perhaps without an error, if it is none. */
+static PyObject *new_result(Columns *columns, PyObject **known, PyTypeObject *type) {
+    PyObject *result = type->tp_alloc(type, SENT_FIELDS);
+    for (int field = 1; result != NULL && field <= SENT_FIELDS; field++) {
+        Wire *column = &columns->columns[field];
+        Text text;
+        PyObject *value = NULL;
+        if (field == HOST) value = Py_NewRef(columns->host);
+        else if (is_number(field)) value = new_number(column, field);
+        else if (next_content(column, field, &text))
+            value = text_of(text, field == TOPIC ? known : NULL);
+        if (value == NULL) Py_CLEAR(result);
+        else PyTuple_SET_ITEM(result, field - 1, value);
+    }
+    return result;
+}
+
+static PyObject *new_results(Columns *columns, PyTypeObject *type) {
+    Py_ssize_t count = columns->counts[TOPIC];
+    PyObject *results = PyTuple_New(count), *known = NULL;
+    for (Py_ssize_t i = 0; results != NULL && i < count; i++) {
+        PyObject *result = new_result(columns, &known, type);
+        if (result == NULL) Py_CLEAR(results);
+        else PyTuple_SET_ITEM(results, i, result);
+    }
+    for (int field = 1; field <= SENT_FIELDS && results != NULL; field++)
+        if (is_number(field) && columns->columns[field].at < columns->columns[field].end)
+            Py_CLEAR(results);
+    Py_XDECREF(known);
+    return results;
+}
+
+PyObject *read_results(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *answer, *type;
+    if (!PyArg_ParseTuple(args, "SO!", &answer, &PyType_Type, &type)) return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "a class of tuples");
+        return NULL;
+    }
+    const uint8_t *at = (const uint8_t *)PyBytes_AS_STRING(answer);
+    Columns columns = {.host = NULL};
+    PyObject *results = NULL;
+    if (read_columns((Wire){at, at + PyBytes_GET_SIZE(answer)}, &columns)) {
+        Wire host = columns.columns[HOST];
+        columns.host = text_of((Text){host.at ? host.at : at, host.end - host.at}, NULL);
+        if (columns.host != NULL) results = new_results(&columns, (PyTypeObject *)type);
+    }
+    Py_XDECREF(columns.host);
+    if (results == NULL && (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))) {
+        PyErr_Clear();
+        results = Py_NewRef(Py_None);
+    }
+    return results;
 }

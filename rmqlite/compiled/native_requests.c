@@ -1,4 +1,4 @@
-/* Requests of rmqlite.v1: from messages to the bytes of a SendRequest.
+/* Requests of rmqlite.v1: messages with ids, and from messages to the bytes of a SendRequest.
 
    proto/ has the numbers of the fields; protobuf.h has the wire format. */
 
@@ -148,4 +148,34 @@ PyObject *write_sends(PyObject *self, PyObject *args) {
     }
     Py_XDECREF(out.data);
     return result;
+}
+
+/* Copy a slot; 1 without a value, too: 0 with an error set. */
+static int copy_slot(PyObject *copy, PyObject *object, PyObject *slot) {
+    PyTypeObject *kind = Py_TYPE(slot);
+    if (kind->tp_descr_get == NULL || kind->tp_descr_set == NULL) {
+        PyErr_SetString(PyExc_TypeError, "slots: the slots of a class");
+        return 0;
+    }
+    PyObject *value = kind->tp_descr_get(slot, object, (PyObject *)Py_TYPE(object));
+    int is_copied = value != NULL && kind->tp_descr_set(slot, copy, value) == 0;
+    Py_XDECREF(value);
+    return is_copied;
+}
+
+PyObject *copied(PyObject *self, PyObject *args) {
+    (void)self;
+    PyObject *object, *slots, *slot, *value;
+    if (!PyArg_ParseTuple(args, "OO!OO", &object, &PyTuple_Type, &slots, &slot, &value))
+        return NULL;
+    PyObject *copy = Py_TYPE(object)->tp_alloc(Py_TYPE(object), 0);
+    int is_copied = copy != NULL;
+    for (Py_ssize_t i = 0; is_copied && i < PyTuple_GET_SIZE(slots); i++)
+        is_copied = copy_slot(copy, object, PyTuple_GET_ITEM(slots, i));
+    if (is_copied && Py_TYPE(slot)->tp_descr_set == NULL)
+        PyErr_SetString(PyExc_TypeError, "slot: a slot of a class");
+    else if (is_copied && Py_TYPE(slot)->tp_descr_set(slot, copy, value) == 0)
+        return copy;
+    Py_XDECREF(copy);
+    return NULL;
 }

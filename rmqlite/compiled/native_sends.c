@@ -1,4 +1,4 @@
-/* Sends of rmqlite.v1: from the bytes of a request to spans and property strings.
+/* Sends of rmqlite.v1: from the bytes of a request to spans and property strings, and the answer.
 
    proto/ has the numbers of the fields; protobuf.h has the wire format. */
 
@@ -246,5 +246,78 @@ PyObject *read_sends(PyObject *self, PyObject *args) {
     PyMem_Free(sends.spans);
     Py_XDECREF(sends.ids);
     Py_XDECREF(sends.buffer);
+    return result;
+}
+
+/* ---- the answer */
+
+enum { NUMBER_BYTES_MAX = 10, COLUMNS = 7 };
+
+/* Numbers in a packed field: step apart from the first one, or a list of them if there is one.
+   NULL with an error set. */
+static uint8_t *put_numbers(uint8_t *at, int field, Py_ssize_t count, long long first, int step,
+                            PyObject *list) {
+    if (at == NULL || !count) return at;
+    *at++ = TAG(field, CONTENT);
+    uint8_t *end = at + LENGTH_BYTES_MAX;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        long long number = list ? PyLong_AsLongLong(PyList_GET_ITEM(list, i)) : first + step * i;
+        if (number == -1 && PyErr_Occurred()) return NULL;
+        end = put_varint(end, (uint64_t)number);
+    }
+    return put_length(at, end);
+}
+
+/* The bytes of message ids in fields; -1 with an error set. */
+static Py_ssize_t ids_bytes(PyObject *ids) {
+    Py_ssize_t all = 0, size;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ids); i++) {
+        if (PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(ids, i), &size) == NULL) return -1;
+        all += 1 + LENGTH_BYTES_MAX + size;
+    }
+    return all;
+}
+
+static uint8_t *put_ids(uint8_t *at, int field, PyObject *ids) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(ids); i++) {
+        Text id;
+        id.at = (const uint8_t *)PyUnicode_AsUTF8AndSize(PyList_GET_ITEM(ids, i), &id.size);
+        at = put_item(at, field, id);
+    }
+    return at;
+}
+
+PyObject *write_results(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *topic, *host;
+    Py_ssize_t topic_bytes, host_bytes;
+    int queue_id;
+    long long queue_offset, deliver_at_ms;
+    PyObject *ids, *positions;
+    if (!PyArg_ParseTuple(
+            args, "s#iLO!O!Ls#", &topic, &topic_bytes, &queue_id, &queue_offset, &PyList_Type,
+            &ids, &PyList_Type, &positions, &deliver_at_ms, &host, &host_bytes))
+        return NULL;
+    Py_ssize_t count = PyList_GET_SIZE(ids), of_ids = ids_bytes(ids);
+    if (of_ids < 0) return NULL;
+    if (PyList_GET_SIZE(positions) != count)
+        return PyErr_Format(PyExc_ValueError, "%zd ids, %zd places", count,
+                            PyList_GET_SIZE(positions));
+    Py_ssize_t each = 1 + LENGTH_BYTES_MAX + topic_bytes + 4 * NUMBER_BYTES_MAX;
+    Py_ssize_t room = count * each + of_ids + host_bytes + COLUMNS * (1 + LENGTH_BYTES_MAX);
+    PyObject *result = PyBytes_FromStringAndSize(NULL, room);
+    if (result == NULL) return NULL;
+    uint8_t *first = (uint8_t *)PyBytes_AS_STRING(result), *at = first;
+    for (Py_ssize_t i = 0; i < count; i++)
+        at = put_item(at, 1, (Text){(const uint8_t *)topic, topic_bytes});
+    at = put_numbers(at, 2, count, queue_id, 0, NULL);
+    at = put_numbers(at, 3, count, queue_offset, 1, NULL);
+    at = put_numbers(put_ids(at, 4, ids), 5, count, 0, 0, positions);
+    at = put_numbers(at, 6, count, deliver_at_ms, 0, NULL);
+    if (at == NULL) Py_CLEAR(result);
+    else {
+        at = put_content(at, 7, (Text){(const uint8_t *)host, host_bytes});
+        _PyBytes_Resize(&result, at - first);
+    }
     return result;
 }

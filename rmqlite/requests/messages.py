@@ -7,7 +7,7 @@ milliseconds since 1970, sizes are bytes.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -62,8 +62,8 @@ class SentBatch(NamedTuple):
     topic: str
     queue_id: int
     queue_offset: int
-    message_ids: Sequence[str]
-    physical_offsets: Sequence[int]
+    message_ids: list[str]
+    physical_offsets: list[int]
     deliver_at_ms: int
     store_host: str
 

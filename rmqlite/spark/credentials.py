@@ -6,13 +6,11 @@ gets them with the options that Spark sends to it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import Field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from rmqlite.arrow.options import ReadOptions
     from rmqlite.client.credentials import Credentials
-    from rmqlite.spark.sink.options import SinkOptions
 
 _FIELDS: Final = {
     "accessKey": ("access_key", "access_key"),
@@ -28,19 +26,29 @@ Spark hides the values of options with "secret" or "accessKey" in their names in
 """
 OPTIONS: Final = {name: in_options for name, (in_options, _) in _FIELDS.items()}
 
-_Options = TypeVar("_Options", "ReadOptions", "SinkOptions")
+
+class Options(Protocol):
+    """A dataclass of options, those above among them."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def endpoint(self) -> str: ...
 
 
-def credentials_of(options: ReadOptions | SinkOptions) -> Credentials | None:
+_O = TypeVar("_O", bound=Options)
+
+
+def credentials_of(options: Options) -> Credentials | None:
     """The credentials of the options.  Raises InvalidValue if one option of a pair is missing."""
-    if not any([getattr(options, name) for name in OPTIONS.values()]):
+    given = {found: getattr(options, name) for name, found in _FIELDS.values()}
+    if not any(given.values()):
         return None
     # Import it here: only a reading of a broker needs gRPC.
     from rmqlite.client.credentials import Credentials, are_paired
 
-    are_paired(options.access_key, options.secret_key, ("accessKey", "secretKey"))
-    are_paired(options.tls_certificate, options.tls_secret_key, ("tlsCertificate", "tlsSecretKey"))
-    given = {found: getattr(options, name) for name, found in _FIELDS.values()}
+    are_paired(given["access_key"], given["secret"], ("accessKey", "secretKey"))
+    are_paired(given["certificate"], given["private_key"], ("tlsCertificate", "tlsSecretKey"))
     return Credentials(**given)
 
 
@@ -50,7 +58,7 @@ def options_of(credentials: Credentials | None) -> dict[str, str]:
     return {option: text for option, text in given.items() if text}
 
 
-def with_credentials(options: _Options) -> _Options:
+def with_credentials(options: _O) -> _O:
     """The options for all tasks: what they lack comes from the environment of this process.
 
     Raises InvalidValue and ConfigInvalid.

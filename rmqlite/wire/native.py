@@ -133,6 +133,15 @@ def send_bytes(request: SendRequest) -> bytes:
     return send_to_pb(request).SerializeToString() if data is None else data
 
 
+def sent_from_bytes(data: bytes) -> tuple[SendResult, ...]:
+    """An answer from bytes; the compiled form takes a quarter of the time.  Raises InvalidValue."""
+    found = compiled.loops.read_results(data, SendResult) if compiled.is_on else None
+    if found is None:
+        results: tuple[SendResult, ...] = read(send_results, data)
+        return results
+    return found
+
+
 def pull_from_bytes(data: bytes) -> PullResult:
     """An answer from bytes; the compiled form takes a sixth of the time.  Raises InvalidValue."""
     found = compiled.loops.read_pull(data, StoredMessage, _SLOTS) if compiled.is_on else None
@@ -226,6 +235,7 @@ def group_status_from_pb(value: pb.DescribeGroupResponse) -> GroupStatus:
 
 # ---- codecs that codec.py makes by field names
 
+send_results = Codec(pb.SendResponse, send_results_to_pb, send_results_from_pb)
 stored = Codec(pb.KeptMessage, stored_to_pb, stored_from_pb)
 found = nested(FoundMessage, pb.FoundMessage, message=stored, state=MessageState)
 all_found = nested(FoundMessages, pb.QueryMessagesResponse, messages=found)

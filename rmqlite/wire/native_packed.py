@@ -51,17 +51,7 @@ class PackedSends:
 
 def encoded_sent(sent: SentBatch) -> Encoded:
     """The answer to a SendBatch."""
-    count = len(sent.message_ids)
-    response = pb.SendResponse(
-        topics=[sent.topic] * count,
-        queue_ids=[sent.queue_id] * count,
-        queue_offsets=range(sent.queue_offset, sent.queue_offset + count),
-        message_ids=sent.message_ids,
-        physical_offsets=sent.physical_offsets,
-        deliver_at_ms=[sent.deliver_at_ms] * count,
-        store_host=sent.store_host,
-    )
-    return Encoded(response.SerializeToString())
+    return Encoded(compiled.loops.write_results(*sent))
 
 
 def encoded_pull(result: PullResult, records: Iterable[bytes]) -> Encoded | None:

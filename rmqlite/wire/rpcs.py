@@ -139,9 +139,10 @@ SEND: Rpc[SendRequest, tuple[SendResult, ...]] = replace(
         "Messaging",
         "Send",
         Codec(pb.SendRequest, native.send_to_pb, native.send_from_pb),
-        Codec(pb.SendResponse, native.send_results_to_pb, native.send_results_from_pb),
+        native.send_results,
     ),
     encode_request=native.send_bytes,
+    decode_response=native.sent_from_bytes,
 )
 PULL: Rpc[PullRequest, PullResult] = replace(
     _rpc(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from rmqlite import compiled
 from rmqlite.store.check import check
 from tests.support.brokers import BrokerUnderTest
 from tests.support.golden import INDEX
@@ -30,13 +29,6 @@ def make(tmp_path: Path) -> Iterator[Make]:
         each.store.release()
     for each in made:
         assert list(check(each.config.store_path)) == []
-
-
-@pytest.fixture(params=["compiled", "plain"])
-def each_form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test runs with both forms; without a C compiler, it is twice the plain one."""
-    if request.param == "plain":
-        monkeypatch.setattr(compiled, "is_on", False)
 
 
 @pytest.fixture

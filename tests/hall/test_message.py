@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmqlite import compiled
 from rmqlite import message as m
 from rmqlite.errors import InvalidValue
 from rmqlite.message import (
@@ -16,6 +18,7 @@ from rmqlite.message import (
     decode_properties,
     encode_properties,
 )
+from tests.support.forms import needs_compiled
 
 TEXT = st.text(
     st.characters(exclude_characters="\x01\x02", exclude_categories=["Cs"]), min_size=1, max_size=20
@@ -97,6 +100,30 @@ def test_an_id_from_the_broker_goes_before_the_messages_own() -> None:
     """message_properties(message, id) is how the broker names a message without one."""
     assert m.message_properties(Message("t", b"x"), "MADE") == {"UNIQ_KEY": "MADE"}
     assert m.message_properties(Message("t", b"x")) == {}
+
+
+@pytest.mark.usefixtures("each_form")
+def test_a_copy_differs_in_one_field() -> None:
+    """Every other field is the very same; the message stays as it is."""
+    message = Message("t", b"x", "TagA", ("k",), {"a": "b"}, flag=3, max_reconsume_times=0)
+    assert message.named("ID") == replace(message, message_id="ID")
+    assert message.at_level(3) == replace(message, delay_level=3)
+    assert message.named("ID").properties is message.properties
+    assert (message.message_id, message.delay_level) == ("", 0)
+    with pytest.raises(FrozenInstanceError):
+        setattr(message.named("ID"), "topic", "other")  # noqa: B010
+
+
+@needs_compiled
+def test_a_copy_of_something_else_is_an_error() -> None:
+    """And no crash."""
+    slot = vars(Message)["topic"]
+    message = Message("t", b"x")
+    for odd in ((1, (slot,), slot, "x"), (message, (1,), slot, "x"), (message, (), 1, "x")):
+        with pytest.raises(TypeError):
+            compiled.loops.copied(*odd)
+    with pytest.raises(AttributeError):
+        compiled.loops.copied(object.__new__(Message), (slot,), slot, "x")
 
 
 @pytest.mark.parametrize("limit", [None, 0, 3, 2**31 - 1])

@@ -8,10 +8,11 @@ from functools import cache
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
+from rmqlite import compiled
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.message import KEYS, UNIQ_KEY, encode_properties
 from rmqlite.property_string import PropertyString
@@ -24,6 +25,8 @@ from rmqlite.store.records.record import Head
 from tests.support.files import QuickFiles
 from tests.support.golden import unpack_golden
 from tests.support.stores import contents
+
+pytestmark = pytest.mark.usefixtures("each_form")
 
 SLOTS = 1500
 """More than a page of them."""
@@ -843,3 +846,30 @@ def test_a_reader_beside_a_writer_sees_a_moment(tmp_path: Path) -> None:
             assert found == sorted(set(found), reverse=True)
             assert set(found_by_hand(records[:30], key)) <= set(found)
             assert set(found) <= set(found_by_hand(records, key))
+
+
+def test_entries_that_cannot_be_written_are_an_error() -> None:
+    """And no crash; whoever calls the compiled form is wrong."""
+    if not compiled.is_on:
+        return
+    image, touched = bytearray(HEADER.size + 40), set[int]()
+
+    def entered(
+        hashes: Sequence[int], places: Sequence[int], times: Sequence[int], slots: int = 10
+    ) -> tuple[bytes, int]:
+        return compiled.loops.enter_keys(
+            image, hashes, places, times, slots, 0, 1, touched, touched.add
+        )
+
+    both = ENTRY.pack(7, 300, 0, 0) + ENTRY.pack(17, 600, 9, 1)
+    assert entered([7, 17], (300, 600), [0, 9_999]) == (both, 1)
+    assert touched == {0}
+    wrong: Any = "x"
+    for hashes, places, times in (([7], [300], []), ([-1], [300], [0]), ([7], [2**64], [0])):
+        with pytest.raises((ValueError, OverflowError)):
+            entered(hashes, places, times)
+    with pytest.raises(TypeError):
+        entered([7], [wrong], [0])
+    for slots, key in ((0, 1), (1000, 999)):
+        with pytest.raises(ValueError, match="slot"):
+            entered([key], [300], [0], slots)

@@ -1,10 +1,10 @@
-"""The answer to a pull in a client: the compiled form beside its plain twin."""
+"""Answers of rmqlite.v1 in a client: the compiled form beside its plain twin."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -13,13 +13,15 @@ from hypothesis import strategies as some
 from rmqlite import compiled
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
-from rmqlite.requests.messages import PullResult
+from rmqlite.requests.messages import PullResult, SendResult, SentBatch
 from rmqlite.wire import native, rpcs
 from rmqlite.wire.codec import read
+from rmqlite.wire.native_packed import encoded_sent
 from rmqlite.wire.pb import rmqlite_pb2 as pb
 from tests.support.forms import damaged, needs_compiled
 
 pytestmark = needs_compiled
+T = TypeVar("T")
 
 TEXTS = some.sampled_from(("", "orders", "Größe", "a\0b", "x" * 300))
 INT32S = some.sampled_from((0, 1, -1, 2**31 - 1, -(2**31)))
@@ -52,20 +54,38 @@ ORDINARY = pb.PullResponse(
 )
 
 
-def read_as(data: bytes, *, is_compiled: bool) -> PullResult | str:
+SENT = pb.SendResponse(
+    topics=["orders"] * 2 + ["payments"],
+    queue_ids=[0, 3, 200],
+    queue_offsets=[0, 1, 2**40],
+    message_ids=["7F-0", "größer", ""],
+    physical_offsets=[0, 300, 2**62],
+    deliver_at_ms=[0, 0, 1_700_000_000_000],
+    store_host="10.0.0.2:10911",
+)
+
+
+def read_as(rpc: rpcs.Rpc[Any, T], data: bytes, *, is_compiled: bool) -> T | str:
     """The result, or the refusal."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "is_on", is_compiled)
         try:
-            return rpcs.PULL.decode_response(data)
+            return rpc.decode_response(data)
         except InvalidValue as error:
             return str(error)
 
 
+def are_read(data: bytes) -> bool:
+    """Does the compiled form take these results of a send?  If so, they are the plain form's."""
+    plain = read_as(rpcs.SEND, data, is_compiled=False)
+    assert read_as(rpcs.SEND, data, is_compiled=True) == plain
+    return compiled.loops.read_results(data, SendResult) is not None
+
+
 def is_read(data: bytes) -> bool:
-    """Does the compiled form take these bytes?  If so, with the plain form's result."""
-    plain = read_as(data, is_compiled=False)
-    assert read_as(data, is_compiled=True) == plain
+    """Does the compiled form take this answer to a pull?  If so, with the plain form's result."""
+    plain = read_as(rpcs.PULL, data, is_compiled=False)
+    assert read_as(rpcs.PULL, data, is_compiled=True) == plain
     slots = tuple([vars(StoredMessage)[field.name] for field in fields(StoredMessage)])
     return compiled.loops.read_pull(data, StoredMessage, slots) is not None
 
@@ -124,3 +144,73 @@ def test_a_class_with_other_slots_is_an_error() -> None:
         compiled.loops.read_pull(ORDINARY.SerializeToString(), StoredMessage, slots)
     with pytest.raises(TypeError):
         compiled.loops.read_pull(ORDINARY.SerializeToString(), StoredMessage, slots[:3])
+
+
+# ---- results of sends
+
+
+@settings(max_examples=400)
+@given(
+    some.lists(
+        some.builds(SendResult, TEXTS, INT32S, INT64S, TEXTS, INT64S, INT64S, some.just("host"))
+    )
+)
+def test_all_results_of_a_send_are_read_alike(results: list[SendResult]) -> None:
+    """They are whole tuples of their class."""
+    data = native.send_results_to_pb(results).SerializeToString()
+    assert are_read(data)
+    found = rpcs.SEND.decode_response(data)
+    assert [*found] == results
+    assert {type(each) for each in found} <= {SendResult}
+
+
+def test_the_results_of_a_batch_are_written_alike() -> None:
+    """The broker writes them from what they share."""
+    for count in (0, 1, 300):
+        ids, places = [f"7F-{number}" for number in range(count)], [*range(0, 2**40, 2**32)]
+        places = (places * 2)[:count]
+        deliver_at_ms = 1_700_000_000_000 * (count == 1)
+        sent = SentBatch("orders", 3, 127, ids, places, deliver_at_ms, "10.0.0.2:10911")
+        results = [
+            SendResult("orders", 3, 127 + at, *each, deliver_at_ms, sent.store_host)
+            for at, each in enumerate(zip(ids, places, strict=True))
+        ]
+        data = encoded_sent(sent).data
+        assert rpcs.SEND.decode_response(data) == tuple(results)
+        if count:
+            assert data == native.send_results_to_pb(results).SerializeToString()
+
+
+def test_damaged_results_are_read_alike() -> None:
+    """Or refused with the same words."""
+    random = Random(2)
+    data = SENT.SerializeToString()
+    assert are_read(data)
+    taken = sum([are_read(damaged(data, random)) for _ in range(4_000)])
+    assert 0 < taken < 4_000
+    for end in range(len(data)):
+        are_read(data[:end])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"\x0a\x01x", b"\x22\x01x", b"\x12\x01\0", b"\x10\1", b"\x42\0", b"\x0d\0\0\0\0", b"\x02\0"],
+    ids=["topic", "id", "packed twice", "not packed", "unknown", "fixed32", "field 0"],
+)
+def test_odd_results_are_left_to_the_plain_form(odd: bytes) -> None:
+    """Such as columns of different lengths."""
+    assert not are_read(SENT.SerializeToString() + odd)
+    assert not are_read(odd + SENT.SerializeToString())
+
+
+def test_results_of_another_class_are_an_error() -> None:
+    """And no crash."""
+    with pytest.raises(TypeError):
+        compiled.loops.read_results(SENT.SerializeToString(), StoredMessage)
+    sent: Any = ("orders", 0, 0, ["id"], [], 0, "")
+    with pytest.raises(ValueError, match="1 ids, 0 places"):
+        compiled.loops.write_results(*sent)
+    for ids, places in (([1], [1]), (["\ud800"], [1]), (["id"], ["x"]), (["id"], [2**64])):
+        sent = ("orders", 0, 0, ids, places, 0, "")
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            compiled.loops.write_results(*sent)
