@@ -139,7 +139,7 @@ class Broker:
         check_batch(request.messages, self._config, self._room)
         self.retention.check_room()
         names = {message.topic for message in request.messages}
-        needed = self._needed()
+        needed = self._needed(request.queue_id)
         queues = {name: needed.queue_for(name, request.queue_id) for name in names}
         needed.make()
         while True:
@@ -371,9 +371,9 @@ class Broker:
     def _end(self) -> int:
         return self.readable_end
 
-    def _needed(self) -> OnDemand:
-        """The topics and groups of one send; the next call takes the next queues in turn."""
-        self._turn += 1
+    def _needed(self, queue_id: int = -1) -> OnDemand:
+        """The topics and groups of one send; those that name no queue take the next in turn."""
+        self._turn += queue_id < 0
         return OnDemand(self.store, self.topics, self.groups, self._turn)
 
     def _with_retry_topic(self, group: str) -> GroupInfo:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import compress, repeat
+from dataclasses import dataclass, field
+from itertools import compress, islice, repeat, takewhile
+from typing import NamedTuple
 
-from rmqlite.broker.filters.sql import STEP_WORK, Sql, compiled
+from rmqlite import compiled
+from rmqlite.broker.filters.sql import STEP_WORK, Sql
+from rmqlite.broker.filters.sql import compiled as compiled_sql
 from rmqlite.broker.filters.tags import parse_tags, tags_codes
 from rmqlite.broker.finding.letter_reading import read_properties
 from rmqlite.broker.steps import Steps
@@ -15,9 +18,10 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import TAGS, StoredMessage
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.store.consume_queue import ConsumeQueue, Entry, first_stored_at
+from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry, first_stored_at
+from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.stored import Record
+from rmqlite.store.records.stored import Record, Records
 
 MESSAGES_DEFAULT = 32
 BYTES_DEFAULT = 256 * 1024
@@ -38,7 +42,16 @@ class Pulled:
     next_offset: int
     min_offset: int
     max_offset: int
-    records: tuple[Record, ...] = ()
+    records: Records = field(default_factory=Records)
+
+
+class _Most(NamedTuple):
+    """No record that ends behind readable_end, no more messages, and no more bytes, unless the first
+    message is longer."""
+
+    readable_end: int
+    messages: int
+    bytes: int
 
 
 def pull(
@@ -50,31 +63,74 @@ def pull(
     Raises ExpressionInvalid, InvalidValue, StoreDamaged.
     """
     tags = parse_tags(request.expression)
-    sql = compiled(request.sql) if request.sql else None
-    count = _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max)
-    size = _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max)
-    if request.queue_offset < 0:
-        raise InvalidValue("queue_offset", request.queue_offset, "0 or more")
+    sql = compiled_sql(request.sql) if request.sql else None
+    most = _Most(
+        readable_end,
+        _limit("max_messages", request.max_messages, MESSAGES_DEFAULT, config.pull_messages_max),
+        _limit("max_bytes", request.max_bytes, BYTES_DEFAULT, config.pull_bytes_max),
+    )
+    offset = request.queue_offset
+    if offset < 0:
+        raise InvalidValue("queue_offset", offset, "0 or more")
     queue = store.queue(request.topic, request.queue_id)
     low, high = (queue.min_offset, queue.max_offset) if queue else (0, 0)
-    offset = request.queue_offset
     if queue is None or not low <= offset < high:
         if offset == high:
             return Pulled(PullStatus.NO_NEW_MESSAGE, offset, low, high)
         return Pulled(PullStatus.OFFSET_MOVED, low if offset < low else high, low, high)
-    scan = config.filter_scan_max if tags or sql else count
-    entries = [
-        entry
-        for entry in queue.read(offset, scan)
-        if entry.physical_offset + entry.size <= readable_end
-    ]
+    whole = None if tags or sql else _whole(store, queue, offset, most)
+    if whole is not None:
+        return Pulled(PullStatus.FOUND, offset + len(whole), low, high, whole)
+    entries = queue.read(offset, config.filter_scan_max if tags or sql else most.messages)
+    found, compared = yield from _found(store, entries, most, tags, sql)
+    if not compared:
+        status = PullStatus.NO_NEW_MESSAGE
+    else:
+        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MESSAGE
+    return Pulled(status, offset + compared, low, high, Records(found))
+
+
+def _whole(store: MessageStore, queue: ConsumeQueue, offset: int, most: _Most) -> Records | None:
+    """The records that a pull without a filter finds, by the compiled form: 0.3 us each, not 2.5.
+
+    None if the plain form has to decide: it finds none, one that is out of the ordinary, or
+    such as are too far apart for one step.
+    """
+    if not compiled.is_on:
+        return None
+    entries = queue.bytes_at(offset, min(most.messages, queue.max_offset - offset))
+    reads = compiled.loops.pull_reads(entries, *most, READ_GAP_BYTES_MAX, STEP_BYTES)
+    if not reads or sum([end - begin for begin, end, _ in reads]) > STEP_BYTES:
+        return None
+    parts: list[bytes] = []
+    count = 0
+    for begin, end, following in reads:
+        behind = entries[ENTRY_BYTES * count : ENTRY_BYTES * (count + following)]
+        part = compiled.loops.whole_records(store.read(begin, end - begin), begin, behind)
+        if part is None:
+            return None
+        parts.append(part)
+        count += following
+    return Records.whole(count, b"".join(parts))
+
+
+def _found(
+    store: MessageStore,
+    entries: Sequence[Entry],
+    most: _Most,
+    tags: frozenset[str] | None,
+    sql: Sql | None,
+) -> Steps[tuple[list[Record], int]]:
+    """The records that match, and how many entries were compared; in steps."""
+    end = most.readable_end
+    readable = list(takewhile(lambda each: each.physical_offset + each.size <= end, entries))
     matching = None
     if tags:
         codes = tags_codes(tags)
-        matching = [entry.tags_code in codes for entry in entries]
+        matching = [entry.tags_code in codes for entry in readable]
     if sql:
-        matching = yield from _matching(store, entries, matching, sql, count, size)
-    chosen, next_offset = _chosen(entries, offset, matching, count, size)
+        matching = yield from _matching(store, readable, matching, sql, most)
+    chosen, compared = _chosen(readable, matching, most)
     found: list[Record] = []
     for part in _parts(chosen):
         if found:
@@ -84,20 +140,16 @@ def pull(
         # Tags of another message may have the same code.
         wanted = {tag.encode() for tag in tags}
         found = [record for record in found if record.properties.get(TAGS) in wanted]
-    if next_offset == offset:
-        status = PullStatus.NO_NEW_MESSAGE
-    else:
-        status = PullStatus.FOUND if found else PullStatus.NO_MATCHED_MESSAGE
-    return Pulled(status, next_offset, low, high, tuple(found))
+    return found, compared
 
 
 def decoded(pulled: Pulled) -> Steps[PullResult]:
     """The same with decoded messages, for a client that wants text; in steps."""
     messages: list[StoredMessage] = []
-    for begin in range(0, len(pulled.records), STEP_MESSAGES):
-        if begin:
+    records = iter(pulled.records)
+    while part := tuple(islice(records, STEP_MESSAGES)):
+        if messages:
             yield
-        part = pulled.records[begin : begin + STEP_MESSAGES]
         messages += [record.to_message() for record in part]
     return PullResult(
         pulled.status,
@@ -147,15 +199,15 @@ def _matching(
     entries: Sequence[Entry],
     tagged: Sequence[bool] | None,
     sql: Sql,
-    count: int,
-    size: int,
+    most: _Most,
 ) -> Steps[list[bool]]:
     """Which entries match the expression, of those that are tagged, in steps.
 
-    The list ends with the entry that completes count messages or size bytes.  Bodies of large
+    The list ends with the entry that completes the most messages or bytes.  Bodies of large
     records are not read.  An unreadable record matches: whoever reads it reports the damage.
     """
     matching: list[bool] = []
+    _, count, size = most
     work = 0
     for begin in range(0, len(entries), LOOK_MESSAGES):
         part = entries[begin : begin + LOOK_MESSAGES]
@@ -184,27 +236,23 @@ def earliest_ms(store: MessageStore, queue: Queue) -> int | None:
 
 
 def _chosen(
-    entries: Sequence[Entry],
-    offset: int,
-    matching: Iterable[bool] | None,
-    count: int,
-    size: int,
+    entries: Sequence[Entry], matching: Iterable[bool] | None, most: _Most
 ) -> tuple[list[Entry], int]:
-    """The entries to return, and the queue offset behind the last one that was compared.
+    """The entries to return, and how many were compared.
 
     matching: for each entry, or only for the first ones; None means that all match.
     """
     chosen: list[Entry] = []
-    total = 0
+    total = compared = 0
     matching = repeat(True) if matching is None else matching
     for entry, is_match in zip(entries, matching, strict=False):
         if is_match:
             total += entry.size
-            if chosen and (len(chosen) == count or total > size):
+            if chosen and (len(chosen) == most.messages or total > most.bytes):
                 break
             chosen.append(entry)
-        offset += 1
-    return chosen, offset
+        compared += 1
+    return chosen, compared
 
 
 def _parts(entries: list[Entry]) -> Iterator[list[Entry]]:

@@ -11,7 +11,7 @@
 
 #include "records.h"
 
-enum { INTERFACE = 10 }; /* see __init__.py */
+enum { INTERFACE = 11 }; /* see __init__.py */
 
 PyObject *crc32_of_zlib;
 
@@ -31,6 +31,7 @@ static PyMethodDef METHODS[] = {
     {"read_results", read_results, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},
     {"read_pull", read_pull, METH_VARARGS, NULL},
+    {"pull_reads", pull_reads, METH_VARARGS, NULL},
     {"whole_records", whole_records, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},

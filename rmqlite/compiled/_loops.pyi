@@ -137,8 +137,8 @@ def write_sends(
 ) -> bytes | None:
     """A SendRequest of rmqlite.v1 with these Messages."""
 
-def write_kept(records: list[bytes], field: int, /) -> bytes | None:
-    """Records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
+def write_kept(records: bytes, count: int, field: int, /) -> bytes | None:
+    """So many records as KeptMessages of rmqlite.v1, each in a repeated field of this number."""
 
 def read_results(answer: bytes, result: type[Any], /) -> tuple[Any, ...] | None:
     """The results of a SendResponse of rmqlite.v1.  result: the class SendResult."""
@@ -151,11 +151,25 @@ def read_pull(
     message: the class StoredMessage.  slots: the descriptors of its fields, in their order.
     """
 
-def whole_records(data: bytes, base: int, entries: Sequence[Any], /) -> bytes:
-    """A byte for each entry: 1 if it has an ordinary record in data, whose body's CRC fits.
+def pull_reads(
+    entries: bytes,
+    readable_end: int,
+    messages_max: int,
+    bytes_max: int,
+    gap_max: int,
+    read_max: int,
+    /,
+) -> list[tuple[int, int, int]] | None:
+    """The reads of the log for a pull: begin, end, and how many entries have their records there.
 
-    data: bytes of the log from the physical offset base on.  entries: physical offset and size
-    come first in each.
+    It takes the first if it ends at or before readable_end, and as many as fit into messages_max
+    and bytes_max.  gap_max, read_max: as far apart, and as many bytes, are read at once.
+    """
+
+def whole_records(data: bytes, base: int, entries: bytes, /) -> bytes | None:
+    """The records behind entries, one behind the other: ordinary ones, whose bodies' CRCs fit.
+
+    data: bytes of the log from the physical offset base on.
     """
 
 class Syncs:

@@ -88,23 +88,25 @@ static Py_ssize_t kept_bytes_max(const Kept *kept) {
 
 PyObject *write_kept(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *records;
+    const char *records;
+    Py_ssize_t size, count, room = 0;
     int field;
-    if (!PyArg_ParseTuple(args, "O!i", &PyList_Type, &records, &field)) return NULL;
-    Py_ssize_t count = PyList_GET_SIZE(records), room = 0;
+    if (!PyArg_ParseTuple(args, "y#ni", &records, &size, &count, &field)) return NULL;
+    if (count < 0 || count > size / HEAD_BYTES) Py_RETURN_NONE;
     Kept *all = PyMem_Malloc((count ? count : 1) * sizeof(Kept));
     if (all == NULL) return PyErr_NoMemory();
     PyObject *result = NULL;
+    const uint8_t *from = (const uint8_t *)records, *end = from + size;
     for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *bytes = PyList_GET_ITEM(records, i);
-        Text record = {0};
-        if (PyBytes_Check(bytes))
-            record = (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+        Text record = {from, end - from};
+        if (record.size >= HEAD_BYTES && get32(from + SIZE_AT) < record.size)
+            record.size = get32(from + SIZE_AT);
         if (!read_kept(&all[i], record)) {
             result = Py_NewRef(Py_None);
             goto done;
         }
         room += kept_bytes_max(&all[i]);
+        from += record.size;
     }
     result = PyBytes_FromStringAndSize(NULL, room);
     if (result == NULL) goto done;

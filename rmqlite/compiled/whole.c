@@ -1,4 +1,5 @@
-/* The look at records before they are handed out: read_head() and has_sound_body() of record.py.
+/* Records for a pull, as they lie in the log: which reads bring them, and the look at each before it
+   is handed out, which is read_head() and has_sound_body() of record.py.
 
    It says no to whatever those have to decide: IPv6 hosts, rollbacks, records without an entry in
    their queue, and topics that are not of ASCII. */
@@ -31,37 +32,84 @@ static int is_whole(const uint8_t *head, int64_t size, int64_t offset) {
     return crc == get32(head + CRC_AT);
 }
 
-/* The physical offset and the size of an entry; false with an error set. */
-static int read_entry(PyObject *entry, long long *offset, long long *size) {
-    if (!PyTuple_Check(entry) || PyTuple_GET_SIZE(entry) < 2) {
-        PyErr_SetString(PyExc_TypeError, "entries: tuples of a physical offset and a size");
-        return 0;
+/* A read of the log: where it begins and ends, and how many entries lie there. */
+static int add_read(PyObject *reads, int64_t begin, int64_t end, Py_ssize_t count) {
+    PyObject *read = Py_BuildValue("LLn", (long long)begin, (long long)end, count);
+    int is_added = read != NULL && PyList_Append(reads, read) == 0;
+    Py_XDECREF(read);
+    return is_added;
+}
+
+PyObject *pull_reads(PyObject *self, PyObject *args) {
+    (void)self;
+    const char *entries;
+    Py_ssize_t size, messages_max;
+    long long readable_end, bytes_max, gap_max, read_max;
+    if (!PyArg_ParseTuple(
+            args, "y#LnLLL", &entries, &size, &readable_end, &messages_max, &bytes_max, &gap_max,
+            &read_max))
+        return NULL;
+    Py_ssize_t count = size / ENTRY_BYTES, first = 0, i = 0;
+    int64_t begin = 0, end = 0, total = 0;
+    PyObject *reads = PyList_New(0);
+    for (; reads != NULL && i < count && i < messages_max; i++) {
+        const uint8_t *entry = (const uint8_t *)entries + i * ENTRY_BYTES;
+        int64_t offset = (int64_t)get64(entry), bytes = (int32_t)get32(entry + 8);
+        if (offset < 0 || bytes <= 0 || offset > INT64_MAX - bytes) {
+            Py_DECREF(reads);
+            Py_RETURN_NONE;
+        }
+        total += bytes;
+        if (offset + bytes > readable_end || (i > 0 && total > bytes_max)) break;
+        if (i > first && begin <= offset && offset - end <= gap_max &&
+            offset + bytes - begin <= read_max) {
+            if (offset + bytes > end) end = offset + bytes;
+            continue;
+        }
+        if (i > first && !add_read(reads, begin, end, i - first)) Py_CLEAR(reads);
+        first = i, begin = offset, end = offset + bytes;
     }
-    *offset = PyLong_AsLongLong(PyTuple_GET_ITEM(entry, 0));
-    *size = PyLong_AsLongLong(PyTuple_GET_ITEM(entry, 1));
-    return !PyErr_Occurred();
+    if (reads != NULL && i > first && !add_read(reads, begin, end, i - first)) Py_CLEAR(reads);
+    return reads;
+}
+
+/* The length of all records, if each is an ordinary one; 0 if not, -1 with an error set. */
+static int64_t whole_bytes(Text data, int64_t base, const uint8_t *entries, Py_ssize_t count) {
+    int64_t total = 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t offset = (int64_t)get64(entries + i * ENTRY_BYTES);
+        int64_t size = (int32_t)get32(entries + i * ENTRY_BYTES + 8);
+        int64_t at = (int64_t)((uint64_t)offset - (uint64_t)base);
+        if (at < 0 || size < HEAD_BYTES + LENGTHS_BYTES || size > data.size ||
+            at > data.size - size)
+            return 0;
+        int found = is_whole(data.at + at, size, offset);
+        if (found <= 0) return found;
+        total += size;
+    }
+    return total;
 }
 
 PyObject *whole_records(PyObject *self, PyObject *args) {
     (void)self;
-    PyObject *bytes, *sequence;
-    long long base, offset = 0, size = 0;
-    if (!PyArg_ParseTuple(args, "SLO", &bytes, &base, &sequence)) return NULL;
-    PyObject *entries = PySequence_Fast(sequence, "entries: a sequence");
-    if (entries == NULL) return NULL;
-    const uint8_t *data = (const uint8_t *)PyBytes_AS_STRING(bytes);
-    int64_t end = PyBytes_GET_SIZE(bytes);
-    Py_ssize_t count = PySequence_Fast_GET_SIZE(entries);
-    PyObject *result = PyBytes_FromStringAndSize(NULL, count);
-    for (Py_ssize_t i = 0; result != NULL && i < count; i++) {
-        int found = read_entry(PySequence_Fast_GET_ITEM(entries, i), &offset, &size) - 1;
-        int64_t at = (int64_t)((uint64_t)offset - (uint64_t)base);
-        if (found == 0 && at >= 0 && size >= HEAD_BYTES + LENGTHS_BYTES && size <= end &&
-            at <= end - size)
-            found = is_whole(data + at, size, offset);
-        if (found < 0) Py_CLEAR(result);
-        else PyBytes_AS_STRING(result)[i] = (char)found;
+    PyObject *bytes;
+    long long base;
+    const char *buffer;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(args, "SLy#", &bytes, &base, &buffer, &size)) return NULL;
+    Text data = {(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
+    const uint8_t *entries = (const uint8_t *)buffer;
+    Py_ssize_t count = size / ENTRY_BYTES;
+    int64_t total = whole_bytes(data, base, entries, count);
+    if (total < 0) return NULL;
+    if (total == 0) Py_RETURN_NONE;
+    PyObject *result = PyBytes_FromStringAndSize(NULL, total);
+    if (result == NULL) return NULL;
+    uint8_t *to = (uint8_t *)PyBytes_AS_STRING(result);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int64_t record_bytes = (int32_t)get32(entries + i * ENTRY_BYTES + 8);
+        memcpy(to, data.at + (get64(entries + i * ENTRY_BYTES) - (uint64_t)base), record_bytes);
+        to += record_bytes;
     }
-    Py_DECREF(entries);
     return result;
 }

@@ -8,7 +8,8 @@ for about twenty-five slices, which take a second; with many turns, for one or t
 from __future__ import annotations
 
 import asyncio
-from typing import Final, TypeVar
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
 
 from rmqlite.broker.steps import Steps
 
@@ -42,3 +43,17 @@ async def done_in_turns(steps: Steps[T]) -> T:
             answer: T = end.value
             return answer
         await let_others()
+
+
+def at_once(call: Coroutine[Any, Any, T]) -> T | None:
+    """The answer of a call that has to wait for nothing; None if it waits: then it has ended.
+
+    It needs no task of its own, which is a third of what a pull costs.
+    """
+    try:
+        call.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    call.close()
+    return None

@@ -6,7 +6,6 @@ to that, and so is its refusal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -54,21 +53,14 @@ def encoded_sent(sent: SentBatch) -> Encoded:
     return Encoded(compiled.loops.write_results(*sent))
 
 
-def encoded_pull(result: PullResult, records: Iterable[bytes]) -> Encoded | None:
-    """A pull's answer with these records, as they lie in the log, for its messages.
+def encoded_pull(result: PullResult, count: int, records: bytes) -> Encoded | None:
+    """A pull's answer with so many records, as they lie in the log, for its messages.
 
-    None if the plain form has to write it, in turns.
+    records: at most ANSWER_BYTES_MAX bytes.  None if the plain form has to write it, in turns.
     """
     if not compiled.is_on:
         return None
-    kept: list[bytes] = []
-    size = 0
-    for record in records:
-        size += len(record)
-        if size > ANSWER_BYTES_MAX:
-            return None
-        kept.append(record)
-    messages = compiled.loops.write_kept(kept, _MESSAGES)
+    messages = compiled.loops.write_kept(records, count, _MESSAGES)
     if messages is None:
         return None
     start = native.pull_result.to_pb(replace(result, messages=())).SerializeToString()

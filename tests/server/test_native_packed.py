@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given, settings
@@ -19,7 +19,7 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
 from rmqlite.message import Message, decode_properties, message_properties
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.requests.messages import PullRequest, SendBatch, SendRequest
+from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRequest
 from rmqlite.server.faces.native.calls import handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.guard import everybody
@@ -292,7 +292,7 @@ def test_more_than_an_ordinary_request_has_is_left_to_the_plain_form(odd: pb.Sen
 
 def kept(records: Sequence[bytes]) -> list[pb.KeptMessage] | None:
     pulled = rpcs.PULL.decode_response(pb.PullResponse(next_offset=7).SerializeToString())
-    encoded = encoded_pull(pulled, records)
+    encoded = encoded_pull(pulled, len(records), b"".join(records))
     if encoded is None:
         return None
     response = pb.PullResponse.FromString(encoded.data)
@@ -335,12 +335,17 @@ def test_records_are_written_alike(under_test: BrokerUnderTest) -> None:
 
 def test_a_long_answer_is_left_to_the_plain_form(under_test: BrokerUnderTest) -> None:
     """That one writes it in turns."""
-    record = records_of(under_test)[1].encoded
-    fitting = ANSWER_BYTES_MAX // len(record)
-    messages = kept([record] * fitting)
-    assert messages is not None
-    assert len(messages) == fitting
-    assert kept([record] * (fitting + 1)) is None
+    create_topic(under_test, TOPIC)
+    body = b"x" * (ANSWER_BYTES_MAX // 4)
+    under_test.send(*[Message(TOPIC, body, message_id=f"id-{at}") for at in range(4)], queue_id=0)
+
+    async def scenario(server: Served, _: object) -> None:
+        pull = methods_of(server.front)[rpcs.PULL]
+        for count, form in ((3, Encoded), (4, PullResult)):
+            request = PullRequest("g", TOPIC, 0, 0, max_messages=count, max_bytes=0x200000)
+            assert type(await pull(request, cast(Any, FakeContext()))) is form
+
+    served(under_test, scenario)
 
 
 def test_damaged_records_are_left_to_the_plain_form(under_test: BrokerUnderTest) -> None:

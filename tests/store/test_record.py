@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
 from rmqlite.message import KEYS, TAGS, decode_properties, encode_properties, pack_host
 from rmqlite.names import SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
-from rmqlite.store.consume_queue import Entry
+from rmqlite.store.consume_queue import ENTRY
+from rmqlite.store.log import raw_records
 from rmqlite.store.records import encoding, record
 from rmqlite.store.records.completion import completion_of, level_of, topic_ahead
 from rmqlite.store.records.record import NewRecord
-from rmqlite.store.records.stored import Record
+from rmqlite.store.records.stored import Records
 from tests.support.forms import needs_compiled
 from tests.support.stores import new_record
 
@@ -183,6 +184,10 @@ def test_a_changed_body_does_not_fit_its_crc() -> None:
     assert not record.has_sound_body(head, bytes(flipped))
 
 
+def entries(*rows: tuple[int, int]) -> bytes:
+    return b"".join([ENTRY.pack(offset, size, 0) for offset, size in rows])
+
+
 @needs_compiled
 @pytest.mark.parametrize("position", range(len(GOLDEN)))
 def test_the_fast_look_agrees_with_the_plain_one(position: int) -> None:
@@ -197,25 +202,62 @@ def test_the_fast_look_agrees_with_the_plain_one(position: int) -> None:
             and head.sys_flag & record.TRANSACTION_TYPE != record.ROLLBACK
             and record.has_sound_body(head, data)
         )
-        entries = [Entry(0, len(GOLDEN), 0)]
-        assert compiled.loops.whole_records(data, -6, entries) == bytes([is_plain])
+        look, entry = compiled.loops.whole_records, entries((0, len(GOLDEN)))
+        assert look(data, -6, entry) == (data[6:-5] if is_plain else None)
         for end in range(6, 6 + len(GOLDEN), 7):
-            assert compiled.loops.whole_records(data[:end], -6, entries) == b"\0"
+            assert look(data[:end], -6, entry) is None
         if is_plain:
-            unread = Record.unread(data, 6, len(GOLDEN))
-            assert unread.encoded == data[6:-5]
-            assert unread.head == head
+            (read,) = Records.whole(1, data[6:-5])
+            assert (read.encoded, read.head) == (data[6:-5], record.read_head(data[6:-5]))
 
 
 @needs_compiled
-def test_the_fast_look_judges_each_record_alone() -> None:
-    """One that is damaged, or not there, leaves the others to the fast look."""
+def test_the_fast_look_gives_all_records_or_none() -> None:
+    """One that is damaged, or not there, leaves all to the plain form, which judges each."""
     size = len(GOLDEN)
-    entries = [Entry(1, size, 0), Entry(0, size, 0), Entry(-1, size, 0), Entry(0, size, 0)]
-    assert compiled.loops.whole_records(GOLDEN, 0, entries) == b"\0\1\0\1"
-    assert compiled.loops.whole_records(GOLDEN, 0, []) == b""
-    with pytest.raises(TypeError):
-        compiled.loops.whole_records(GOLDEN, 0, [Entry(0, size, 0), size])
+    look = compiled.loops.whole_records
+    assert look(GOLDEN, 0, entries((0, size), (0, size))) == GOLDEN * 2
+    for offset, length in ((1, size), (-1, size), (0, size - 1), (0, -1), (0, 0), (1 << 62, size)):
+        assert look(GOLDEN, 0, entries((0, size), (offset, length))) is None
+    assert look(GOLDEN, 0, b"") is None
+    assert look(GOLDEN, 0, entries((0, size)) + b"torn") == GOLDEN
+
+
+@needs_compiled
+@settings(max_examples=500)
+@given(
+    some.lists(some.tuples(some.integers(0, 40), some.integers(1, 30)), max_size=9),
+    some.integers(0, 200),
+    some.integers(1, 9),
+    some.integers(1, 90),
+)
+def test_the_reads_of_a_pull_are_those_of_the_plain_form(
+    steps: list[tuple[int, int]], readable_end: int, messages_max: int, bytes_max: int
+) -> None:
+    """As many entries, and neighbours read together; steps: how far behind the last each begins."""
+    rows, end = [], 0
+    for gap, size in steps:
+        rows.append((end + gap, size))
+        end += gap + size
+    chosen: list[tuple[int, int]] = []
+    for row in rows[:messages_max]:
+        fits = not chosen or sum(size for _, size in [*chosen, row]) <= bytes_max
+        if sum(row) > readable_end or not fits:
+            break
+        chosen.append(row)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(raw_records, "READ_GAP_BYTES_MAX", 20)
+        patch.setattr(raw_records, "READ_BYTES_MAX", 50)
+        reads = [(begin, end, len(near)) for begin, end, near in raw_records.neighbours(chosen)]
+    limits = (readable_end, messages_max, bytes_max, 20, 50)
+    assert compiled.loops.pull_reads(entries(*rows), *limits) == reads
+
+
+@needs_compiled
+@pytest.mark.parametrize("row", [(-1, 100), (0, 0), (0, -1), (2**63 - 1, 1), (2**63 - 9, 10)])
+def test_entries_that_point_nowhere_are_left_to_the_plain_form(row: tuple[int, int]) -> None:
+    """A damaged queue may hold any number."""
+    assert compiled.loops.pull_reads(entries((0, 5), row), 2**63 - 1, 9, 9, 9, 9) is None
 
 
 def test_an_empty_body_has_crc_zero() -> None:

@@ -74,7 +74,7 @@ class DraftRecords:
         groups: GroupTable,
         room: Room,
         counts: Counts,
-        needed: Callable[[], OnDemand],
+        needed: Callable[[int], OnDemand],
         store_host: bytes,
     ) -> None:
         self._config = config
@@ -123,7 +123,7 @@ class DraftRecords:
         if info is not None and 0 <= queue_id < info.write_queues:
             self._topics.wanted(draft.topic)
             return queue_id
-        needed = self._needed()
+        needed = self._needed(queue_id)
         queue_id = needed.queue_for(draft.topic, queue_id)
         needed.make()
         return queue_id

@@ -93,7 +93,7 @@ class DraftSends:
         room: Room,
         appending: Appending,
         counts: Counts,
-        needed: Callable[[], OnDemand],
+        needed: Callable[[int], OnDemand],
     ) -> None:
         self._store = store
         self._retention = retention

@@ -10,7 +10,6 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeVar
 
-from rmqlite import compiled
 from rmqlite.errors import StoreDamaged
 from rmqlite.message import StoredMessage
 from rmqlite.store.consume_queue import Entry
@@ -102,14 +101,9 @@ def records_behind(
     Raises damage(physical offset, expected) for a body whose CRC does not fit, if they are checked.
     """
     found: list[Record | None] = []
-    is_compiled = check_bodies and compiled.is_on
     for base, upto, near in neighbours(entries):
         data = read(base, upto - base)
-        looks = compiled.loops.whole_records(data, base, near) if is_compiled else bytes(len(near))
-        for (offset, size, _), is_whole in zip(near, looks, strict=True):
-            if is_whole:
-                found.append(Record.unread(data, offset - base, size))
-                continue
+        for offset, _, _ in near:
             head = read_head(data, offset - base)
             if head is None or head.physical_offset != offset or is_repaired(head):
                 found.append(None)

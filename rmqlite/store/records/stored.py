@@ -1,10 +1,12 @@
-"""A record that lies in the log: what record.py reads, at the first question.
+"""A record that lies in the log, and several of them that a pull has found.
 
 Retry, redrive, restore and a protocol that passes records on change header and properties, and
 keep every other byte; text is made of a record only where a person or a client asks for it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from rmqlite.message import StoredMessage
 from rmqlite.property_string import PropertyString
@@ -17,37 +19,12 @@ class Record:
     buffer: the bytes that the header was read from; it may hold other records, too.
     """
 
-    __slots__ = ("_place", "_properties", "buffer", "head")
+    __slots__ = ("_properties", "buffer", "head")
 
     def __init__(self, head: Head, buffer: bytes) -> None:
         self.head = head
         self.buffer = buffer
-        self._place: tuple[int, int] | None = None
         self._properties: PropertyString | None = None
-
-    @classmethod
-    def unread(cls, buffer: bytes, begin: int, size: int) -> Record:
-        """A record that whole_records() has looked at: its header is read at the first question.
-
-        A pull by a client that takes records apart itself asks none, and costs half as much.
-        """
-        record = cls.__new__(cls)
-        record.buffer = buffer
-        record._properties = None
-        record._place = begin, begin + size
-        return record
-
-    def __getattr__(self, name: str) -> Head:
-        """Python asks only for an attribute that is not set: the header of an unread record.
-
-        A property would cost those that have one a call at each of their questions.
-        """
-        if name != "head" or self._place is None:
-            raise AttributeError(name)
-        head = read_head(self.buffer, self._place[0])
-        assert head is not None
-        self.head = head
-        return head
 
     @property
     def properties(self) -> PropertyString:
@@ -63,8 +40,6 @@ class Record:
     @property
     def encoded(self) -> bytes:
         """All bytes of the record, as they lie in the log."""
-        if self._place is not None:
-            return self.buffer[slice(*self._place)]
         head = self.head
         begin = head.body_position - layout_of(head.born_host, head.store_host).size
         return self.buffer[begin : begin + head.size]
@@ -81,3 +56,53 @@ class Record:
     def to_message(self) -> StoredMessage:
         """The record as text, for a person or a client."""
         return to_message(self.head, self.buffer)
+
+
+class Records:
+    """What a pull has found, in one of two forms; the other is made at the first question.
+
+    One is a list of records.  The other is their number and their bytes, one record behind the
+    other: a client that takes records apart itself needs no more, and no object for each.
+    """
+
+    __slots__ = ("_count", "_encoded", "_records")
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._records: Sequence[Record] | None = records
+        self._encoded: bytes | None = None
+        self._count = len(records)
+
+    @classmethod
+    def whole(cls, count: int, encoded: bytes) -> Records:
+        """So many records in these bytes, each of them whole and its body sound."""
+        made = cls()
+        made._records, made._encoded, made._count = None, encoded, count
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._read() if self._records is None else iter(self._records)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all records."""
+        if self._encoded is not None:
+            return len(self._encoded)
+        return sum([record.head.size for record in self])
+
+    @property
+    def encoded(self) -> bytes:
+        """All bytes of all records, as they lie in the log."""
+        if self._encoded is None:
+            self._encoded = b"".join([record.encoded for record in self])
+        return self._encoded
+
+    def _read(self) -> Iterator[Record]:
+        at, encoded = 0, self.encoded
+        while at < len(encoded):
+            head = read_head(encoded, at)
+            assert head is not None
+            yield Record(head, encoded)
+            at += head.size

@@ -73,7 +73,7 @@ def test_a_client_that_does_not_read_is_not_told_of_changes(under_test: BrokerUn
             assert (await beat(stuck, "stuck")).code == 0
             connection = face.connection(stuck)
             stuck.send(*[pull_of(stuck, offset=number % 40) for number in range(100)])
-            await turns_until(lambda: connection._is_unread)
+            await turns_until(lambda: not connection.is_read)
             held = connection._transport.get_write_buffer_size()
             for number in range(50):
                 assert (await beat(other, f"other-{number}")).code == 0

@@ -15,7 +15,7 @@ from rmqlite.requests.messages import PullRequest, PullResult, SendBatch, SendRe
 from rmqlite.server.front.front import Front
 from rmqlite.server.turns import done_in_turns
 from rmqlite.wire import rpcs
-from rmqlite.wire.native_packed import Encoded, encoded_pull, encoded_sent
+from rmqlite.wire.native_packed import ANSWER_BYTES_MAX, Encoded, encoded_pull, encoded_sent
 from rmqlite.wire.rpcs import Rpc
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
@@ -99,7 +99,9 @@ async def _messages(
     """A pull's answer as text: only this face's clients need that."""
     pulled = await pull(request)
     bounds = (pulled.status, pulled.next_offset, pulled.min_offset, pulled.max_offset)
-    encoded = encoded_pull(PullResult(*bounds), (record.encoded for record in pulled.records))
+    records, encoded = pulled.records, None
+    if records.size <= ANSWER_BYTES_MAX:
+        encoded = encoded_pull(PullResult(*bounds), len(records), records.encoded)
     return await done_in_turns(decoded(pulled)) if encoded is None else encoded
 
 

@@ -30,6 +30,9 @@ class Call(NamedTuple):
 Handler = Callable[[Call], Awaitable[Command | None]]
 """Answers a request; None: it gets no answer."""
 
+AtOnce = Callable[[Call], Command | None]
+"""Answers a request that has to wait for nothing; None: its handler answers it."""
+
 KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
 """What keeps a consumer in its group, and does not fall under the limit of other requests: its
 offsets, heartbeats and locks, the list of its group's members.  A client that is refused its
@@ -67,12 +70,14 @@ class Calls:
         self,
         handlers: Mapping[int, Handler],
         gathered: Mapping[int, Gathering],
+        at_once: Mapping[int, AtOnce],
         guard: Guard,
         limits: Limits | None,
         gone: Callable[[Connection], None],
     ) -> None:
         self._handlers = handlers
         self._gathered = gathered
+        self._at_once = at_once
         self._guard = guard
         self._limits = limits
         self._gone = gone
@@ -99,7 +104,14 @@ class Calls:
             unknown = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
             connection.answer(command, size, encode(unknown))
             return
-        task = self._loop.create_task(self._run(handler, connection, command, size, caller))
+        # The task inherits it.
+        CALLER.set(caller)
+        if command.code in self._at_once and connection.answers_at_once:
+            frame = self._frame_at_once(Call(connection, command))
+            if frame is not None:
+                connection.answer(command, size, frame)
+                return
+        task = self._loop.create_task(self._run(handler, connection, command, size))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
 
@@ -121,29 +133,36 @@ class Calls:
             limits.own(connection, caller.access_key)
         return caller
 
+    def _frame_at_once(self, call: Call) -> bytes | None:
+        """The answer to a request that has to wait for nothing."""
+        try:
+            answer = self._at_once[call.command.code](call)
+            return None if answer is None else _framed(answer)
+        except Exception as error:
+            return encode(refused(call.command, error))
+
     async def _run(
-        self,
-        handler: Handler,
-        connection: Connection,
-        command: Command,
-        size: int,
-        caller: Caller | None,
+        self, handler: Handler, connection: Connection, command: Command, size: int
     ) -> None:
-        CALLER.set(caller)
         frame: bytes | None = None
         try:
             answer = await handler(Call(connection, command))
             if answer is not None:
-                frame = encode(answer)
-                if len(frame) > _LONGEST:
-                    # A client would close the connection.
-                    size = len(answer.body)
-                    remark = f"the answer has {size} bytes, more than a frame of this protocol"
-                    raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+                frame = _framed(answer)
         except Exception as error:
             frame = encode(refused(command, error))
         finally:
             connection.answer(command, size, frame)
+
+
+def _framed(answer: Command) -> bytes:
+    """An answer's frame.  Raises Refusal for one at which a client would close the connection."""
+    frame = encode(answer)
+    if len(frame) > _LONGEST:
+        size = len(answer.body)
+        remark = f"the answer has {size} bytes, more than a frame of this protocol"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    return frame
 
 
 _LONGEST: Final = FRAME_BYTES_MAX + 4

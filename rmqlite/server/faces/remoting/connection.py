@@ -26,6 +26,10 @@ FRAMES_IN_FLIGHT_MAX: Final = 1_024
 count: one consumer has as many of them as it has queues; maxParkedPolls limits them."""
 UNREAD_BYTES_MAX: Final = 1 << 20
 """A client that has so many bytes of answers to read gets no more records until it has read."""
+AT_ONCE_MAX: Final = 32
+"""After so many answers to what came in one read, other connections have their turns first."""
+WORTH_BYTES: Final = 16 << 10
+"""So many bytes do not wait for other answers: the client works on them meanwhile."""
 ASKED_MAX: Final = 1_024
 """How many requests of the broker a client may leave without an answer."""
 _GRPC_BEGINS: Final = PREFACE[:4]
@@ -129,6 +133,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._out: list[bytes] = []
         self._out_bytes = 0
+        self._answered = 0
+        """Requests that have ended since the last read."""
         self._bytes = 0
         self._asked: dict[int, asyncio.Future[Command]] = {}
         self._opaque = 0
@@ -136,7 +142,6 @@ class Connection(asyncio.Protocol):
         self._may_write.set()
         self._reading = asyncio.Lock()
         self._parked: set[asyncio.Task[object]] = set()
-        self._is_unread = False
         self._is_paused = False
         self._is_first = True
         self._refusal: GrpcRefusal | None = None
@@ -186,6 +191,7 @@ class Connection(asyncio.Protocol):
     def _begin(self, data: bytes) -> bool:
         """Begin the requests that these bytes complete; may there be more of them to begin now?"""
         at_once = self.trust.frames_at_once
+        self._answered = 0
         commands = self._decoder.feed(data, at_once)
         self._count_held()
         begin = self._all.handling.begin
@@ -213,12 +219,10 @@ class Connection(asyncio.Protocol):
         return len(commands) == at_once and not self.trust.is_waiting
 
     def pause_writing(self) -> None:
-        self._is_unread = True
         self._may_write.clear()
         self.regulate()
 
     def resume_writing(self) -> None:
-        self._is_unread = False
         self._may_write.set()
         self.regulate()
 
@@ -264,20 +268,20 @@ class Connection(asyncio.Protocol):
             self.regulate()
 
     def write(self, frame: bytes) -> None:
-        """Send a frame at the end of this turn of the loop."""
-        if not self._out:
-            self._loop.call_soon(self._flush)
+        """Send a frame at the end of this turn of the loop, or at once if that is worth a write."""
         self._out.append(frame)
         self._out_bytes += len(frame)
-        if self._out_bytes > UNREAD_BYTES_MAX:
-            self._may_write.clear()
+        if self._out_bytes >= WORTH_BYTES:
+            self._flush()
+        elif len(self._out) == 1:
+            self._loop.call_soon(self._flush)
 
     def tell(self, code: int, ext: dict[str, str], body: bytes = b"") -> None:
         """Send a request to which the client gives no answer.
 
         A client that does not read gets none, or they would pile up.
         """
-        if self.is_open and not self._is_unread:
+        if self.is_open and self.is_read:
             self._opaque += 1
             self.write(encode(server_request(code, self._opaque, ext, body, is_one_way=True)))
 
@@ -304,19 +308,25 @@ class Connection(asyncio.Protocol):
         """Has the client read most of its answers?"""
         return self._may_write.is_set()
 
+    @property
+    def answers_at_once(self) -> bool:
+        """May a request be answered in the turn in which it came, also with records?"""
+        is_first = self._answered < AT_ONCE_MAX and not self._reading.locked()
+        return is_first and self.is_read
+
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
         """Inside it the client has read most of its answers, and no other request of it reads
         records: so a client that does not read costs the memory of one answer."""
         async with self._reading:
-            while not self._may_write.is_set():
+            while not self.is_read:
                 await self._may_write.wait()
             yield
 
     @contextmanager
     def parked(self) -> Iterator[None]:
         """Inside it a request does not count as in flight, and ends when the connection does."""
-        task = asyncio.current_task()
+        task = asyncio.current_task(self._loop)
         assert task is not None
         self._parked.add(task)
         self.in_flight -= 1
@@ -337,7 +347,7 @@ class Connection(asyncio.Protocol):
             not has_room
             or self._all.is_draining
             or self.in_flight >= FRAMES_IN_FLIGHT_MAX
-            or not self._may_write.is_set()
+            or not self.is_read
             or self.trust.is_waiting
         )
         if is_paused == self._is_paused or not self.is_open or self._transport.is_closing():
@@ -361,18 +371,16 @@ class Connection(asyncio.Protocol):
     def _ended(self, requests: int, size: int) -> None:
         """Requests of this size altogether are no longer in flight."""
         self.in_flight -= requests
+        self._answered += requests
         self._bytes -= size
         self._all.give_back(size)
 
     def _flush(self) -> None:
         out, self._out, self._out_bytes = self._out, [], 0
         if out and self.is_open:
-            if not self._is_unread:
+            if self.is_read:
                 self.last_seen_s = self._loop.time()
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
-        if not self._is_unread and not self._may_write.is_set():
-            self._may_write.set()
-            self.regulate()
 
     def _go_on(self) -> None:
         """The wait after a wrong signature is over."""

@@ -12,11 +12,12 @@ from rmqlite.errors import Refused, RmqliteError
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery, Subscription
 from rmqlite.requests.messages import PullRequest, PullStatus, SendBackRequest
 from rmqlite.requests.topics import Queue, TimeQuery
-from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
+from rmqlite.server.faces.remoting.calls import AtOnce, Call, Handler, Refusal
 from rmqlite.server.faces.remoting.clients import Clients, filter_of
 from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.faces.remoting.sending import VERSION_WITH_LIMIT
 from rmqlite.server.front.front import Front
+from rmqlite.server.turns import at_once
 from rmqlite.wire.remoting.bodies.queues import LockedQueues, LockRequest
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import (
@@ -69,28 +70,30 @@ class Consuming:
 
     # ---- messages
 
+    def at_once(self) -> dict[int, AtOnce]:
+        return {codes.PULL_MESSAGE.code: self.pull_at_once}
+
     async def pull(self, call: Call) -> Command:
         """Records as they lie in the log; the client takes them apart."""
         asked = codes.PULL_MESSAGE.fields.read(call.command.ext)
-        if asked.sys_flag & COMMITS:
-            await self._commit(asked)
-        wait_ms = asked.suspend_timeout_millis if asked.sys_flag & MAY_WAIT else 0
-        wanted = self._filter(call.connection, asked)
-        request = PullRequest(
-            asked.consumer_group,
-            asked.topic,
-            asked.queue_id,
-            asked.queue_offset,
-            wanted.expression,
-            min(max(asked.max_msg_nums, 1), self._config.pull_messages_max),
-            wait_ms=min(max(wait_ms, 0), self._config.pull_wait_ms_max),
-            sql=wanted.sql,
-        )
+        await self._commit(asked)
         connection = call.connection
+        wait_ms = asked.suspend_timeout_millis if asked.sys_flag & MAY_WAIT else 0
+        request = self._pull_request(connection, asked, wait_ms)
         with connection.parked() if request.wait_ms else nullcontext():
             pulled = await self._front.messages.pull(
                 request, connection.reading, tells_unmatched=True
             )
+        return _pulled(call.command, pulled)
+
+    def pull_at_once(self, call: Call) -> Command | None:
+        """The same if there are records: most pulls of a consumer that is behind find some."""
+        asked = codes.PULL_MESSAGE.fields.read(call.command.ext)
+        request = self._pull_request(call.connection, asked, 0)
+        pulled = at_once(self._front.messages.pull(request))
+        if pulled is None or not pulled.records:
+            return None
+        at_once(self._commit(asked))
         return _pulled(call.command, pulled)
 
     async def send_back(self, call: Call) -> Command:
@@ -188,6 +191,22 @@ class Consuming:
 
     # ---- inside
 
+    def _pull_request(
+        self, connection: Connection, asked: PullMessage, wait_ms: int
+    ) -> PullRequest:
+        """Raises InvalidValue, Refusal."""
+        wanted = self._filter(connection, asked)
+        return PullRequest(
+            asked.consumer_group,
+            asked.topic,
+            asked.queue_id,
+            asked.queue_offset,
+            wanted.expression,
+            min(max(asked.max_msg_nums, 1), self._config.pull_messages_max),
+            wait_ms=min(max(wait_ms, 0), self._config.pull_wait_ms_max),
+            sql=wanted.sql,
+        )
+
     def _filter(self, connection: Connection, asked: PullMessage) -> Subscription:
         """The filter of a pull: its own, or that of the last heartbeat."""
         if asked.sys_flag & HAS_SUBSCRIPTION:
@@ -200,7 +219,9 @@ class Consuming:
         return wanted
 
     async def _commit(self, asked: PullMessage) -> None:
-        """Commit what a pull says; a refusal does not keep back the messages."""
+        """Commit what a pull says, if anything; a refusal does not keep back the messages."""
+        if not asked.sys_flag & COMMITS:
+            return
         offsets = {Queue(asked.topic, asked.queue_id): asked.commit_offset}
         try:
             await self._front.groups.commit(OffsetsCommit(asked.consumer_group, offsets))
@@ -217,5 +238,4 @@ def _pulled(command: Command, pulled: Pulled) -> Command:
     ext = codes.PULL_MESSAGE.answer.write(
         PullAnswer(pulled.next_offset, pulled.min_offset, pulled.max_offset)
     )
-    body = b"".join([record.encoded for record in pulled.records])
-    return command.answer(pulled.status, ext, body, _REMARKS[pulled.status])
+    return command.answer(pulled.status, ext, pulled.records.encoded, _REMARKS[pulled.status])

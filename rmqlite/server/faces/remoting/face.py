@@ -64,9 +64,10 @@ class RemotingFace:
         config, front = self._config.model_copy(update={"listen_port": self.port}), running.front
         clients = Clients(front)
         self._sends = Sends(config, front)
+        consuming = Consuming(config, front, clients)
         parts: tuple[Answering, ...] = (
             clients,
-            Consuming(config, front, clients),
+            consuming,
             Finding(front),
             Transactions(front, clients),
             Replies(config, front, clients, self._sends),
@@ -76,7 +77,7 @@ class RemotingFace:
         )
         handlers = {code: handler for part in parts for code, handler in part.handlers().items()}
         sends, guard = dict.fromkeys(SENDS, self._sends), Guard(front.access)
-        self._calls = Calls(handlers, sends, guard, front.limits, clients.gone)
+        self._calls = Calls(handlers, sends, consuming.at_once(), guard, front.limits, clients.gone)
         here = "this is a port of RocketMQ's remoting protocol"
         self._connections = Connections(
             self._calls,
