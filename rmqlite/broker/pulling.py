@@ -46,8 +46,8 @@ class Pulled:
 
 
 class _Most(NamedTuple):
-    """No record that ends behind readable_end, no more messages, and no more bytes, unless the first
-    message is longer."""
+    """No record that ends behind readable_end, no more messages, and no more bytes, unless the
+    first message is longer."""
 
     readable_end: int
     messages: int

@@ -104,8 +104,29 @@ def enter_keys(
     entries, and how many slots are no longer empty.
     """
 
-def read_json_header(header: bytes | memoryview, body: bytes, command: type[Any], /) -> Any | None:
-    """The Command of a frame with this header and this body.  command: its class."""
+def read_frames(
+    data: bytes | memoryview,
+    at: int,
+    commands: list[Any],
+    most: int,
+    frame_bytes_max: int,
+    header_bytes_max: int,
+    command: type[Any],
+    /,
+) -> int:
+    """Append the Commands of the whole frames from a place on, until there are most of them.
+
+    Returns where it stopped: at the end, or at a frame that is not whole, or whose header is out of
+    the ordinary.  command: the class.
+    """
+
+def make_draft(
+    ext: dict[str, str], body: bytes, born_host: bytes, draft: type[Any], /
+) -> Any | None:
+    """The Draft of a single send of RocketMQ's protocol.  ext: with the short names.
+
+    draft: its class.
+    """
 
 def read_sends(
     request: bytes, messages_max: int, reserved: frozenset[str], /

@@ -1,10 +1,16 @@
-/* The JSON header of a frame of RocketMQ's protocol, as read_json_header() in header.py reads it.
+/* Frames of RocketMQ's protocol with JSON headers, as frame.py and header.py read them.
 
    Ordinary is what clients write: one object of ASCII, whose extFields are texts. */
 
 #include "records.h"
 
 enum { FIELDS_MAX = 64, DIGITS_MAX = 9 };
+enum { LENGTH_BYTES = 4, START_BYTES = 8 }; /* length of the frame; and of its header */
+
+typedef struct {
+    long long frame_bytes_max, header_bytes_max;
+    PyTypeObject *type; /* the class Command */
+} Bounds;
 
 typedef struct {
     const uint8_t *at, *end;
@@ -145,32 +151,67 @@ static int read_header(Json *json, Header *header) {
     return read_sign(json, '}') && json->at == json->end;
 }
 
-/* A Command by tuple.__new__(): a call of its class takes twice as long. */
-static PyObject *command_of(PyTypeObject *type, const Header *header, PyObject *body) {
-    PyObject *items = Py_BuildValue(
-        "(iiOOiNNiO)", header->code, header->opaque, header->ext, body, header->flag,
-        text_of(header->remark), text_of(header->language), header->version, Py_False);
-    PyObject *args = items == NULL ? NULL : PyTuple_Pack(1, items);
-    PyObject *command = args == NULL ? NULL : PyTuple_Type.tp_new(type, args, NULL);
-    Py_XDECREF(items);
+PyObject *named_tuple(PyTypeObject *type, PyObject *items) {
+    if (items == NULL) return NULL;
+    PyObject *made = NULL, *args = PyTuple_Pack(1, items);
+    if (!PyType_IsSubtype(type, &PyTuple_Type))
+        PyErr_SetString(PyExc_TypeError, "not the class of a named tuple");
+    else if (args != NULL)
+        made = PyTuple_Type.tp_new(type, args, NULL);
+    Py_DECREF(items);
     Py_XDECREF(args);
-    return command;
+    return made;
 }
 
-PyObject *read_json_header(PyObject *self, PyObject *args) {
+static PyObject *command_of(PyTypeObject *type, const Header *header, PyObject *body) {
+    return named_tuple(
+        type, Py_BuildValue(
+                  "(iiOOiNNiO)", header->code, header->opaque, header->ext, body, header->flag,
+                  text_of(header->remark), text_of(header->language), header->version, Py_False));
+}
+
+/* The command of a frame: false if it is not a whole one with an ordinary header of JSON, or with an
+   error set.  end: where the frame ends. */
+static int read_frame(Text data, const Bounds *bounds, PyObject **command, Py_ssize_t *end) {
+    if (data.size < START_BYTES) return 0;
+    int64_t length = (int32_t)get32(data.at);
+    uint32_t header_bytes = get32(data.at + LENGTH_BYTES);
+    if (header_bytes > bounds->header_bytes_max || length > bounds->frame_bytes_max ||
+        length < START_BYTES - LENGTH_BYTES + header_bytes || length > data.size - LENGTH_BYTES)
+        return 0;
+    *end = (Py_ssize_t)(LENGTH_BYTES + length);
+    const uint8_t *body_at = data.at + START_BYTES + header_bytes;
+    Json json = {data.at + START_BYTES, body_at};
+    Header header = {.ext = PyDict_New()};
+    PyObject *body = NULL;
+    *command = NULL;
+    if (header.ext != NULL && read_header(&json, &header))
+        body = PyBytes_FromStringAndSize((const char *)body_at, data.at + *end - body_at);
+    if (body != NULL) *command = command_of(bounds->type, &header, body);
+    Py_XDECREF(header.ext);
+    Py_XDECREF(body);
+    return *command != NULL;
+}
+
+PyObject *read_frames(PyObject *self, PyObject *args) {
     (void)self;
     Py_buffer bytes;
-    PyObject *body, *type, *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*SO!", &bytes, &body, &PyType_Type, &type)) return NULL;
-    Json json = {bytes.buf, (const uint8_t *)bytes.buf + bytes.len};
-    Header header = {.ext = PyDict_New()};
-    if (!PyType_IsSubtype((PyTypeObject *)type, &PyTuple_Type))
-        PyErr_SetString(PyExc_TypeError, "command: the class Command");
-    else if (header.ext != NULL && read_header(&json, &header))
-        result = command_of((PyTypeObject *)type, &header, body);
-    else if (!PyErr_Occurred())
-        result = Py_NewRef(Py_None);
-    Py_XDECREF(header.ext);
+    PyObject *commands, *type, *command;
+    Py_ssize_t at, most, end;
+    Bounds bounds;
+    if (!PyArg_ParseTuple(
+            args, "y*nO!nLLO!", &bytes, &at, &PyList_Type, &commands, &most,
+            &bounds.frame_bytes_max, &bounds.header_bytes_max, &PyType_Type, &type))
+        return NULL;
+    bounds.type = (PyTypeObject *)type;
+    while (PyList_GET_SIZE(commands) != most && at >= 0 && at < bytes.len) {
+        Text data = {(const uint8_t *)bytes.buf + at, bytes.len - at};
+        if (!read_frame(data, &bounds, &command, &end)) break;
+        int is_added = PyList_Append(commands, command) == 0;
+        Py_DECREF(command);
+        if (!is_added) break;
+        at += end;
+    }
     PyBuffer_Release(&bytes);
-    return result;
+    return PyErr_Occurred() ? NULL : PyLong_FromSsize_t(at);
 }

@@ -106,6 +106,9 @@ Py_ssize_t count_of(Text text, uint8_t wanted);
 /* Add a part to a property string of so many bytes; how many it has then. */
 Py_ssize_t join(uint8_t *string, Py_ssize_t size, Text part);
 
+/* A named tuple by tuple.__new__(): a call of its class takes twice as long.  Takes the items. */
+PyObject *named_tuple(PyTypeObject *type, PyObject *items);
+
 /* A block of so many records, to be freed by free_block(); false with an error set. */
 int begin_block(Block *block, Py_ssize_t count, Py_ssize_t room);
 void free_block(Block *block);
@@ -120,7 +123,8 @@ PyObject *pack_drafts(PyObject *self, PyObject *args);
 PyObject *pack_deliveries(PyObject *self, PyObject *args);
 PyObject *place(PyObject *self, PyObject *args);
 PyObject *enter_keys(PyObject *self, PyObject *args);
-PyObject *read_json_header(PyObject *self, PyObject *args);
+PyObject *read_frames(PyObject *self, PyObject *args);
+PyObject *make_draft(PyObject *self, PyObject *args);
 PyObject *read_sends(PyObject *self, PyObject *args);
 PyObject *write_results(PyObject *self, PyObject *args);
 PyObject *copied(PyObject *self, PyObject *args);

@@ -6,8 +6,7 @@ of it becomes one append, and a call that is refused refuses none of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
@@ -26,7 +25,7 @@ from rmqlite.broker.sends.draft_records import (
     DraftRecords,
     work_of,
 )
-from rmqlite.broker.sends.packed_drafts import PackedDrafts, Single, Target, queue_offsets
+from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_offsets
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
@@ -71,8 +70,10 @@ class _Part:
     records: list[NewRecord] = field(default_factory=list)
     calls: list[tuple[int, int, int]] = field(default_factory=list)
     """Number of the call, queue id and number of its messages."""
-    singles: list[Single] = field(default_factory=list)
+    singles: list[Draft] = field(default_factory=list)
     """Calls of one message, for the compiled form."""
+    numbers: list[int] = field(default_factory=list)
+    """Of these calls."""
     targets: dict[str, Target | None] = field(default_factory=dict)
     """By topic, as far as singles have asked."""
     packed: list[tuple[int, Packed]] = field(default_factory=list)
@@ -128,11 +129,13 @@ class DraftSends:
             single = self._single(call, part) if packs else None
             if part.singles and single is None:
                 yield from self._append_singles(part, outcomes)
-            with _refusing((number,), outcomes):
+            try:
                 if single is None:
                     self._take(number, call, part, outcomes)
                 else:
                     self._take_single(number, single, part, outcomes)
+            except RmqliteError as error:
+                _refuse((number,), error, outcomes)
             if part.work >= STEP_MESSAGES and position < len(calls):
                 yield from self._append_singles(part, outcomes)
                 self._append(part, outcomes)
@@ -158,7 +161,8 @@ class DraftSends:
     def _take_single(self, number: int, draft: Draft, part: _Part, outcomes: list[Outcome]) -> None:
         work = work_of(draft)
         self._append(part, outcomes)
-        part.singles.append(Single(number, draft))
+        part.singles.append(draft)
+        part.numbers.append(number)
         part.work += work
 
     def _take(self, number: int, call: DraftCall, part: _Part, outcomes: list[Outcome]) -> None:
@@ -239,49 +243,51 @@ class DraftSends:
     def _append(self, part: _Part, outcomes: list[Outcome]) -> None:
         """Append all of a part but its singles."""
         if part.records:
-            numbers = [number for number, _, _ in part.calls]
-            with _refusing(numbers, outcomes):
+            try:
                 written = iter(self._log.append(part.records))
                 for number, queue_id, count in part.calls:
                     mine = list(islice(written, count))
                     offsets = [at.physical_offset for at in mine]
                     outcomes[number] = Stored(queue_id, mine[0].queue_offset, offsets)
                 self._counts.sent += len(part.records)
+            except RmqliteError as error:
+                _refuse([number for number, _, _ in part.calls], error, outcomes)
             part.records, part.calls = [], []
         if part.packed:
-            with _refusing([number for number, _ in part.packed], outcomes):
+            try:
                 self._log.append_packed([packed for _, packed in part.packed])
                 for number, packed in part.packed:
                     ((_, queue_id),) = packed.queues
                     ((queue_offset, _),) = packed.places
                     outcomes[number] = Stored(queue_id, queue_offset, packed.physical_offsets)
                     self._counts.sent += len(packed)
+            except RmqliteError as error:
+                _refuse([number for number, _ in part.packed], error, outcomes)
             part.packed = []
 
     def _append_singles(self, part: _Part, outcomes: list[Outcome]) -> Steps[None]:
-        singles, part.singles = part.singles, []
-        if not singles:
+        drafts, part.singles = part.singles, []
+        numbers, part.numbers = part.numbers, []
+        if not drafts:
             return
-        packed = self._packing.packed(singles, part.targets)
+        packed = self._packing.packed(drafts, part.targets)
         if packed is None:
-            calls = [(number, DraftCall((draft,))) for number, draft in singles]
+            calls = [(at, DraftCall((draft,))) for at, draft in zip(numbers, drafts, strict=True)]
             yield from self._send_all(calls, outcomes, packs=False)
             return
-        with _refusing([number for number, _ in singles], outcomes):
+        try:
             self._log.append_packed([packed])
-            rows = zip(singles, queue_offsets(packed), packed.physical_offsets, strict=True)
-            for (number, draft), queue_offset, physical_offset in rows:
+            rows = zip(numbers, drafts, queue_offsets(packed), packed.physical_offsets, strict=True)
+            for number, draft, queue_offset, physical_offset in rows:
                 outcomes[number] = Stored(draft.queue_id, queue_offset, (physical_offset,))
             self._counts.sent += len(packed)
+        except RmqliteError as error:
+            _refuse(numbers, error, outcomes)
 
 
-@contextmanager
-def _refusing(numbers: Iterable[int], outcomes: list[Outcome]) -> Iterator[None]:
-    """If the append fails, it has failed for these calls."""
-    try:
-        yield
-    except FlushFailed:
-        raise
-    except RmqliteError as error:
-        for number in numbers:
-            outcomes[number] = error.with_traceback(None)
+def _refuse(numbers: Iterable[int], error: RmqliteError, outcomes: list[Outcome]) -> None:
+    """An append has failed for these calls.  Raises FlushFailed."""
+    if isinstance(error, FlushFailed):
+        raise error
+    for number in numbers:
+        outcomes[number] = error.with_traceback(None)

@@ -40,13 +40,6 @@ class Target(NamedTuple):
     waiting: bytes
 
 
-class Single(NamedTuple):
-    """A message, and the number of its call."""
-
-    number: int
-    draft: Draft
-
-
 class PackedDrafts:
     """Packs the single messages of one step."""
 
@@ -83,11 +76,8 @@ class PackedDrafts:
         real = f"{REAL_TOPIC}\x01{topic}\x02{REAL_QID}\x01".encode()
         return Target(info.write_queues, ending, ending + b"\x02" + real if ending else real)
 
-    def packed(
-        self, singles: Sequence[Single], targets: Mapping[str, Target | None]
-    ) -> Packed | None:
+    def packed(self, drafts: list[Draft], targets: Mapping[str, Target | None]) -> Packed | None:
         """The records of messages; None if the plain form has to take them."""
-        drafts = [single.draft for single in singles]
         found = compiled.loops.pack_drafts(
             drafts,
             {topic: target[1:] for topic, target in targets.items() if target is not None},

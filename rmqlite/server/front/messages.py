@@ -81,7 +81,9 @@ class MessageCalls(Part):
 
         send_drafts() takes what came of many callers, so each of them is checked before.
         """
-        self._access.check(caller, (topic_right(Right.PUB, topic),), "MessageCalls.send", (topic,))
+        if self._access.accounts is not None:
+            need = topic_right(Right.PUB, topic)
+            self._access.check(caller, (need,), "MessageCalls.send", (topic,))
 
     @anyone
     async def send_drafts(

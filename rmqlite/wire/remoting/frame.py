@@ -17,6 +17,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
+from rmqlite import compiled
 from rmqlite.wire.remoting.command import (
     SERVER_LANGUAGE,
     SERVER_VERSION,
@@ -89,27 +90,41 @@ class FrameDecoder:
         return commands
 
     def _read(self, view: bytes | memoryview, commands: list[Command], most: int) -> int:
-        """Append the whole frames' commands; where the first incomplete frame begins."""
-        at, size = 0, len(view)
-        while size - at >= _LENGTH_BYTES + _MARK_BYTES and len(commands) != most:
-            length, mark = _START.unpack_from(view, at)
-            header_bytes = mark & _HEADER_MASK
-            if not _MARK_BYTES + header_bytes <= length <= self._frame_bytes_max:
-                raise FrameError(f"a frame of {length} bytes with a header of {header_bytes}")
-            if header_bytes > HEADER_BYTES_MAX:
-                raise FrameError(f"a header of {header_bytes} bytes")
-            if mark >> _HEADER_BITS > _BINARY:
-                raise FrameError(f"a header spelt in way {mark >> _HEADER_BITS}")
-            end = at + _LENGTH_BYTES + length
-            if end > size:
-                break
-            begin = at + _LENGTH_BYTES + _MARK_BYTES
-            body_at = begin + header_bytes
-            read = read_binary_header if mark >> _HEADER_BITS else read_json_header
-            commands.append(read(view[begin:body_at], bytes(view[body_at:end])))
-            at = end
+        """Append the whole frames' commands; where the first incomplete frame begins.
+
+        The compiled form reads ordinary frames in a third of the time.
+        """
+        limits = (self._frame_bytes_max, HEADER_BYTES_MAX)
+        at, end = 0, -1
+        while at != end:
+            if compiled.is_on:
+                at = compiled.loops.read_frames(view, at, commands, most, *limits, Command)
+            end = at
+            if len(commands) != most:
+                at = self._read_one(view, at, commands)
         self._needed = self._check_length(view[at:])
         return at
+
+    def _read_one(self, view: bytes | memoryview, at: int, commands: list[Command]) -> int:
+        """Append the command of the frame that begins there, if it is whole; where it ends then."""
+        if len(view) - at < _LENGTH_BYTES + _MARK_BYTES:
+            return at
+        length, mark = _START.unpack_from(view, at)
+        header_bytes = mark & _HEADER_MASK
+        if not _MARK_BYTES + header_bytes <= length <= self._frame_bytes_max:
+            raise FrameError(f"a frame of {length} bytes with a header of {header_bytes}")
+        if header_bytes > HEADER_BYTES_MAX:
+            raise FrameError(f"a header of {header_bytes} bytes")
+        if mark >> _HEADER_BITS > _BINARY:
+            raise FrameError(f"a header spelt in way {mark >> _HEADER_BITS}")
+        end: int = at + _LENGTH_BYTES + length
+        if end > len(view):
+            return at
+        begin = at + _LENGTH_BYTES + _MARK_BYTES
+        body_at = begin + header_bytes
+        read = read_binary_header if mark >> _HEADER_BITS else read_json_header
+        commands.append(read(view[begin:body_at], bytes(view[body_at:end])))
+        return end
 
     def _check_length(self, rest: bytes | memoryview) -> int:
         """How many bytes the incomplete frame needs before another look at it is worth it."""

@@ -15,7 +15,6 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any, Final
 
-from rmqlite import compiled
 from rmqlite.wire.remoting.command import Command, FrameError
 from rmqlite.wire.remoting.limits import EXT_FIELDS_MAX
 
@@ -44,11 +43,7 @@ _read_json: Final = _decoder.scan_once
 
 
 def read_json_header(header: bytes | memoryview, body: bytes) -> Command:
-    """Raises FrameError.  The compiled form takes a third of the time."""
-    if compiled.is_on:
-        command: Command | None = compiled.loops.read_json_header(header, body, Command)
-        if command is not None:
-            return command
+    """Raises FrameError."""
     text = str(header, "utf-8", "replace")
     if text[:1] != "{":
         text = text.lstrip()

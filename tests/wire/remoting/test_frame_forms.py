@@ -1,9 +1,10 @@
-"""JSON headers by the compiled form, beside their plain twin."""
+"""Frames by the compiled form, beside their plain twin."""
 
 from __future__ import annotations
 
 import json
 from random import Random
+from struct import pack
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from rmqlite import compiled
-from rmqlite.wire.remoting.command import Command, FrameError
-from rmqlite.wire.remoting.header import read_json_header
+from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import ALL, FrameDecoder
+from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX, HEADER_BYTES_MAX
 from tests.support.forms import damaged, needs_compiled
 
 pytestmark = needs_compiled
@@ -45,26 +47,42 @@ HEADERS = some.fixed_dictionaries(
 )
 
 
-def read_as(header: bytes, *, is_compiled: bool) -> Command | str:
-    """The command, or why there is none."""
+def frame_of(header: bytes) -> bytes:
+    return pack(">iI", 4 + len(header) + len(BODY), len(header)) + header + BODY
+
+
+def read_as(data: bytes, *, is_compiled: bool, most: int = ALL) -> tuple[list[Command], str]:
+    """The commands, and why no more can follow; all that is left is read, too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiled, "is_on", is_compiled)
-        try:
-            return read_json_header(header, BODY)
-        except FrameError as error:
-            return str(error)
+        decoder = FrameDecoder()
+        commands: list[Command] = []
+        while found := decoder.feed(b"" if commands else data, most):
+            assert len(found) <= most or most == ALL
+            commands += found
+        return commands, f"{decoder.error} {decoder.held_bytes}"
+
+
+def in_frames(data: bytes) -> tuple[list[Command], int]:
+    """What the compiled form reads, and where it stops."""
+    commands: list[Command] = []
+    limits = (FRAME_BYTES_MAX, HEADER_BYTES_MAX)
+    at = compiled.loops.read_frames(data, 0, commands, ALL, *limits, Command)
+    return commands, at
 
 
 def is_read(header: bytes) -> bool:
     """Does the compiled form take this header?  If so, with the plain form's result."""
-    plain = read_as(header, is_compiled=False)
-    assert read_as(header, is_compiled=True) == plain
-    command: Any = compiled.loops.read_json_header(header, BODY, Command)
-    if command is not None:
+    frame = frame_of(header)
+    plain, error = read_as(frame, is_compiled=False)
+    assert read_as(frame, is_compiled=True) == (plain, error)
+    commands, at = in_frames(frame)
+    assert at == len(frame) * len(commands)
+    for command, other in zip(commands, plain, strict=False):
         assert type(command) is Command
-        assert list(map(type, command)) == list(map(type, plain))
-        assert list(command.ext) == list(plain.ext)  # type: ignore[union-attr]
-    return command is not None
+        assert list(map(type, command)) == list(map(type, other))
+        assert list(command.ext) == list(other.ext)
+    return bool(commands)
 
 
 @settings(max_examples=600)
@@ -118,8 +136,40 @@ def test_what_is_out_of_the_ordinary_is_left_to_the_plain_form(odd: bytes) -> No
     assert not is_read(odd)
 
 
+@settings(max_examples=300)
+@given(
+    some.lists(
+        some.sampled_from((ORDINARY, b'{"code":1}', b'{"code":"7"}', b"{}", b"[]")), max_size=6
+    ),
+    some.sampled_from((ALL, 1, 2)),
+    some.integers(0, 40),
+)
+def test_frames_that_come_together_are_read_alike(
+    headers: list[bytes], most: int, missing: int
+) -> None:
+    """Odd ones between ordinary ones, a last one that is not whole, and a few at a time."""
+    data = b"".join(map(frame_of, headers))
+    data = data[: len(data) - missing]
+    assert read_as(data, is_compiled=True, most=most) == read_as(data, is_compiled=False, most=most)
+
+
+def test_damaged_frames_are_read_alike() -> None:
+    """Their lengths, too, which are only claims."""
+    random = Random(3)
+    frames = frame_of(ORDINARY) * 3
+    for _ in range(4_000):
+        data = damaged(frames, random)
+        assert read_as(data, is_compiled=True) == read_as(data, is_compiled=False)
+    for length, mark in ((-1, 2), (3, 0), (2**31 - 1, 9), (4, 2**32 - 1), (4, 5), (2**24, 2**20)):
+        data = pack(">iI", length, mark) + frames
+        assert in_frames(data) == ([], 0)
+        assert read_as(data, is_compiled=True) == read_as(data, is_compiled=False)
+
+
 def test_another_class_is_an_error() -> None:
     """And no crash."""
     wrong: Any = dict
     with pytest.raises(TypeError):
-        compiled.loops.read_json_header(ORDINARY, BODY, wrong)
+        compiled.loops.read_frames(frame_of(ORDINARY), 0, [], ALL, 1 << 20, 1 << 20, wrong)
+    assert compiled.loops.read_frames(b"", 7, [], ALL, 1 << 20, 1 << 20, Command) == 7
+    assert compiled.loops.read_frames(b"x", -7, [], ALL, 1 << 20, 1 << 20, Command) == -7
