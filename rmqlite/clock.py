@@ -37,6 +37,10 @@ class Clock(Protocol):
         """Milliseconds since 1970, never less than the previous call returned."""
         ...
 
+    def seconds_until(self, timestamp_ms: int) -> float:
+        """Until now_ms() returns this; 0 or less if it does."""
+        ...
+
     def not_before(self, timestamp_ms: int) -> None:
         """From now on, now_ms() returns at least this."""
         ...
@@ -101,6 +105,9 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return (self._offset_ns + self._boot_ns()) // 1_000_000
+
+    def seconds_until(self, timestamp_ms: int) -> float:
+        return (timestamp_ms * 1_000_000 - self._offset_ns - self._boot_ns()) / 1e9
 
     def not_before(self, timestamp_ms: int) -> None:
         behind_ms = timestamp_ms - self.now_ms()

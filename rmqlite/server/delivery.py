@@ -48,9 +48,9 @@ class Delivery:
             if due_ms is None:
                 await self._wake.wait()
                 continue
-            wait_ms = due_ms - self._clock.now_ms()
-            if wait_ms > 0:
-                await set_or_late(self._wake, min(wait_ms, WAKE_MS_MAX) / 1000)
+            left_s = self._clock.seconds_until(due_ms)
+            if left_s > 0:
+                await set_or_late(self._wake, min(left_s, WAKE_MS_MAX / 1000))
             else:
                 await let_others()
 

@@ -24,6 +24,7 @@ from rmqlite.errors import Unavailable
 from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
+from rmqlite.server.event_loop import event_loop
 from rmqlite.server.faces.face import Face, Running
 from rmqlite.server.faces.metrics.face import MetricsFace
 from rmqlite.server.faces.native.face import NativeFace
@@ -84,20 +85,11 @@ def serve(
         watched[-1].load()
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
-    loop, name = _event_loop()
+    loop, name = event_loop()
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
         server = _Server(config, reload, access, keys, watched)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))
-
-
-def _event_loop() -> tuple[Callable[[], asyncio.AbstractEventLoop] | None, str]:
-    """uvloop's loop and name if the extra is installed, or asyncio's own loop."""
-    try:
-        from uvloop import __version__, new_event_loop
-    except ImportError:
-        return None, "asyncio"
-    return new_event_loop, f"uvloop {__version__}"
 
 
 class _Server:

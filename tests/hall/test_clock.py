@@ -24,6 +24,19 @@ def test_the_clock_begins_at_the_wall_clocks_time() -> None:
     assert before_ms - 50 <= now_ms <= after_ms + 50
 
 
+def test_the_time_until_a_moment_ends_when_the_clock_shows_it() -> None:
+    """Not up to a millisecond later: a message is due then."""
+    machine = FakeMachine(START_MS)
+    system = clock.SystemClock(machine)
+    assert system.seconds_until(START_MS + 5) == pytest.approx(0.005)
+    machine._boot_ns += 4_999_999
+    assert system.now_ms() == START_MS + 4
+    assert system.seconds_until(START_MS + 5) == pytest.approx(1e-9)
+    machine._boot_ns += 1
+    assert system.now_ms() == START_MS + 5
+    assert system.seconds_until(START_MS + 5) == 0
+
+
 def test_the_clock_never_goes_back() -> None:
     """A queue of one level is in due order because store timestamps are."""
     system = clock.SystemClock()

@@ -68,7 +68,7 @@ ALONE = {
     "click": {"rmqlite.cli"},
     "rich": {"rmqlite.cli"},
     "pyspark": {"rmqlite.spark"},
-    "uvloop": {"rmqlite.server.serve"},
+    "uvloop": {"rmqlite.server.event_loop"},
     "lz4": {"rmqlite.compression"},
     "backports": {"rmqlite.compression"},
     "compression": {"rmqlite.compression"},
