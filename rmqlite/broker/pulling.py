@@ -18,7 +18,13 @@ from rmqlite.errors import InvalidValue
 from rmqlite.message import TAGS, StoredMessage
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue, QueueRange
-from rmqlite.store.consume_queue import ENTRY_BYTES, ConsumeQueue, Entry, first_stored_at
+from rmqlite.store.consume_queue import (
+    ENTRY_BYTES,
+    TAGS_CODE_MAX,
+    ConsumeQueue,
+    Entry,
+    first_stored_at,
+)
 from rmqlite.store.log.raw_records import READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.stored import Record, Records
@@ -99,19 +105,22 @@ def _whole(store: MessageStore, queue: ConsumeQueue, offset: int, most: _Most) -
     if not compiled.is_on:
         return None
     entries = queue.bytes_at(offset, min(most.messages, queue.max_offset - offset))
-    reads = compiled.loops.pull_reads(entries, *most, READ_GAP_BYTES_MAX, STEP_BYTES)
+    end, count, size = most
+    reads = compiled.loops.log_reads(
+        entries, end, TAGS_CODE_MAX, count, size, READ_GAP_BYTES_MAX, STEP_BYTES
+    )
     if not reads or sum([end - begin for begin, end, _ in reads]) > STEP_BYTES:
         return None
     parts: list[bytes] = []
-    count = 0
+    first = 0
     for begin, end, following in reads:
-        behind = entries[ENTRY_BYTES * count : ENTRY_BYTES * (count + following)]
+        behind = entries[ENTRY_BYTES * first : ENTRY_BYTES * (first + following)]
         part = compiled.loops.whole_records(store.read(begin, end - begin), begin, behind)
         if part is None:
             return None
         parts.append(part)
-        count += following
-    return Records.whole(count, b"".join(parts))
+        first += following
+    return Records.whole(first, b"".join(parts))
 
 
 def _found(

@@ -32,7 +32,7 @@ static PyMethodDef METHODS[] = {
     {"read_results", read_results, METH_VARARGS, NULL},
     {"write_kept", write_kept, METH_VARARGS, NULL},
     {"read_pull", read_pull, METH_VARARGS, NULL},
-    {"pull_reads", pull_reads, METH_VARARGS, NULL},
+    {"log_reads", log_reads, METH_VARARGS, NULL},
     {"whole_records", whole_records, METH_VARARGS, NULL},
     {"sync_new", sync_new, METH_NOARGS, NULL},
     {"sync_put", sync_put, METH_VARARGS, NULL},

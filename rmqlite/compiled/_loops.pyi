@@ -172,19 +172,21 @@ def read_pull(
     message: the class StoredMessage.  slots: the descriptors of its fields, in their order.
     """
 
-def pull_reads(
+def log_reads(
     entries: bytes,
-    readable_end: int,
-    messages_max: int,
+    end_max: int,
+    code_max: int,
+    count_max: int,
     bytes_max: int,
     gap_max: int,
     read_max: int,
     /,
 ) -> list[tuple[int, int, int]] | None:
-    """The reads of the log for a pull: begin, end, and how many entries have their records there.
+    """The reads that bring the records of the first entries: begin, end, how many of them.
 
-    It takes the first if it ends at or before readable_end, and as many as fit into messages_max
-    and bytes_max.  gap_max, read_max: as far apart, and as many bytes, are read at once.
+    It stops at an entry whose record ends behind end_max, whose tags code is above code_max, or
+    that would be one more than count_max or bytes_max, of which the first may be longer.  gap_max,
+    read_max: records that are no further apart are read together, so many bytes at once.
     """
 
 def whole_records(data: bytes, base: int, entries: bytes, /) -> bytes | None:

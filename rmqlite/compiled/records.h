@@ -132,7 +132,7 @@ PyObject *write_sends(PyObject *self, PyObject *args);
 PyObject *read_results(PyObject *self, PyObject *args);
 PyObject *write_kept(PyObject *self, PyObject *args);
 PyObject *read_pull(PyObject *self, PyObject *args);
-PyObject *pull_reads(PyObject *self, PyObject *args);
+PyObject *log_reads(PyObject *self, PyObject *args);
 PyObject *whole_records(PyObject *self, PyObject *args);
 PyObject *sync_new(PyObject *self, PyObject *args);
 PyObject *sync_put(PyObject *self, PyObject *args);

@@ -1,5 +1,5 @@
-/* Records for a pull, as they lie in the log: which reads bring them, and the look at each before it
-   is handed out, which is read_head() and has_sound_body() of record.py.
+/* Records behind the entries of a queue: which reads of the log bring them, and the look at each
+   before a pull hands it out, which is read_head() and has_sound_body() of record.py.
 
    It says no to whatever those have to decide: IPv6 hosts, rollbacks, records without an entry in
    their queue, and topics that are not of ASCII. */
@@ -40,19 +40,19 @@ static int add_read(PyObject *reads, int64_t begin, int64_t end, Py_ssize_t coun
     return is_added;
 }
 
-PyObject *pull_reads(PyObject *self, PyObject *args) {
+PyObject *log_reads(PyObject *self, PyObject *args) {
     (void)self;
     const char *entries;
-    Py_ssize_t size, messages_max;
-    long long readable_end, bytes_max, gap_max, read_max;
+    Py_ssize_t size, count_max;
+    long long end_max, code_max, bytes_max, gap_max, read_max;
     if (!PyArg_ParseTuple(
-            args, "y#LnLLL", &entries, &size, &readable_end, &messages_max, &bytes_max, &gap_max,
-            &read_max))
+            args, "y#LLnLLL", &entries, &size, &end_max, &code_max, &count_max, &bytes_max,
+            &gap_max, &read_max))
         return NULL;
     Py_ssize_t count = size / ENTRY_BYTES, first = 0, i = 0;
     int64_t begin = 0, end = 0, total = 0;
     PyObject *reads = PyList_New(0);
-    for (; reads != NULL && i < count && i < messages_max; i++) {
+    for (; reads != NULL && i < count && i < count_max; i++) {
         const uint8_t *entry = (const uint8_t *)entries + i * ENTRY_BYTES;
         int64_t offset = (int64_t)get64(entry), bytes = (int32_t)get32(entry + 8);
         if (offset < 0 || bytes <= 0 || offset > INT64_MAX - bytes) {
@@ -60,7 +60,9 @@ PyObject *pull_reads(PyObject *self, PyObject *args) {
             Py_RETURN_NONE;
         }
         total += bytes;
-        if (offset + bytes > readable_end || (i > 0 && total > bytes_max)) break;
+        if (offset + bytes > end_max || (int64_t)get64(entry + 12) > code_max ||
+            (i > 0 && total > bytes_max))
+            break;
         if (i > first && begin <= offset && offset - end <= gap_max &&
             offset + bytes - begin <= read_max) {
             if (offset + bytes > end) end = offset + bytes;

@@ -19,6 +19,7 @@ from rmqlite.store.disk.segments import Segments
 
 ENTRY: Final = struct.Struct(">qiq")
 ENTRY_BYTES: Final = ENTRY.size
+TAGS_CODE_MAX: Final = 2**63 - 1
 PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
 """Fills the first file before the first entry, if that is not the file's first place."""
 
@@ -31,9 +32,13 @@ class Entry(NamedTuple):
     tags_code: int
 
 
+def codes_in(entries: bytes) -> tuple[int, ...]:
+    """The tags codes of whole entries: 7 times as fast as a tuple of each entry."""
+    return _codes(len(entries) // ENTRY_BYTES).unpack(entries)
+
+
 @lru_cache(maxsize=2)
 def _codes(count: int) -> struct.Struct:
-    """The tags codes of so many entries in one tuple: 7 times as fast as a tuple of each entry."""
     return struct.Struct(">" + "12xq" * count)
 
 
@@ -82,7 +87,7 @@ class ConsumeQueue:
         """The tags codes of the entries that read() returns."""
         count = min(count, self.max_offset - queue_offset)
         data = self._segments.read(queue_offset * ENTRY_BYTES, count * ENTRY_BYTES)
-        return list(_codes(len(data) // ENTRY_BYTES).unpack(data))
+        return list(codes_in(data))
 
     def entry(self, queue_offset: int) -> Entry | None:
         """One entry; None outside of the queue."""

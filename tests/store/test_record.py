@@ -184,8 +184,8 @@ def test_a_changed_body_does_not_fit_its_crc() -> None:
     assert not record.has_sound_body(head, bytes(flipped))
 
 
-def entries(*rows: tuple[int, int]) -> bytes:
-    return b"".join([ENTRY.pack(offset, size, 0) for offset, size in rows])
+def entries(*rows: tuple[int, int], code: int = 0) -> bytes:
+    return b"".join([ENTRY.pack(offset, size, code) for offset, size in rows])
 
 
 @needs_compiled
@@ -231,7 +231,7 @@ def test_the_fast_look_gives_all_records_or_none() -> None:
     some.integers(1, 9),
     some.integers(1, 90),
 )
-def test_the_reads_of_a_pull_are_those_of_the_plain_form(
+def test_the_reads_of_the_log_are_those_of_the_plain_form(
     steps: list[tuple[int, int]], readable_end: int, messages_max: int, bytes_max: int
 ) -> None:
     """As many entries, and neighbours read together; steps: how far behind the last each begins."""
@@ -249,15 +249,16 @@ def test_the_reads_of_a_pull_are_those_of_the_plain_form(
         patch.setattr(raw_records, "READ_GAP_BYTES_MAX", 20)
         patch.setattr(raw_records, "READ_BYTES_MAX", 50)
         reads = [(begin, end, len(near)) for begin, end, near in raw_records.neighbours(chosen)]
-    limits = (readable_end, messages_max, bytes_max, 20, 50)
-    assert compiled.loops.pull_reads(entries(*rows), *limits) == reads
+    limits = (readable_end, 7, messages_max, bytes_max, 20, 50)
+    later = entries((0, 1), code=8)
+    assert compiled.loops.log_reads(entries(*rows, code=7) + later, *limits) == reads
 
 
 @needs_compiled
 @pytest.mark.parametrize("row", [(-1, 100), (0, 0), (0, -1), (2**63 - 1, 1), (2**63 - 9, 10)])
 def test_entries_that_point_nowhere_are_left_to_the_plain_form(row: tuple[int, int]) -> None:
     """A damaged queue may hold any number."""
-    assert compiled.loops.pull_reads(entries((0, 5), row), 2**63 - 1, 9, 9, 9, 9) is None
+    assert compiled.loops.log_reads(entries((0, 5), row), 2**63 - 1, 0, 9, 9, 9, 9) is None
 
 
 def test_an_empty_body_has_crc_zero() -> None:

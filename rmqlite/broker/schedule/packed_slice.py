@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.room import Room
@@ -20,11 +20,14 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import StoreUnavailable
 from rmqlite.limits import NEW_QUEUES_MAX
 from rmqlite.names import SCHEDULE_TOPIC
-from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
-from rmqlite.store.log.raw_records import neighbours
+from rmqlite.store.consume_queue import ENTRY_BYTES, codes_in
+from rmqlite.store.log.raw_records import READ_BYTES_MAX, READ_GAP_BYTES_MAX
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.packed import Packed
 from rmqlite.store.wait_queues import QueueKey, queue_of
+
+_ANY_END: Final = 2**63 - 1
+"""The schedule delivers whatever it has appended, synced or not."""
 
 
 class PackedSlice(NamedTuple):
@@ -80,18 +83,26 @@ class PackedSlices:
         first = run.cursor
         end = known.completed.open_until(first, min(run.end, first + most.messages))
         raw = known.queue.bytes_at(first, end - first)
-        rows = _first_due(raw, now_ms, most.record_bytes)
-        if not rows:
+        reads = compiled.loops.log_reads(
+            raw,
+            _ANY_END,
+            now_ms,
+            end - first,
+            most.record_bytes,
+            READ_GAP_BYTES_MAX,
+            READ_BYTES_MAX,
+        )
+        if not reads:
             return None
         # One for each read of the log; nearly always there is one.
         packed: list[Packed] = []
         topics = Counter[str]()
         new = set[QueueKey]()
         done = 0
-        for base, upto, near in neighbours(rows):
+        for base, upto, count in reads:
             data = self._store.read(base, upto - base)
-            entries = raw[ENTRY_BYTES * done : ENTRY_BYTES * (done + len(near))]
-            done += len(near)
+            entries = raw[ENTRY_BYTES * done : ENTRY_BYTES * (done + count)]
+            done += count
             topic, queue_id = queue_of(known.id)
             found = compiled.loops.pack_deliveries(
                 data, base, entries, topic.encode(), queue_id, known.id
@@ -106,7 +117,8 @@ class PackedSlices:
                 topics[target[0]] += target[2]
         if len(new) > NEW_QUEUES_MAX:
             return None
-        return PackedSlice(known, first, Counter(row[2] for row in rows), topics, packed)
+        due_ms = Counter(codes_in(raw[: ENTRY_BYTES * done]))
+        return PackedSlice(known, first, due_ms, topics, packed)
 
     def _is_ordinary(self, target: Target) -> bool:
         """Can the messages to a queue be delivered there?"""
@@ -116,16 +128,3 @@ class PackedSlices:
             and self._room.surely_holds(record_bytes)
             and not why_not_to((topic, queue_id), body_bytes, self._topics, self._config)
         )
-
-
-def _first_due(raw: bytes, now_ms: int, bytes_max: int) -> list[tuple[int, int, int]]:
-    """The first entries that are due: physical offset, size and due time of each."""
-    rows: list[tuple[int, int, int]] = []
-    size = 0
-    # The file of a damaged queue may end within an entry.
-    for row in ENTRY.iter_unpack(raw[: len(raw) - len(raw) % ENTRY_BYTES]):
-        size += row[1]
-        if row[2] > now_ms or (rows and size > bytes_max):
-            break
-        rows.append(row)
-    return rows

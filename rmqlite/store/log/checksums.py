@@ -116,14 +116,14 @@ class Checksums:
         room = BLOCK_BYTES - position % self._segment_bytes % BLOCK_BYTES
         if len(data) < room:
             return Point(position + len(data), zlib.crc32(data, chain))
-        first, sums, at = position + room, bytearray(), 0
+        first, sums, at, view = position + room, bytearray(), 0, memoryview(data)
         while len(data) - at >= room:
-            chain = zlib.crc32(data[at : at + room], chain)
+            chain = zlib.crc32(view[at : at + room], chain)
             sums += chain.to_bytes(_SUM_BYTES, "big")
             at += room
             room = BLOCK_BYTES
         self._enter(first, bytes(sums))
-        return Point(position + len(data), zlib.crc32(data[at:], chain))
+        return Point(position + len(data), zlib.crc32(view[at:], chain))
 
     def known_before(self, position: int) -> Point:
         """The last point of the table at or before a position.
