@@ -75,9 +75,12 @@ PyObject *log_reads(PyObject *self, PyObject *args) {
     return reads;
 }
 
-/* The length of all records, if each is an ordinary one; 0 if not, -1 with an error set. */
-static int64_t whole_bytes(Text data, int64_t base, const uint8_t *entries, Py_ssize_t count) {
+/* The length of all records, if each is an ordinary one; 0 if not, -1 with an error set.
+   is_joined: do they lie one behind the other, from the first byte on? */
+static int64_t whole_bytes(
+    Text data, int64_t base, const uint8_t *entries, Py_ssize_t count, int *is_joined) {
     int64_t total = 0;
+    *is_joined = 1;
     for (Py_ssize_t i = 0; i < count; i++) {
         int64_t offset = (int64_t)get64(entries + i * ENTRY_BYTES);
         int64_t size = (int32_t)get32(entries + i * ENTRY_BYTES + 8);
@@ -87,6 +90,7 @@ static int64_t whole_bytes(Text data, int64_t base, const uint8_t *entries, Py_s
             return 0;
         int found = is_whole(data.at + at, size, offset);
         if (found <= 0) return found;
+        *is_joined &= at == total;
         total += size;
     }
     return total;
@@ -102,9 +106,11 @@ PyObject *whole_records(PyObject *self, PyObject *args) {
     Text data = {(const uint8_t *)PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes)};
     const uint8_t *entries = (const uint8_t *)buffer;
     Py_ssize_t count = size / ENTRY_BYTES;
-    int64_t total = whole_bytes(data, base, entries, count);
+    int is_joined;
+    int64_t total = whole_bytes(data, base, entries, count, &is_joined);
     if (total < 0) return NULL;
     if (total == 0) Py_RETURN_NONE;
+    if (is_joined && total == data.size) return Py_NewRef(bytes);
     PyObject *result = PyBytes_FromStringAndSize(NULL, total);
     if (result == NULL) return NULL;
     uint8_t *to = (uint8_t *)PyBytes_AS_STRING(result);

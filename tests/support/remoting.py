@@ -22,6 +22,7 @@ from typing import Any, Final
 from rmqlite.message import StoredMessage
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.faces.face import Running
+from rmqlite.server.faces.remoting.calls import Calls
 from rmqlite.server.faces.remoting.connection import Connection, Connections
 from rmqlite.server.faces.remoting.face import RemotingFace
 from rmqlite.store.records.record import has_sound_body, read_head, to_message
@@ -279,6 +280,11 @@ class FaceUnderTest:
     def connections(self) -> Connections:
         assert self.face._connections is not None
         return self.face._connections
+
+    @property
+    def calls(self) -> Calls:
+        assert self.face._calls is not None
+        return self.face._calls
 
     def connection(self, client: LoopClient) -> Connection:
         """The face's end of a client's connection."""

@@ -29,7 +29,7 @@ def _topic(under_test: BrokerUnderTest) -> None:
 
 def registered(face: FaceUnderTest) -> Clients:
     """What the face remembers of clients."""
-    calls: Any = face.face._calls
+    calls: Any = face.calls
     clients: Clients = calls._gone.__self__
     return clients
 
@@ -177,7 +177,7 @@ def test_a_heartbeat_of_a_connection_that_is_gone_registers_nobody(
             connection.abort()
             connection.connection_lost(None)
             await asyncio.sleep(0)
-        await turns_until(lambda: not face.face._calls.running)  # type: ignore[union-attr]
+        await turns_until(lambda: not face.calls.running)
         assert remembers_nobody(face)
         assert under_test.broker.membership.members(GROUP) == ()
 

@@ -12,6 +12,8 @@ from rmqlite.message import Message
 from rmqlite.names import dlq_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
+from rmqlite.server.faces.remoting.connection import AT_ONCE_MAX
+from rmqlite.server.faces.remoting.consuming import COMMITS, HAS_SUBSCRIPTION, MAY_WAIT
 from rmqlite.wire.remoting.bodies.queues import LockedQueues, LockRequest, MessageQueue
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import (
@@ -23,6 +25,7 @@ from rmqlite.wire.remoting.codes.consuming import (
 )
 from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
 from rmqlite.wire.remoting.command import Command
+from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.shapes import read_body
 from tests.server.remoting.asking import GROUP, TOPIC, beat, pull_of, send_of
 from tests.support.brokers import BrokerUnderTest
@@ -60,6 +63,63 @@ def test_a_pull_gives_the_records_as_they_lie_in_the_log(under_test: BrokerUnder
             record = under_test.broker.record_at(first.physical_offset)
             assert answer.body.startswith(record.encoded)
             assert len(answer.body) == 3 * len(record.encoded)
+
+    served_face(under_test, scenario)
+
+
+def test_a_pull_that_finds_records_needs_no_task(under_test: BrokerUnderTest) -> None:
+    """It is answered in the turn in which it came; what it commits is committed, too."""
+    under_test.send(*[Message(TOPIC, b"%d" % number) for number in range(5)])
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            connection = face.connection(client)
+            flags = COMMITS | MAY_WAIT | HAS_SUBSCRIPTION
+            asked = PullMessage(GROUP, TOPIC, 0, 2, 32, flags, 2, 50_000, 0, "*")
+            connection.data_received(encode(client.request(codes.PULL_MESSAGE, asked)))
+            assert len(connection._out) == 1
+            assert not face.calls.running
+            assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 2}
+            # Nothing is there: it waits in a task.
+            end = asked._replace(queue_offset=5, commit_offset=5)
+            connection.data_received(encode(client.request(codes.PULL_MESSAGE, end)))
+            assert len(connection._out) == 1
+            assert len(face.calls.running) == 1
+            await turns_until(lambda: face.server.front.parked == 1)
+            assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 5}
+
+    served_face(under_test, scenario)
+
+
+def test_a_pull_that_is_refused_at_once_says_why(under_test: BrokerUnderTest) -> None:
+    """As it does later; the messages of a topic that may not be read stay where they are."""
+    under_test.broker.topics.create(TopicInfo("closed", 1, 1, perm=2))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            refusals = [await pulled(client, topic=topic) for topic in ("closed", "nowhere")]
+            assert [each.code for each in refusals] == [16, 17]
+            assert "closed" in refusals[0].remark
+
+    served_face(under_test, scenario)
+
+
+def test_other_connections_have_their_turns_between_many_pulls(
+    under_test: BrokerUnderTest,
+) -> None:
+    """A read of a quarter of a megabyte holds a thousand of them."""
+    under_test.send(Message(TOPIC, b"x"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            connection = face.connection(client)
+            pulls = [pull_of(client) for _ in range(AT_ONCE_MAX + 8)]
+            connection.data_received(b"".join(map(encode, pulls)))
+            assert len(connection._out) == AT_ONCE_MAX
+            assert len(face.calls.running) == 8
+            for pull in pulls:
+                assert (await client.answer(pull.opaque)).code == 0
+            assert not face.calls.running
 
     served_face(under_test, scenario)
 

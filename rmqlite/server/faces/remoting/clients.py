@@ -109,7 +109,10 @@ class Clients:
     def subscription(self, connection: Connection, group: str, topic: str) -> Subscription | None:
         """What a group's member on this connection, or else any member, wants of a topic."""
         members = self.consumers(group)
-        own = [each for each in members.values() if each.connection is connection]
+        # Not by a walk over the members: each pull asks.
+        registered = self._consumers_of.get(connection, ())
+        mine = [members.get(client_id) for name, client_id in registered if name == group]
+        own = [each for each in mine if each is not None and each.connection is connection]
         for each in own or members.values():
             for wanted in each.data.subscription_data_set:
                 if wanted.topic == topic:

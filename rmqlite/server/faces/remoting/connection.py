@@ -185,13 +185,13 @@ class Connection(asyncio.Protocol):
         self._begin_all(data)
 
     def _begin_all(self, data: bytes) -> None:
+        self._answered = 0
         while self._begin(data):
             data = b""
 
     def _begin(self, data: bytes) -> bool:
         """Begin the requests that these bytes complete; may there be more of them to begin now?"""
         at_once = self.trust.frames_at_once
-        self._answered = 0
         commands = self._decoder.feed(data, at_once)
         self._count_held()
         begin = self._all.handling.begin
