@@ -89,12 +89,10 @@ class Consuming:
     def pull_at_once(self, call: Call) -> Command | None:
         """The same if there are records: most pulls of a consumer that is behind find some."""
         asked = codes.PULL_MESSAGE.fields.read(call.command.ext)
+        at_once(self._commit(asked))
         request = self._pull_request(call.connection, asked, 0)
         pulled = at_once(self._front.messages.pull(request))
-        if pulled is None or not pulled.records:
-            return None
-        at_once(self._commit(asked))
-        return _pulled(call.command, pulled)
+        return _pulled(call.command, pulled) if pulled is not None and pulled.records else None
 
     async def send_back(self, call: Call) -> Command:
         asked = CONSUMER_SEND_MSG_BACK.fields.read(call.command.ext)
