@@ -91,7 +91,8 @@ class Consuming:
         asked = codes.PULL_MESSAGE.fields.read(call.command.ext)
         at_once(self._commit(asked))
         request = self._pull_request(call.connection, asked, 0)
-        pulled = at_once(self._front.messages.pull(request))
+        # A look with an SQL92 expression may take several steps.
+        pulled = None if request.sql else at_once(self._front.messages.pull(request))
         return _pulled(call.command, pulled) if pulled is not None and pulled.records else None
 
     async def send_back(self, call: Call) -> Command:
