@@ -58,7 +58,9 @@ class Terminal:
 
     def _read(self) -> bool:
         """False at the end of the process."""
-        if not select.select([self._fd], [], [], 0.2)[0]:
+        waiting = select.poll()
+        waiting.register(self._fd, select.POLLIN)
+        if not waiting.poll(200):
             return self.process.poll() is None
         try:
             self.drawn += os.read(self._fd, 65_536)

@@ -59,6 +59,10 @@ def _anywhere(_: Path) -> bool:
 class QuickFiles(SystemFiles):
     """Real files that are never synced: no test takes the machine's own power away."""
 
+    def __del__(self) -> None:
+        """Some tests make thousands of stores, and end them without a close, as a crash does."""
+        self.close()
+
     def create(self, path: Path, size: int) -> None:
         path.touch()
         os.truncate(path, size)
