@@ -48,7 +48,7 @@ async def done_in_turns(steps: Steps[T]) -> T:
 def at_once(call: Coroutine[Any, Any, T]) -> T | None:
     """The answer of a call that has to wait for nothing; None if it waits: then it has ended.
 
-    It needs no task of its own, which is a third of what a pull costs.
+    Without a task and a turn of its own a pull costs a fifth less.
     """
     try:
         call.send(None)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlite.broker.pulling import STEP_MESSAGES
 from rmqlite.broker.tables.queue_locks import LOCK_MS
 from rmqlite.errors import StoreUnavailable
 from rmqlite.message import Message
@@ -87,6 +88,28 @@ def test_a_pull_that_finds_records_needs_no_task(under_test: BrokerUnderTest) ->
             assert len(face.calls.running) == 1
             await turns_until(lambda: face.server.front.parked == 1)
             assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 5}
+
+    served_face(under_test, scenario)
+
+
+def test_a_pull_that_takes_several_steps_is_answered_in_a_task(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The look that was begun at once ends after its first step, and answers nothing."""
+    count = 2 * STEP_MESSAGES
+    under_test.send(*[Message(TOPIC, b"x", tags="A") for _ in range(count)])
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            connection = face.connection(client)
+            asked = PullMessage(GROUP, TOPIC, 0, 0, count, HAS_SUBSCRIPTION, 0, 0, 0, "A")
+            pull = client.request(codes.PULL_MESSAGE, asked)
+            connection.data_received(encode(pull))
+            assert not connection._out
+            assert len(face.calls.running) == 1
+            answer = await client.answer(pull.opaque)
+            assert (answer.code, answer.ext["nextBeginOffset"]) == (0, str(count))
+            assert under_test.broker.counts.found == 1
 
     served_face(under_test, scenario)
 
