@@ -17,7 +17,7 @@ NOW_MS = 1_700_000_100_000
 HOSTILE = "\x1b[31mred\x1b[0m [bold]b[/bold] \u202egnp.exe\x07"
 
 STATUS = BrokerStatus(
-    version="0.5.0",
+    version="0.6.0",
     broker_name="broker-a",
     now_ms=NOW_MS,
     started_at_ms=NOW_MS - 100_000,

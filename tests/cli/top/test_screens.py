@@ -24,7 +24,7 @@ def test_the_overview_at_80_by_24(broker: FakeBroker) -> None:
         lines = shown.lines
         assert [len(lines), max(map(len, lines))] == [24, 80]
         assert lines[0].startswith(
-            "rmqlite top  broker-a 0.5.0  up 1m 42s  127.0.0.1:10911  disk 42%"
+            "rmqlite top  broker-a 0.6.0  up 1m 42s  127.0.0.1:10911  disk 42%"
         )
         assert lines[1] == "▲ 100,000 open dead letters in 1 group"
         assert " ".join(lines[2].split()) == "SENT/S 250 DELIVERED/S 0.5 RETRIED/S 0 DEAD/S 0"
