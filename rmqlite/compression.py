@@ -19,6 +19,8 @@ from rmqlite.message import StoredMessage
 
 INFLATED_BYTES_MAX: Final = 64 * 1024 * 1024
 """One kilobyte can inflate to a megabyte, and a consumer has many threads."""
+BEGIN_BYTES: Final = 16 * 1024
+"""So much of a body is inflated before it is accepted."""
 COMPRESSED: Final = 0x1
 CODEC: Final = 0x700
 COMPRESSION_BITS: Final = COMPRESSED | CODEC
@@ -90,8 +92,34 @@ def readable_message(message: StoredMessage) -> tuple[StoredMessage, str]:
     return replace(message, body=body, sys_flag=message.sys_flag & ~COMPRESSION_BITS), note
 
 
+def why_unreadable(body: bytes, sys_flag: int) -> str:
+    """Why RocketMQ's clients could not inflate a compressed body; "" if they probably can.
+
+    Only its first bytes are inflated, which takes at most 1 ms.  Without the package of a codec
+    only the first four are looked at.
+    """
+    begin = body[:BEGIN_BYTES]
+    try:
+        _first_bytes(begin, sys_flag, BEGIN_BYTES)
+    except _EndsEarly as error:
+        return str(error) if len(begin) == len(body) else ""
+    except _PackageMissing:
+        name, magic = _codec_name(sys_flag), _MAGIC[sys_flag & CODEC]
+        return "" if body.startswith(magic) else f"a stream of {name} begins with {magic.hex()}"
+    except _Unreadable as error:
+        return f"{_codec_name(sys_flag)}: {error}"
+    return ""
+
+
 class _Unreadable(Exception):
     """Why a body cannot be inflated."""
+
+
+class _EndsEarly(_Unreadable):
+    """More bytes should follow."""
+
+    def __init__(self) -> None:
+        super().__init__("the stream ends too early")
 
 
 class _PackageMissing(_Unreadable):
@@ -176,7 +204,7 @@ def _zstd(body: bytes, bytes_max: int) -> bytes:
 
 def _checked(part: bytes, bytes_max: int, *, is_ended: bool) -> bytes:
     if len(part) <= bytes_max and not is_ended:
-        raise _Unreadable("the stream ends too early")
+        raise _EndsEarly
     return part
 
 
@@ -187,6 +215,8 @@ _CODECS: Final[dict[int, tuple[str, Callable[[bytes, int], bytes]]]] = {
     0x200: ("ZSTD", _zstd),
     0x300: ("zlib", _zlib),
 }
+
+_MAGIC: Final = {0x100: bytes.fromhex("04224d18"), 0x200: bytes.fromhex("28b52ffd")}
 
 
 def _first_bytes(body: bytes, sys_flag: int, bytes_max: int) -> bytes:

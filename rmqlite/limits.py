@@ -22,6 +22,9 @@ KEYS_BYTES_MAX: Final = 64 << 10
 """The length of all keys of one call together: each byte goes into a hash."""
 PROPERTIES_BYTES_MAX: Final = 32_767
 """The length of one property string: RocketMQ stores it as a signed 16-bit number."""
+SENT_PROPERTIES_BYTES_MAX: Final = 30_000
+"""The length of a property string as it is sent.  The rest is for what the broker adds when it
+delays, retries, buries, redrives or commits the message: at most 2,767 bytes."""
 PROPERTIES_MAX: Final = 4_000
 """The properties of all messages of one call."""
 TEXTS_BYTES_MAX: Final = 2 << 20

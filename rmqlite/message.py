@@ -77,6 +77,13 @@ FIRST_ID_PROPERTIES: Final = (
 REDRIVE_ID_PREFIX: Final = "redrive:"
 """A redriven letter's message id is this and the place of the dead letter."""
 
+TIMER_PROPERTIES: Final = (
+    "TIMER_DELAY_SEC",
+    "TIMER_DELAY_MS",
+    "TIMER_DELIVER_MS",
+    "__STARTDELIVERTIME",
+)
+"""With one of these RocketMQ 5, or a cloud, delivers a message at any instant."""
 RESERVED_PROPERTIES: Final = frozenset(
     """KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET
     BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION
@@ -87,7 +94,7 @@ RESERVED_PROPERTIES: Final = frozenset(
     ORIGIN_QUEUE_OFFSET FIRST_FAILURE_TIMESTAMP LAST_FAILURE_TIMESTAMP FAILURE_REASON
     FAILURE_REASON_ATTEMPT
     DELIVERY_ATTEMPTS RESCHEDULED_FROM FIRED""".split()  # noqa: SIM905 - a list of words is read as one
-)
+).union(TIMER_PROPERTIES)
 
 KEY_END: Final = "\x01"
 PAIR_END: Final = "\x02"

@@ -20,6 +20,8 @@ BULK_JOBS_TOPIC: Final = "rmq_sys_BULK_JOBS"
 """Ours: a record here holds the result of one call of a bulk job."""
 REDRIVE_JOBS_TOPIC: Final = "rmq_sys_REDRIVE_JOBS"
 """Ours: a record here holds the result of one step of a redrive job."""
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+"""RocketMQ 5 keeps messages here that are delivered at any instant."""
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 """A message here is half of a transaction: nobody gets it before its producer commits it."""
 HALF_ENDS_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -66,6 +68,7 @@ _NOT_SENDABLE: Final = frozenset(
         CANCELLED_TOPIC,
         BULK_JOBS_TOPIC,
         REDRIVE_JOBS_TOPIC,
+        TIMER_TOPIC,
     }
 )
 _NAME_RULE: Final = "letters, digits, '_', '-', '%' and '|'"

@@ -7,6 +7,7 @@ person or a client.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
@@ -15,6 +16,8 @@ DIGITS_MAX: Final = 18
 _KEY_END: Final = b"\x01"
 _PAIR_END: Final = b"\x02"
 _NOTHING: Final = frozenset[str]()
+_INT = re.compile(rb"([+-]?)0*([0-9]{1,10})")
+_INT_MAX: Final = 2**31 - 1
 
 
 class PropertyString:
@@ -87,6 +90,15 @@ def number_of(value: bytes | None) -> int | None:
     if not value or len(value) > DIGITS_MAX or not value.isdigit():
         return None
     return int(value)
+
+
+def java_int(value: bytes) -> int | None:
+    """A value as Java's Integer.parseInt() reads it, of digits 0 to 9; None if that fails."""
+    found = _INT.fullmatch(value)
+    if found is None:
+        return None
+    number = int(found[1] + found[2])
+    return number if -_INT_MAX - 1 <= number <= _INT_MAX else None
 
 
 @lru_cache(maxsize=512)

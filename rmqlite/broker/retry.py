@@ -9,6 +9,7 @@ until a failure gives another one: RocketMQ's own clients cannot give any.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +17,7 @@ from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
 from rmqlite.levels import LevelTable
+from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
     DELIVERY_ATTEMPTS,
@@ -30,6 +32,7 @@ from rmqlite.message import (
     ORIGIN_QUEUE_ID,
     ORIGIN_QUEUE_OFFSET,
     RESCHEDULED_FROM,
+    RESERVED_PROPERTIES,
     RETRY_TOPIC,
     WAIT,
     decode_properties,
@@ -58,7 +61,6 @@ _SPARED_FIRST: Final = (
     FAILURE_REASON,
     FAILURE_REASON_ATTEMPT,
     DLQ_ORIGIN_MESSAGE_ID,
-    DLQ_ORIGIN_TOPIC,
     ORIGIN_QUEUE_OFFSET,
     ORIGIN_QUEUE_ID,
     FIRST_FAILURE_TIMESTAMP,
@@ -66,13 +68,16 @@ _SPARED_FIRST: Final = (
     DELIVERY_ATTEMPTS,
 )
 """The properties that are left out, in this order, if a record has no room for them."""
+_SPARED_LAST: Final = (ORIGIN_MESSAGE_ID, WAIT, DELAY)
+"""Those that a dead letter then does without, too; its origin topic it always has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The decision on a failed message; delay_level 0 makes it a dead letter.
 
-    changes, without: the properties that its property string gets and loses.
+    changes, without: the properties that its property string gets and loses.  own: a shorter
+    property string of the message itself; None means the one that it has.
     """
 
     topic: str
@@ -82,6 +87,7 @@ class Failure:
     without: frozenset[str]
     has_body: bool = True
     """False if the record has no room for the body."""
+    own: PropertyString | None = None
 
 
 def after_failure(
@@ -141,14 +147,11 @@ def _reason(given: str, own: PropertyString) -> tuple[dict[str, str | bytes], fr
 
 
 def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelTable) -> NewRecord:
-    """The record to append; every byte that the failure does not change stays.
-
-    Raises MessageTooLarge for a foreign record whose property string is longer than allowed.
-    """
+    """The record to append; every byte that the failure does not change stays."""
     level = table.clamp(failure.delay_level) if failure.delay_level else 0
     place = route(failure.topic, queue_id, level)
     changes = {**place.properties, **failure.changes}
-    properties = failed.properties.edited(changes, failure.without)
+    properties = (failure.own or failed.properties).edited(changes, failure.without)
     check_property_string(properties)
     return derived(
         failed,
@@ -161,33 +164,46 @@ def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelT
 
 
 def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> Failure:
-    """The failure with no more properties than a record can carry."""
+    """The failure with no more properties than a record can carry.
+
+    A message that this broker has accepted has room for all of them (SENT_PROPERTIES_BYTES_MAX);
+    one of an older broker or of RocketMQ may have none.
+    """
     head, own = failed.head, failed.properties
     size_max = room.for_properties(head, failure.topic)
     size_max -= ROUTING_BYTES if failure.delay_level else 0
     # Nearly all have plenty of room: at most two values are copied, and the rest is short.
     if 3 * len(own.encoded) + ADDED_BYTES_MAX <= size_max:
         return failure
-    fitted = _spared(failure, own, size_max)
+    fitted = _spared(failure, own, size_max, _SPARED_FIRST)
     if fitted is not None:
         return fitted
-    # Not even the origin fits.  As an unchanged dead letter the message is not lost.
+    # No retry fits.  As a dead letter that names its origin topic the message is not lost.
     topic = dlq_topic(group.group)
-    dead = Failure(topic, 0, failure.reconsume_times, {}, frozenset())
-    if len(own.encoded) <= room.for_properties(head, topic):
-        return dead
-    # Leave the body behind; the origin properties name the message that has it.
-    changes = {**failure.changes, DELAY: "0", FAILURE_REASON: LEFT_BEHIND}
-    changes.pop(FAILURE_REASON_ATTEMPT, None)
-    without = failure.without | {FAILURE_REASON_ATTEMPT}
-    dead = replace(dead, changes=changes, without=without, has_body=False)
-    size_max = room.for_properties(head, topic, has_body=False)
-    return _spared(dead, own, size_max) or replace(dead, changes={})
+    origin = own.get(RETRY_TOPIC) or head.topic.encode()
+    changes = {**failure.changes, DELAY: "0", DLQ_ORIGIN_TOPIC: origin}
+    changes.pop(RETRY_TOPIC, None)
+    dead = replace(failure, topic=topic, delay_level=0, changes=changes)
+    size_max = room.for_properties(head, topic)
+    fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
+    if fitted is not None:
+        return fitted
+    if size_max < PROPERTIES_BYTES_MAX:
+        # Leave the body behind; the origin properties name the message that has it.
+        dead.changes[FAILURE_REASON] = LEFT_BEHIND
+        dead.changes.pop(FAILURE_REASON_ATTEMPT, None)
+        without = failure.without | {FAILURE_REASON_ATTEMPT}
+        dead = replace(dead, without=without, has_body=False)
+        size_max = room.for_properties(head, topic, has_body=False)
+        fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
+    return fitted or _shortened(dead, own, size_max)
 
 
-def _spared(failure: Failure, own: PropertyString, size_max: int) -> Failure | None:
+def _spared(
+    failure: Failure, own: PropertyString, size_max: int, names: Sequence[str]
+) -> Failure | None:
     """The failure without properties that do not fit; None if that is not enough."""
-    changes, without, spared = dict(failure.changes), failure.without, iter(_SPARED_FIRST)
+    changes, without, spared = dict(failure.changes), failure.without, iter(names)
     while len(own.edited(changes, without).encoded) > size_max:
         name = next(spared, None)
         if name is None:
@@ -195,6 +211,28 @@ def _spared(failure: Failure, own: PropertyString, size_max: int) -> Failure | N
         changes.pop(name, None)
         without |= {name}
     return replace(failure, changes=changes, without=without)
+
+
+def _shortened(dead: Failure, own: PropertyString, size_max: int) -> Failure:
+    """The dead letter without the longest properties of the message itself.
+
+    Those that RocketMQ gives a meaning (its id, keys, tags) go after all others.
+    """
+    too_long = len(own.edited(dead.changes, dead.without).encoded) - size_max
+    parts = own.encoded.split(b"\x02")
+
+    def last_needed(at: int) -> tuple[bool, int]:
+        name = parts[at].partition(b"\x01")[0].decode("utf-8", "replace")
+        return name in RESERVED_PROPERTIES, -len(parts[at])
+
+    gone = set()
+    for at in sorted(range(len(parts)), key=last_needed):
+        if too_long <= 0:
+            break
+        gone.add(at)
+        too_long -= len(parts[at]) + 1
+    kept = b"\x02".join([part for at, part in enumerate(parts) if at not in gone])
+    return replace(dead, own=PropertyString(kept))
 
 
 def _printable(reason: str) -> str:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rmqlite.broker.admission import check_sent_properties
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
 from rmqlite.config import BrokerConfig
@@ -98,6 +99,7 @@ def new_records(
             born_host,
             message.flag,
         )
+        check_sent_properties(draft.properties)
         level = table.clamp(message.delay_level) if message.delay_level > 0 else 0
         records.append(record_of(draft, level, cluster=cluster, store_host=store_host))
         addressed.append((topic, queue_id, message_id))

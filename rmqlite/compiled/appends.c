@@ -190,7 +190,7 @@ static int read_draft(Fields *fields, PyObject *draft, const Drafts *drafts) {
            is_number(&fields->flag, items[6], INT32_MIN, INT32_MAX) &&
            is_number(&fields->sys_flag, items[7], INT32_MIN, INT32_MAX) &&
            is_number(&fields->times, items[8], INT32_MIN, INT32_MAX) &&
-           !(fields->sys_flag & ODD_FLAGS);
+           !(fields->sys_flag & (ODD_FLAGS | CHECKED_FLAGS));
 }
 
 /* The level of a delay of one or two digits whose queue may be used; 0 for any other text. */
@@ -234,7 +234,7 @@ static int add_draft(
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, &drafts->wait_queues);
-    if ((found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max)
+    if (found.timer.size || (found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max)
         return ODD;
     Py_ssize_t size = write_string(string, &fields, &found, target, level);
     if (size == 0 || size > drafts->properties_max) return ODD;

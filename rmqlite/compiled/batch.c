@@ -121,7 +121,7 @@ static Py_ssize_t write_message(
     find_properties(&found, string, bytes);
     bytes = join(string, bytes, text_of(&batch->ending));
     Py_ssize_t size = string + bytes - out;
-    if (found.delay.size || found.cluster.size || found.tran_msg.size) return 0;
+    if (found.delay.size || found.cluster.size || found.tran_msg.size || found.timer.size) return 0;
     if (bytes > batch->properties_max || size > batch->record_max) return 0;
     if (count_of(found.keys, ' ') >= batch->keys_max) return 0;
     uint32_t tags_code = 0;

@@ -29,6 +29,7 @@ enum {
     LENGTHS_BYTES = 3, /* of topic and properties, behind the body */
     V6_FLAGS = 0x30,   /* of IPv6 hosts */
     ODD_FLAGS = 0x0C | V6_FLAGS, /* and of transactions */
+    CHECKED_FLAGS = 0xC1, /* of compressed bodies and inner batches, see broker/admission.py */
 };
 static const uint32_t MAGIC = 0xDAA320A7;
 
@@ -67,7 +68,7 @@ typedef struct {
 
 /* The values that matter here: of several pairs of a name, the last one that has a value. */
 typedef struct {
-    Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg;
+    Text uniq_key, keys, tags, delay, wait, real_topic, real_qid, cluster, tran_msg, timer;
 } Properties;
 
 static inline uint32_t get32(const uint8_t *at) {

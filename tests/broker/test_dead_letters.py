@@ -274,6 +274,6 @@ def test_a_page_of_letters_with_very_long_properties_is_shorter(
     """It must fit into one answer."""
     monkeypatch.setattr(module, "PAGE_BYTES_MAX", 50_000)
     for number in range(5):
-        dead(under_test, f"m{number}", properties={"long": "x" * 30_000})
+        dead(under_test, f"m{number}", properties={"long": "x" * 29_000})
     pages = dead_pages(under_test)
     assert [len(page.letters) for page in pages] == [2, 2, 1]

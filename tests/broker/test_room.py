@@ -13,6 +13,7 @@ from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     DELAY,
     DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
     FAILURE_REASON,
     ORIGIN_MESSAGE_ID,
     REAL_QID,
@@ -120,7 +121,7 @@ def test_maxMessageSize_is_named_where_it_is_the_limit(make: Make) -> None:
 def test_the_largest_message_has_room_for_a_whole_life(small: BrokerUnderTest, topic: str) -> None:
     """Delayed, delivered, failed, retried, dead and redriven, with properties of any length."""
     body = b"x" * BODY_BYTES_MAX
-    note = "n" * 30_000
+    note = "n" * 29_900
     small.send(Message(topic, body, delay_level=1, properties={"note": note}))
     small.clock.forward(1_000)
     assert small.deliver() == 1
@@ -207,13 +208,15 @@ def test_a_failed_message_that_does_not_fit_is_a_dead_letter(small: BrokerUnderT
 def test_a_failed_message_with_room_for_itself_alone_keeps_its_body(
     small: BrokerUnderTest,
 ) -> None:
-    """As a dead letter with its own properties, as when these are too long."""
+    """As a dead letter with its own properties and its origin topic, as when these are too long."""
     create_topic(small, TOPIC)
-    put(small, TOPIC, ROOM.record_bytes_max - 30)
+    put(small, TOPIC, ROOM.record_bytes_max - 40)
     (message,) = small.messages(TOPIC)
     assert send_back(small, message, reason="boom").topic == dlq_topic(GROUP)
     (letter,) = small.messages(dlq_topic(GROUP))
     assert letter.body == message.body
+    assert letter.properties[DLQ_ORIGIN_TOPIC] == TOPIC
+    assert FAILURE_REASON not in letter.properties
 
 
 def test_a_letter_that_does_not_fit_is_refused_by_a_redrive(small: BrokerUnderTest) -> None:

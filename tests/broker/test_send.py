@@ -79,24 +79,24 @@ def test_an_empty_body_is_refused_with_its_reason() -> None:
 
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("over", [0, 1])
-def test_the_property_string_may_have_32767_bytes(
+def test_the_property_string_may_have_30000_bytes(
     under_test: BrokerUnderTest, level: int, over: int
 ) -> None:
-    """As it is stored: with UNIQ_KEY, CLUSTER and, if delayed, the routing."""
+    """As it is sent, with UNIQ_KEY: CLUSTER and, if delayed, the routing have room behind it."""
 
     def message(size: int) -> Message:
         properties = {"p": "x" * size}
         return Message(TOPIC, b"a", properties=properties, message_id="ID", delay_level=level)
 
-    (result,) = under_test.send(message(1))
-    rest = len(encode_properties(record(under_test, result).properties)) - 1
+    rest = len(encode_properties({"p": "", "UNIQ_KEY": "ID"}))
     if over:
-        error = refused(under_test, MessageTooLarge, message(32_768 - rest), queue_id=0)
-        assert (error.field, error.value) == ("properties", "32768")
+        error = refused(under_test, MessageTooLarge, message(30_001 - rest), queue_id=0)
+        assert (error.field, error.value) == ("properties", "30001")
+        assert "at most 30000 bytes" in error.rule
         return
-    (result,) = under_test.send(message(32_767 - rest))
+    (result,) = under_test.send(message(30_000 - rest))
     stored = record(under_test, result).properties
-    assert len(encode_properties(stored)) == 32_767
+    assert len(encode_properties(stored)) > 30_000
     under_test.clock.forward(10_000)
     under_test.deliver()
     assert under_test.messages(TOPIC)[-1].properties == stored

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
+from rmqlite.broker.admission import check_sent_properties
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import check_count, check_messages, record_of
 from rmqlite.config import BrokerConfig
@@ -154,6 +155,7 @@ def records_of(
             text = f"{properties}{PAIR_END}{text}"
         draft = Draft(topic, queue_id, text.encode(), body, born_at_ms, born_host)
         try:
+            check_sent_properties(draft.properties)
             records[position] = record_of(draft, level, cluster=cluster, store_host=store_host)
         except MessageTooLarge as error:
             refused[position] = Refusal.of(message_id, error)

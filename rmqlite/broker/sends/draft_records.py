@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from rmqlite.broker.admission import check_draft, level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
@@ -12,11 +13,11 @@ from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.broker.transactions.halves import half_record, is_half
+from rmqlite.compression import COMPRESSED
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.limits import KEYS_MAX
 from rmqlite.message import (
-    BODY_RULE,
     DELAY,
     DELIVERY_ATTEMPTS,
     DLQ_ORIGIN_MESSAGE_ID,
@@ -37,9 +38,10 @@ _STRING_BYTES: Final = 1 << 10
 """So many bytes of a property string are, too: it may have hundreds of pairs."""
 NEW_QUEUE_WORK: Final = 25
 """The first message of a queue makes folders and a file: so many times the work of another."""
+INFLATE_WORK: Final = 20
+"""The first bytes of a compressed body are inflated: so many times the work of another."""
 KEYS_WORK: Final = 4
 """So many further keys are as much work as one more message."""
-DELAY_PAIR: Final = f"{DELAY}\x01".encode()
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
 
@@ -94,11 +96,11 @@ class DraftRecords:
         is_alone = len(call.drafts) == 1
         queue_id = -1
         for draft in call.drafts:
+            is_failed = is_retry(draft.topic) and draft.reconsume_times > 0
+            check_draft(draft, is_alone=is_alone, is_failed=is_failed)
             if is_retry(draft.topic):
                 draft = self._of_consumer(draft, call.max_reconsume_times)
             check_sendable(draft.topic)
-            if not draft.body:
-                raise InvalidValue("body", "", BODY_RULE)
             self._room.check_body(len(draft.body))
             # A batch goes into one queue.
             if not records:
@@ -129,7 +131,7 @@ class DraftRecords:
         return queue_id
 
     def _record_of(self, draft: Draft) -> NewRecord:
-        level = self._level_of(draft) if DELAY_PAIR in draft.properties else 0
+        level = self._store.levels.current.clamp(level_of(draft.properties))
         return record_of(
             draft, level, cluster=self._config.cluster_name, store_host=self._store_host
         )
@@ -142,10 +144,6 @@ class DraftRecords:
         record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
         self._topics.ensure(HALF_TOPIC, 1)
         return record
-
-    def _level_of(self, draft: Draft) -> int:
-        level = PropertyString(draft.properties).number(DELAY)
-        return self._store.levels.current.clamp(level) if level else 0
 
     def _of_consumer(self, draft: Draft, limit: int | None) -> Draft:
         """A failed message that its consumer sends itself: a retry, or at the limit a dead letter.
@@ -175,6 +173,8 @@ class DraftRecords:
 def work_of(draft: Draft) -> int:
     """How many ordinary messages it takes as long as.  Raises MessageTooLarge for too many keys."""
     work = 1 + len(draft.body) // BODY_BYTES + len(draft.properties) // _STRING_BYTES
+    if draft.sys_flag & COMPRESSED:
+        work += INFLATE_WORK
     if _KEYS_PAIR not in draft.properties:
         return work
     count = (PropertyString(draft.properties).get(KEYS) or b"").count(b" ")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final, NamedTuple
 
+from rmqlite.broker.admission import DELAY_PAIR
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.retention import Retention
@@ -18,7 +19,6 @@ from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
-    DELAY_PAIR,
     KEYS_WORK,
     NEW_QUEUE_WORK,
     DraftCall,

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rmqlite import compiled
+from rmqlite.broker.admission import DELAY_PAIR
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import Routing, route
-from rmqlite.broker.sends.draft_records import DELAY_PAIR
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.compiled import ROW
 from rmqlite.errors import RmqliteError
-from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
+from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
 from rmqlite.names import SCHEDULE_TOPIC, check_sendable, is_retry
 from rmqlite.store.message_store import MessageStore
@@ -85,7 +85,7 @@ class PackedDrafts:
             self._wait_queues() if any(DELAY_PAIR in each.properties for each in drafts) else b"",
             self._store_host,
             self._room.body_bytes_max,
-            PROPERTIES_BYTES_MAX,
+            SENT_PROPERTIES_BYTES_MAX,
             self._room.record_bytes_max,
             KEYS_MAX,
         )

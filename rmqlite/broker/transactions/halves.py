@@ -18,9 +18,8 @@ from typing import Final
 
 from rmqlite.broker.routing import route, route_half, routed
 from rmqlite.broker.sending import check_property_string
-from rmqlite.errors import InvalidValue, MessageTooLarge
+from rmqlite.errors import InvalidValue
 from rmqlite.levels import LevelTable
-from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     PGROUP,
     RESCHEDULED_FROM,
@@ -45,8 +44,6 @@ from rmqlite.store.records.record import (
 from rmqlite.store.records.stored import Record
 from rmqlite.store.records.written import Written
 
-SPARE_BYTES: Final = 64
-"""Room in a half message's property string for what a check or a commit adds."""
 _IS_HALF: Final = f"{TRAN_MSG}\x01".encode()
 _END_PROPERTIES: Final = b"WAIT\x01true\x02TAGS\x01d"
 Destination = tuple[str, int]
@@ -72,10 +69,7 @@ def half_record(draft: Draft, *, cluster: str, store_host: bytes) -> NewRecord:
         own = own.edited({UNIQ_KEY: secrets.token_hex(16).upper()})
     place = route_half(draft.topic, draft.queue_id, cluster)
     properties = routed(own.encoded, place)
-    size = len(properties.encoded)
-    if size > PROPERTIES_BYTES_MAX - SPARE_BYTES:
-        rule = f"at most {PROPERTIES_BYTES_MAX - SPARE_BYTES} bytes as a property string"
-        raise MessageTooLarge("properties", size, rule)
+    check_property_string(properties)
     draft = draft._replace(sys_flag=draft.sys_flag & ~TRANSACTION_TYPE)
     return fresh(draft, store_host, place.topic, place.queue_id, properties)
 

@@ -13,14 +13,17 @@ from typing import Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.compiled import KEY, ROW
-from rmqlite.limits import KEYS_MAX, PROPERTIES_BYTES_MAX
+from rmqlite.compression import COMPRESSED
+from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.store.consume_queue import ENTRY_BYTES
 from rmqlite.store.records.drafts import DraftBatch
 from rmqlite.store.records.encoding import Chunk
 from rmqlite.store.records.record import (
     BORN_HOST_V6,
     HEAD,
+    INNER_BATCH,
     MAGIC,
+    NEED_UNWRAP,
     STORE_HOST_V6,
     TRANSACTION_TYPE,
     NewRecord,
@@ -29,6 +32,7 @@ from rmqlite.store.records.written import Place, Written
 from rmqlite.store.wait_queues import QueueKey
 
 _NOT_OF_CLIENTS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_TYPE
+_ODD: Final = COMPRESSED | INNER_BATCH | NEED_UNWRAP
 
 
 @dataclass(slots=True)
@@ -72,7 +76,8 @@ def packed_batch(
     of the topic's keys.
     """
     shared = batch.shared
-    if not compiled.is_on or len(shared.born_host) + len(store_host) != 16:
+    is_odd = shared.sys_flag & _ODD or len(shared.born_host) + len(store_host) != 16
+    if is_odd or not compiled.is_on:
         return None
     head = HEAD.pack(
         0,
@@ -100,7 +105,7 @@ def packed_batch(
         ending,
         prefix,
         limits.body_bytes,
-        PROPERTIES_BYTES_MAX,
+        SENT_PROPERTIES_BYTES_MAX,
         limits.record_bytes,
         KEYS_MAX,
     )

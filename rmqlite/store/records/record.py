@@ -45,7 +45,7 @@ from rmqlite.message import (
     unpack_host,
 )
 from rmqlite.names import TOPIC_BYTES_MAX
-from rmqlite.property_string import PropertyString, number_of
+from rmqlite.property_string import PropertyString, java_int, number_of
 from rmqlite.store.index.key_hash import text_hash, token_hash
 
 MAGIC: Final = -626843481
@@ -57,6 +57,9 @@ OVERHEAD_BYTES: Final = 91
 RECORD_BYTES_MIN: Final = OVERHEAD_BYTES
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
+INNER_BATCH: Final = 0x40
+NEED_UNWRAP: Final = 0x80
+"""With both, the body of a RocketMQ 5 record is a batch that its client takes apart."""
 TRANSACTION_TYPE: Final = 0x0C
 PREPARED: Final = 0x04
 COMMITTED: Final = 0x08
@@ -276,8 +279,8 @@ def code_of_tags(tags: bytes | None) -> int:
 
 
 def delay_level(properties: PropertyString) -> int:
-    """The DELAY property as a number; 0 if it is missing or not a number."""
-    return number_of(properties.pairs.get(_DELAY)) or 0
+    """The DELAY property as a number, as RocketMQ reads it; 0 if there is no delay."""
+    return max(0, java_int(properties.pairs.get(_DELAY, b"")) or 0)
 
 
 def destination(properties: PropertyString) -> tuple[str, int] | None:

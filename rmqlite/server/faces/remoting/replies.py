@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from rmqlite.broker.admission import check_draft
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import RmqliteError
 from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, host_text
@@ -57,6 +58,8 @@ class Replies:
         try:
             send = _REPLIES[call.command.code].read(call.command.ext)
             check_sendable(send.topic)
+            for draft in call_of(send, call.command, call.connection.born_host, 1).drafts:
+                check_draft(draft)
             failure = await self._pushed(call, send)
             answer = await self._stored(call, send)
         except Exception as error:
