@@ -90,7 +90,7 @@ def _check_body(draft: Draft, *, is_alone: bool) -> None:
     if draft.sys_flag & (INNER_BATCH | NEED_UNWRAP):
         raise InvalidValue("sysFlag", draft.sys_flag, _INNER_RULE)
     if not is_alone:
-        # Each costs as much as twenty others, and no client of RocketMQ compresses a batch.
+        # All of a batch is made in one step, and no client of RocketMQ compresses one.
         raise InvalidValue("sysFlag", draft.sys_flag, _BATCH_RULE)
     why = why_unreadable(draft.body, draft.sys_flag)
     if why:

@@ -104,6 +104,27 @@ def test_a_reply_that_the_client_refuses_or_does_not_take_fails(
     served_face(under_test, scenario)
 
 
+@pytest.mark.parametrize("odd", ["DELAY\x01ten", "TIMER_DELAY_MS\x015", "a\x01" + "x" * 30_000])
+def test_a_reply_that_must_not_be_stored_is_not_passed_on(
+    under_test: BrokerUnderTest, odd: str
+) -> None:
+    """It is refused as any message is, with code 13, before its receiver sees it."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as asker, face.client() as replier:
+            await join(asker)
+            command = reply_of(replier)
+            command.ext["i"] += f"\x02{odd}"
+            replier.send(command)
+            answer = await replier.answer(command.opaque)
+            assert answer.code == 13
+            assert (odd.partition("\x01")[0] if odd[0] != "a" else "30000") in (answer.remark or "")
+            assert asker.take_asked(326) is None
+            assert bodies(under_test, REPLIES) == []
+
+    served_face(under_test, scenario)
+
+
 def test_replies_need_not_be_stored(under_test: BrokerUnderTest) -> None:
     """storeReplyMessageEnable=false: the answer names no message."""
 

@@ -66,12 +66,14 @@ def test_a_refused_send_refuses_no_neighbour(under_test: BrokerUnderTest) -> Non
                 client.request(310, {"a": "senders"}, b"without a topic"),
                 client.request(310, {"b": TOPIC, "e": "zz"}, b"no number"),
                 send_of(client, b"not a batch", is_batch=True),
+                send_of(client, b"late", properties="DELAY\x01ten"),
+                send_of(client, b"not compressed", sys_flag=1),
                 send_of(client, b"last"),
             ]
             client.send(*sends)
             answers = [await client.answer(send.opaque) for send in sends]
             codes = [answer.code for answer in answers]
-            assert codes == [0, 16, 13, 1, 1, 1, 1, 0]
+            assert codes == [0, 16, 13, 1, 1, 1, 1, 13, 13, 0]
             assert all(answer.ext.keys() == REFUSED_SEND_EXT.keys() for answer in answers[1:-1])
             assert all(answer.remark for answer in answers[1:-1])
             assert "Traceback" not in "".join(answer.remark for answer in answers)
