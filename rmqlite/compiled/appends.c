@@ -234,7 +234,8 @@ static int add_draft(
     Properties found = {0};
     find_properties(&found, fields.properties.at, fields.properties.size);
     int level = level_of(found.delay, &drafts->wait_queues);
-    if (found.timer.size || (found.delay.size && !level) || count_of(found.keys, ' ') >= drafts->keys_max)
+    if (found.timer.size || (found.delay.size && !level) ||
+        count_of(found.keys, ' ') >= drafts->keys_max)
         return ODD;
     Py_ssize_t size = write_string(string, &fields, &found, target, level);
     if (size == 0 || size > drafts->properties_max) return ODD;

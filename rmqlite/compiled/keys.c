@@ -13,7 +13,8 @@ static Text *place_of(Properties *found, const uint8_t *name, Py_ssize_t size) {
     case 'K': IS("KEYS", keys); break;
     case 'R': IS("REAL_TOPIC", real_topic); IS("REAL_QID", real_qid); break;
     case 'T':
-        IS("TAGS", tags); IS("TRAN_MSG", tran_msg);
+        IS("TAGS", tags);
+        IS("TRAN_MSG", tran_msg);
         if (size > 6 && memcmp(name, "TIMER_", 6) == 0) return &found->timer;
         break;
     case 'U': IS("UNIQ_KEY", uniq_key); break;
