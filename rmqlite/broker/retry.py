@@ -214,11 +214,16 @@ def _spared(
 
 
 def _shortened(dead: Failure, own: PropertyString, size_max: int) -> Failure:
-    """The dead letter without the longest properties of the message itself.
-
-    Those that RocketMQ gives a meaning (its id, keys, tags) go after all others.
-    """
+    """The dead letter without the longest properties of the message itself."""
     too_long = len(own.edited(dead.changes, dead.without).encoded) - size_max
+    return replace(dead, own=without_longest(own, too_long))
+
+
+def without_longest(own: PropertyString, too_long: int) -> PropertyString:
+    """A property string that is shorter by at least so many bytes, without its longest pairs.
+
+    Those that RocketMQ gives a meaning (id, keys, tags, destination) go after all others.
+    """
     parts = own.encoded.split(b"\x02")
 
     def last_needed(at: int) -> tuple[bool, int]:
@@ -231,8 +236,7 @@ def _shortened(dead: Failure, own: PropertyString, size_max: int) -> Failure:
             break
         gone.add(at)
         too_long -= len(parts[at]) + 1
-    kept = b"\x02".join([part for at, part in enumerate(parts) if at not in gone])
-    return replace(dead, own=PropertyString(kept))
+    return PropertyString(b"\x02".join([part for at, part in enumerate(parts) if at not in gone]))
 
 
 def _printable(reason: str) -> str:

@@ -266,3 +266,5 @@ def test_properties_that_are_too_long_cost_no_body(make: Make) -> None:
     broker.deliver()
     (letter,) = broker.messages(UNDELIVERABLE_TOPIC)
     assert letter.body == b"kept"
+    assert letter.properties[REAL_TOPIC] == "gone"
+    assert "note" not in letter.properties

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from rmqlite.broker.retry import without_longest
 from rmqlite.broker.room import Room
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
@@ -130,17 +131,16 @@ def _with_level(level: int, waited: Record | None) -> PropertyString:
         return in_front
     # The letter gets a reason of its own, not one of an earlier attempt.
     rest = waited.properties.edited({}, frozenset({DELAY, FAILURE_REASON_ATTEMPT}))
-    # The level is in front: properties that are too long are cut at their end.
     encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])
     return PropertyString(encoded)
 
 
 def _fitted(own: PropertyString, changes: dict[str, str | bytes], size_max: int) -> PropertyString:
-    """The string with as many of the changes as fit; at worst the unchanged string, cut off."""
+    """The string with as many of the changes as fit; at worst without its longest pairs."""
     properties = own.edited(changes)
     for name in (*_SPARED_FIRST, DELIVERY_ATTEMPTS):
         if len(properties.encoded) <= size_max:
             return properties
         changes.pop(name, None)
         properties = own.edited(changes)
-    return PropertyString(properties.encoded[:size_max])
+    return without_longest(own, len(properties.encoded) - size_max).edited(changes)
