@@ -46,15 +46,19 @@ class Need(NamedTuple):
     """One right that a request needs.
 
     Without a kind it is a right on the broker itself, and name says in RocketMQ's words what is
-    asked, such as "request code=17".
+    asked, such as "request code=17".  asked: what the caller has named instead of a topic: then a
+    refusal does not tell it which topic that is.
     """
 
     right: Right
     kind: Literal["topic", "group", ""] = ""
     name: str = ""
+    asked: str = ""
 
     @property
     def subject(self) -> str:
+        if self.asked:
+            return shortened(self.asked)
         return shortened(f"{self.kind}:{self.name}" if self.kind else self.name or "the broker")
 
 
@@ -95,7 +99,8 @@ def _of_the_group(account: Account, need: Need) -> Need:
     group = group_of(need.name) if need.kind == "topic" else None
     if group is None or (is_dlq(need.name) and need.name in account.topic_perms):
         return need
-    return Need(Right.SUB if need.right is Right.PUB else need.right, "group", group)
+    right = Right.SUB if need.right is Right.PUB else need.right
+    return need._replace(right=right, kind="group", name=group)
 
 
 def _has(account: Account, need: Need) -> bool:

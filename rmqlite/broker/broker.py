@@ -17,6 +17,7 @@ from rmqlite.broker.counts import Counts
 from rmqlite.broker.figures.status import status_of
 from rmqlite.broker.figures.traffic import Traffic
 from rmqlite.broker.finding.finding import find_messages, message_at
+from rmqlite.broker.finding.outcome import record_at
 from rmqlite.broker.letters.letters import Letters
 from rmqlite.broker.listener import Listener
 from rmqlite.broker.pulling import Pulled, offset_at, pull, queue_ranges
@@ -188,7 +189,7 @@ class Broker:
         """
         group = self._with_retry_topic(request.group)
         retries = self.topics.wanted(retry_topic(group.group))
-        failed = self.store.read_record(request.physical_offset)
+        failed = self.record_at(request.physical_offset)
         if failed.head.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
@@ -262,7 +263,7 @@ class Broker:
 
     def record_at(self, physical_offset: int) -> Record:
         """The durable record that begins there.  Raises MessageNotFound, StoreDamaged."""
-        record = self.store.read_record(physical_offset)
+        record = record_at(self.store, physical_offset)
         if record.end > self.readable_end:
             raise MessageNotFound(physical_offset)
         return record

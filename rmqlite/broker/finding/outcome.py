@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rmqlite.errors import MessageNotFound
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, Completion, completion_of
 from rmqlite.store.records.record import Head, read_outline
+from rmqlite.store.records.stored import Record
 
 
 def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> Completion:
@@ -43,12 +45,23 @@ def outlines(store: MessageStore, topic: str, key: str, below: int | None = None
 def outline_at(store: MessageStore, physical_offset: int) -> Head | None:
     """The record that begins there, its body not read; None if there is none.
 
-    A body may contain bytes that look like a record: for an offset from a user, also call
-    is_entered(), which looks at the queue's entry.
+    A body may contain bytes that look like a record: an offset from a user is for record_at().
     """
     size = int.from_bytes(store.read(physical_offset, 4), "big")
     head = read_outline(store.read, physical_offset, size)
     return None if head is None or is_repaired(head) else head
+
+
+def record_at(store: MessageStore, physical_offset: int) -> Record:
+    """The record at an offset that a user has named.
+
+    Raises MessageNotFound, also for bytes of a body that look like a record: whoever sent that
+    body has chosen the topic, the group and the properties in it.  Raises StoreDamaged.
+    """
+    record = store.read_record(physical_offset)
+    if not is_entered(store, record.head):
+        raise MessageNotFound(physical_offset)
+    return record
 
 
 def is_entered(store: MessageStore, head: Head) -> bool:

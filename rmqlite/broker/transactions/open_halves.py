@@ -17,7 +17,7 @@ from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.transactions.halves import end_record, ended_by
 from rmqlite.clock import Clock
 from rmqlite.config import BrokerConfig
-from rmqlite.message import PGROUP, UNIQ_KEY, host_text, pack_host
+from rmqlite.message import PGROUP, REAL_TOPIC, UNIQ_KEY, host_text, pack_host
 from rmqlite.names import (
     HALF_ENDS_TOPIC,
     HALF_TOPIC,
@@ -155,12 +155,13 @@ class OpenHalves:
         )
 
     def newer(self, half: Record) -> Record | None:
-        """The newest half message with the same id and producer group, if it is a later one.
+        """The newest half message with the same id, producer group and topic, if it is a later one.
 
         It is a copy, or the same message sent again by a producer that has missed the answer.
         """
         for found in self._with_id_of(half.head, HALF_TOPIC):
-            if PropertyString(found.properties).get(PGROUP) == half.properties.get(PGROUP):
+            own = PropertyString(found.properties)
+            if all(own.get(name) == half.properties.get(name) for name in (PGROUP, REAL_TOPIC)):
                 return self._store.read_record(found.physical_offset)
         return None
 

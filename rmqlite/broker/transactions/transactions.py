@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.finding.letter_reading import read_heads
+from rmqlite.broker.finding.outcome import record_at
 from rmqlite.broker.room import Room
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.topics import TopicTable, check_queue
@@ -127,7 +128,7 @@ class Transactions:
 
     def _named(self, request: TransactionEnd) -> Record:
         """The half message that a producer names, if it is the producer's own."""
-        half = self._store.read_record(request.physical_offset)
+        half = record_at(self._store, request.physical_offset)
         head = half.head
         if (head.topic, head.queue_id) != HALVES:
             raise MessageNotFound(request.physical_offset)

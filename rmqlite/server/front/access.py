@@ -1,8 +1,8 @@
 """Who calls, and may they?  One decision for every method of the front, whatever the face.
 
 A face finds out who calls (by a signature, a session) and sets CALLER before it calls a method.
-Each method names its needs, beside it (@needs, @admin …); a method without any is an error when
-its class is made.
+Each method names its needs, beside it (@needs, @touches, @admin …); a method without any is an
+error when its class is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from rmqlite.server.gate import audit
 from rmqlite.visible import shortened
 
 Rule = Callable[..., Iterable[Need]]
-"""The needs of a call with these arguments."""
+"""The needs of a call with these arguments, behind the broker that is asked.
+
+They are looked at one by one: what comes behind a right that is missing is not even asked."""
 M = TypeVar("M", bound=Callable[..., Any])
 _RULE: Final = "_needs"
 _NO_SECRET: Final = "the secret of no account"
@@ -46,8 +48,16 @@ CALLER: Final[ContextVar[Caller | None]] = ContextVar("caller", default=None)
 """Whom the running call belongs to.  With accounts in force, nobody (None) may do nothing."""
 
 
-def needs(rule: Rule) -> Callable[[M], M]:
+def needs(rule: Callable[..., Iterable[Need]]) -> Callable[[M], M]:
     """Mark a method of the front: who calls it has the rights that rule(arguments) returns."""
+    return touches(lambda _, *args, **more: rule(*args, **more))
+
+
+def touches(rule: Rule) -> Callable[[M], M]:
+    """The same for a method that reaches more than its arguments name: rule(broker, arguments).
+
+    An offset names no topic, but the record there lies in one.
+    """
 
     def marked(method: M) -> M:
         setattr(method, _RULE, rule)
@@ -84,7 +94,7 @@ anyone = needs(lambda *_, **__: ())
 """Every account."""
 view = needs(lambda *_, **__: (Need(Right.VIEW, "", ""),))
 """Who may look at everything."""
-admin = needs(of_admins)
+admin = touches(of_admins)
 
 
 def of_topic(right: Right) -> Callable[[M], M]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
@@ -48,6 +48,12 @@ def _member_rights(request: HeartbeatRequest) -> list[Need]:
         group_right(Right.SUB, request.group),
         *[topic_right(Right.SUB, each.topic) for each in request.subscriptions],
     ]
+
+
+def _progress_rights(group: str, topic: str = "") -> list[Need]:
+    """A group's progress in a topic also says where that topic ends, and when it was written."""
+    topics = [topic_right(Right.VIEW, topic)] if topic else []
+    return [group_right(Right.VIEW, group), *topics]
 
 
 _of_request = needs(lambda request: [group_right(Right.SUB, request.group)])
@@ -98,28 +104,37 @@ class GroupCalls(Part):
         """The groups that read a topic, or have read it."""
         return self._progress.readers_of(topic)
 
-    @of_group(Right.VIEW)
+    @needs(_progress_rights)
     async def taken(self, group: str, topic: str = "") -> tuple[Taken, ...]:
         """A group's progress in one topic, or in all topics of which it has an offset."""
         return await done_in_turns(self._progress.of_group(group, topic))
 
-    @of_group(Right.VIEW)
+    @needs(_progress_rights)
     async def times(self, group: str, topic: str) -> tuple[QueueTimes, ...]:
         """When the messages were stored that a group has taken of a topic, and will take next."""
         return await done_in_turns(self._progress.times(group, topic))
 
-    @of_group(Right.SUB)
-    async def offsets_at(
+    @admin
+    async def reset(
         self, group: str, topic: str, timestamp_ms: int | None, *, may_advance: bool = True
     ) -> dict[Queue, int]:
-        """The offsets at which a group would go on with the messages of a time."""
+        """The offsets at which a group goes on with the messages of a time.
+
+        The caller tells them to the members, which commit them.
+        """
         steps = self._progress.offsets_at(group, topic, timestamp_ms, may_advance=may_advance)
         return await done_in_turns(steps)
 
-    @of_group(Right.VIEW)
-    async def committed(self, group: str) -> Mapping[Queue, int]:
-        """All offsets that a group has committed."""
-        return self._broker.offsets.of(group).copy()
+    @admin
+    async def copy_offsets(self, group: str, source: str, topic: str = "") -> None:
+        """Give a group another one's offsets, of one topic or of all that there still are."""
+        offsets = {
+            queue: offset
+            for queue, offset in self._broker.offsets.of(source).items()
+            if topic in ("", queue.topic) and self._broker.topics.get(queue.topic)
+        }
+        for part in OffsetsCommit(group, offsets).parts():
+            self._broker.commit_offsets(part)
 
     @of_group(Right.VIEW)
     async def committed_by_topic(self, group: str) -> dict[str, dict[int, int]]:

@@ -6,7 +6,8 @@ address, which every stored message keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
+from rmqlite.broker.broker import Broker
 from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome
@@ -34,10 +36,11 @@ from rmqlite.requests.messages import (
 from rmqlite.server.front.access import (
     CALLER,
     Caller,
-    anyone,
+    admin,
     group_right,
     needs,
     topic_right,
+    touches,
     view,
 )
 from rmqlite.server.front.part import Part
@@ -56,6 +59,22 @@ class DraftsSent(NamedTuple):
 
 def _pull_rights(request: PullRequest, *_: object, **__: object) -> list[Need]:
     return [topic_right(Right.SUB, request.topic), group_right(Right.SUB, request.group)]
+
+
+def _send_back_rights(broker: Broker, request: SendBackRequest) -> Iterator[Need]:
+    """Who fails a message may read it where it lies, or else would get it by failing it."""
+    yield group_right(Right.SUB, request.group)
+    yield _right_at(Right.SUB, broker, request.physical_offset)
+
+
+def _record_rights(broker: Broker, physical_offset: int) -> Iterator[Need]:
+    yield _right_at(Right.VIEW, broker, physical_offset)
+
+
+def _right_at(right: Right, broker: Broker, physical_offset: int) -> Need:
+    """The right on the topic of a record.  Raises MessageNotFound."""
+    topic = broker.record_at(physical_offset).head.topic
+    return Need(right, "topic", topic, f"the message at physical offset {physical_offset}")
 
 
 class MessageCalls(Part):
@@ -79,20 +98,30 @@ class MessageCalls(Part):
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.
 
-        send_drafts() takes what came of many callers, so each of them is checked before.
+        send_drafts() stores what came of many callers, so each of them is checked before.
         """
         if self._access.accounts is not None:
             need = topic_right(Right.PUB, topic)
             self._access.check(caller, (need,), "MessageCalls.send", (topic,))
 
-    @anyone
+    @needs(lambda call: [topic_right(Right.PUB, each.topic) for each in call.drafts])
+    async def send_draft(self, call: DraftCall) -> Outcome:
+        """Store what came of one caller; its outcome, when it is on disk."""
+        answered: asyncio.Future[DraftsSent] = asyncio.get_running_loop().create_future()
+        outcomes = await done_in_turns(self._broker.drafts.send([call]))
+        self._commit.then(self._broker.store.end, partial(_answer, outcomes, answered.set_result))
+        (outcome,) = (await answered).outcomes
+        return outcome
+
+    @needs(lambda *_: (Need(Right.ADMIN, "", ""),))
     async def send_drafts(
         self, calls: Sequence[DraftCall], answer: Callable[[DraftsSent], None]
     ) -> None:
         """Store what came of many callers, each call with an outcome of its own.
 
-        Returns when it is stored, so that the next calls can follow; answer is called when it is
-        on disk, or when the disk has refused it.
+        Called by the broker itself, which has checked each sender.  Returns when it is stored, so
+        that the next calls can follow; answer is called when it is on disk, or when the disk has
+        refused it.
         """
         self._check_open()
         outcomes = await done_in_turns(self._broker.drafts.send(calls))
@@ -106,7 +135,7 @@ class MessageCalls(Part):
         await self._durable()
         return answer
 
-    @needs(lambda request: [group_right(Right.SUB, request.group)])
+    @touches(_send_back_rights)
     async def send_back(self, request: SendBackRequest) -> SendBackResult:
         self._check_open()
         result = self._broker.send_back(request)
@@ -166,7 +195,7 @@ class MessageCalls(Part):
         """Messages by key or message id."""
         return await done_in_turns(self._broker.find_messages(query))
 
-    @view
+    @touches(_record_rights)
     async def record(self, physical_offset: int) -> Record:
         """The record that begins there, as it lies in the log.  Raises MessageNotFound."""
         return self._broker.record_at(physical_offset)
@@ -175,6 +204,12 @@ class MessageCalls(Part):
     async def at(self, offset_message_id: str) -> FoundMessage:
         """The message of the record that an offset message id names."""
         return self._broker.message_at(offset_message_id)
+
+    @admin
+    async def hand_out(self, offset_message_id: str) -> Record:
+        """The record that a member of a group gets now, whatever its offsets."""
+        found = self._broker.message_at(offset_message_id)
+        return self._broker.record_at(found.message.physical_offset)
 
     @view
     async def bulk_job(self, job_id: str) -> BulkJob:

@@ -79,7 +79,7 @@ def _guarded(method: Callable[..., Awaitable[A]], rule: Rule) -> Callable[..., A
     @wraps(method)
     async def asked(part: Part, *args: Any, **more: Any) -> A:
         if part._access.accounts is not None:
-            part._access.check(CALLER.get(), rule(*args, **more), name, args)
+            part._access.check(CALLER.get(), rule(part._broker, *args, **more), name, args)
         try:
             return await method(part, *args, **more)
         except FlushFailed as error:

@@ -5,9 +5,16 @@ from __future__ import annotations
 from typing import Protocol
 
 from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
+from rmqlite.broker.broker import Broker
 from rmqlite.requests.transactions import TransactionEnd, TransactionQuestion
-from rmqlite.server.front.access import CALLER, anyone, topic_right
+from rmqlite.server.front.access import topic_right, touches
 from rmqlite.server.front.part import Behind, Part
+
+
+def _end_rights(broker: Broker, request: TransactionEnd) -> list[Need]:
+    """Only who may send to a message's topic may end it: a producer group belongs to no account."""
+    return [topic_right(Right.PUB, broker.transactions.topic_of(request))]
 
 
 class Producers(Protocol):
@@ -41,17 +48,10 @@ class TransactionCalls(Part):
         """Ask one producer; False if none is there any more."""
         return any(face.ask(question) for face in self._faces)
 
-    @anyone
+    @touches(_end_rights)
     async def end(self, request: TransactionEnd) -> bool:
-        """Commit a half message, or roll it back; False if it has ended before.
-
-        Only who may send to its topic may end it: a producer group belongs to no account.
-        """
+        """Commit a half message, or roll it back; False if it has ended before."""
         self._check_open()
-        if self._access.accounts is not None:
-            topic = self._broker.transactions.topic_of(request)
-            right = topic_right(Right.PUB, topic)
-            self._access.check(CALLER.get(), (right,), "TransactionCalls.end", (topic,))
         is_new = self._broker.transactions.end(request)
         # Also for one that has ended before: its end may not be on disk yet.
         await self._durable()

@@ -7,7 +7,6 @@ for people to look at: no consumer needs it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 from rmqlite.broker.admission import check_draft
@@ -20,8 +19,8 @@ from rmqlite.server.faces.remoting.calls import Call, Handler, refused
 from rmqlite.server.faces.remoting.clients import Clients
 from rmqlite.server.faces.remoting.connection import NotAnswered
 from rmqlite.server.faces.remoting.sending import Sends, call_of
+from rmqlite.server.front.access import CALLER
 from rmqlite.server.front.front import Front
-from rmqlite.server.front.messages import DraftsSent
 from rmqlite.wire.remoting.codes import sending as codes
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import (
@@ -57,6 +56,8 @@ class Replies:
         """Pass a reply on, and store it; the answer says whether its receiver has taken it."""
         try:
             send = _REPLIES[call.command.code].read(call.command.ext)
+            # Before it is passed on: the client that asked would take it for an answer.
+            self._front.messages.check_sender(CALLER.get(), send.topic)
             check_sendable(send.topic)
             for draft in call_of(send, call.command, call.connection.born_host, 1).drafts:
                 check_draft(draft)
@@ -110,9 +111,7 @@ class Replies:
         if not self._config.stores_replies:
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
         draft = call_of(send, call.command, call.connection.born_host, 1)
-        answered: asyncio.Future[DraftsSent] = asyncio.get_running_loop().create_future()
-        await self._front.messages.send_drafts([draft], answered.set_result)
-        (outcome,) = (await answered).outcomes
+        outcome = await self._front.messages.send_draft(draft)
         if isinstance(outcome, RmqliteError):
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
         queue_id, queue_offset, (physical_offset,) = outcome

@@ -8,7 +8,6 @@ from typing import Final
 
 from rmqlite.clock import local_text
 from rmqlite.requests.figures import QueueTimes, Taken
-from rmqlite.requests.groups import OffsetsCommit
 from rmqlite.server.faces.remoting.administration.large_bodies import BYTES_MAX, large_body
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.front.front import Front
@@ -115,13 +114,7 @@ class Offsets:
     async def copy(self, call: Call) -> Command:
         """Give a group another group's offsets."""
         asked = codes.CLONE_GROUP_OFFSET.fields.read(call.command.ext)
-        offsets = {
-            queue: offset
-            for queue, offset in (await self._front.groups.committed(asked.src_group)).items()
-            if asked.topic in ("", queue.topic) and await self._front.topics.info(queue.topic)
-        }
-        for part in OffsetsCommit(asked.dest_group, offsets).parts():
-            await self._front.groups.commit(part)
+        await self._front.groups.copy_offsets(asked.dest_group, asked.src_group, asked.topic)
         return call.command.answer(ResponseCode.SUCCESS)
 
     async def times(self, call: Call) -> Command:

@@ -70,8 +70,7 @@ class Relays:
         """Give a member a message, whatever its offsets, and tell what its listener returned."""
         asked = consuming.CONSUME_MESSAGE_DIRECTLY.fields.read(call.command.ext)
         consumer = self._consumer(asked.consumer_group, asked.client_id)
-        found = await self._front.messages.at(asked.msg_id)
-        record = await self._front.messages.record(found.message.physical_offset)
+        record = await self._front.messages.hand_out(asked.msg_id)
         asked = asked._replace(broker_name=self._broker_name)
         row = consuming.CONSUME_MESSAGE_DIRECTLY
         return await _relayed(call, consumer, row, asked, record.encoded)
@@ -80,7 +79,7 @@ class Relays:
         """Tell all members to go on at the messages of a time; they commit it themselves."""
         asked = administration.INVOKE_BROKER_TO_RESET_OFFSET.fields.read(call.command.ext)
         members = tuple(self._clients.consumers(asked.group).values())
-        offsets = await self._front.groups.offsets_at(
+        offsets = await self._front.groups.reset(
             asked.group,
             asked.topic,
             None if asked.timestamp == NOW else asked.timestamp,
