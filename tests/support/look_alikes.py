@@ -1,0 +1,30 @@
+"""Messages whose bodies look like records: whoever sends one has chosen all that is in it."""
+
+from __future__ import annotations
+
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.encoding import encode
+from rmqlite.store.records.record import NewRecord, layout_of
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.steps import done
+
+
+def send_look_alike(
+    broker: BrokerUnderTest, topic: str, look: NewRecord, queue_offset: int = 0
+) -> int:
+    """Send a message whose body is this record; the physical offset at which it begins."""
+    at = broker.store.end + layout_of(BORN_HOST, look.store_host).size
+    body = encode(
+        look,
+        queue_offset=queue_offset,
+        physical_offset=at,
+        store_timestamp_ms=broker.clock.now_ms(),
+    )
+    (outcome,) = done(
+        broker.broker.drafts.send([DraftCall((Draft(topic, 0, b"", body, 17, BORN_HOST),))])
+    )
+    assert not isinstance(outcome, Exception)
+    broker.sync()
+    assert broker.store.read_record(at).head.topic == look.topic
+    return at
