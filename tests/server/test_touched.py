@@ -163,9 +163,9 @@ def aimed(value: Any, aim: Aim) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         values = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
         return type(value)(**{name: _aimed(name, each, aim) for name, each in values.items()})
-    names: tuple[str, ...] = getattr(value, "_fields", ())
-    if names:
-        return type(value)(*[_aimed(*each, aim) for each in zip(names, value, strict=True)])
+    fields_of: tuple[str, ...] = getattr(value, "_fields", ())
+    if fields_of:
+        return type(value)(*[_aimed(*each, aim) for each in zip(fields_of, value, strict=True)])
     if isinstance(value, tuple):
         return tuple([aimed(each, aim) for each in value])
     return value

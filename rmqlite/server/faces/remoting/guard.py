@@ -1,8 +1,8 @@
 """Who sent a request: RocketMQ 4.x's ACL (remoting reference §6.1), and which codes need what.
 
-Unlike in RocketMQ, a batch needs the right to publish, as a single send does, and what only tools
-ask for needs a right, too.  A route is told to everybody: clients ask for it first, and not all of
-them sign it.
+Unlike in RocketMQ, a batch and a reply need the right to publish, as a single send does, a failed
+message needs the right to read it, and what only tools ask for needs a right, too.  A route is told
+to everybody: clients ask for it first, and not all of them sign it.
 """
 
 from __future__ import annotations
