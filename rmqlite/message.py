@@ -17,6 +17,7 @@ from typing import Final
 from rmqlite import compiled
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
+from rmqlite.names import is_dlq, is_retry
 from rmqlite.property_string import pairs_of
 
 # Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
@@ -243,8 +244,11 @@ class StoredMessage:
 
     @property
     def origin_topic(self) -> str:
-        """The topic that it was sent to, even if it is in a retry topic now."""
-        return self.properties.get(RETRY_TOPIC, self.topic)
+        """The topic that it was sent to, even if it is in a retry or dead-letter topic now."""
+        told = self.properties
+        if is_dlq(self.topic):
+            return told.get(DLQ_ORIGIN_TOPIC) or told.get(RETRY_TOPIC, self.topic)
+        return told.get(RETRY_TOPIC, self.topic) if is_retry(self.topic) else self.topic
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

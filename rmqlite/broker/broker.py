@@ -25,7 +25,7 @@ from rmqlite.broker.raw_reading import RawReading
 from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.redrive.redrive import Redrive
 from rmqlite.broker.retention import Retention
-from rmqlite.broker.retry import after_failure, failed_record
+from rmqlite.broker.retry import after_failure, failed_record, times_failed
 from rmqlite.broker.schedule.changes import Changes
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.broker.schedule.pending import Pending
@@ -189,11 +189,11 @@ class Broker:
         """
         group = self._with_retry_topic(request.group)
         retries = self.topics.wanted(retry_topic(group.group))
-        failed = self.record_at(request.physical_offset)
+        failed = record_at(self.store, request.physical_offset)
         if failed.head.topic == SCHEDULE_TOPIC:
             rule = "a message that a consumer can have received"
             raise InvalidValue("physical_offset", request.physical_offset, rule)
-        level = self.groups.retry_level(group.group, failed.head.reconsume_times)
+        level = self.groups.retry_level(group.group, times_failed(failed.head, group.group))
         failure = after_failure(failed, request, group, level, self._clock.now_ms(), self._room)
         queue_id = 0
         if failure.delay_level:

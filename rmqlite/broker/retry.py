@@ -4,6 +4,10 @@ The decision table is RocketMQ's (reference §7.1); the new record is appended l
 dead letter is written at once on every path.  The properties of the record explain the failure
 to a person: where the message came from, when it first and last failed, and why.  A reason stays
 until a failure gives another one: RocketMQ's own clients cannot give any.
+
+A group's chain begins with the first record that is not in its own retry or dead-letter topic.
+Whatever that one tells of failures is forgotten: somebody has forwarded it, another group has
+failed it, or its producer has made it up.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rmqlite.broker.finding.matching import origin_of
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route
 from rmqlite.broker.sending import check_property_string
@@ -46,7 +51,7 @@ from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.record import Head, NewRecord
 from rmqlite.store.records.stored import Record
 
 REASON_BYTES_MAX: Final = 1024
@@ -54,6 +59,13 @@ ROUTING_BYTES: Final = 2 * 127 + 64
 """Room that routing needs in a property string for DELAY, REAL_TOPIC, REAL_QID and WAIT."""
 ADDED_BYTES_MAX: Final = 4096
 """The most bytes that a failure adds, apart from copies of the message's own properties."""
+FAILURE_PROPERTIES: Final = frozenset(
+    {RETRY_TOPIC, ORIGIN_MESSAGE_ID, DLQ_ORIGIN_TOPIC, DLQ_ORIGIN_MESSAGE_ID, ORIGIN_QUEUE_ID}
+    | {ORIGIN_QUEUE_OFFSET, FIRST_FAILURE_TIMESTAMP, LAST_FAILURE_TIMESTAMP, FAILURE_REASON}
+    | {FAILURE_REASON_ATTEMPT, DELIVERY_ATTEMPTS}
+)
+"""What a retry chain tells of its message.  Anybody can send them, and who forwards a message does:
+they count in a group's own retry and dead-letter topic, and nowhere else."""
 _SAID_OF_THE_LAST_DELAY: Final = frozenset({RESCHEDULED_FROM, FIRED})
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """All but tab and line feed: some end a property, others drive a terminal."""
@@ -104,39 +116,67 @@ def after_failure(
     limit of retries is the sender's; if there is none, the consumer's, or else the group's.
     """
     head, own = failed.head, failed.properties
+    origin_topic, times = head.topic, times_failed(head, group.group)
+    if is_in_chain(head.topic, group.group):
+        origin_topic = origin_of(head) or head.topic
+    else:
+        own = own.edited({}, FAILURE_PROPERTIES)
     senders = senders_limit(decode_properties(own.encoded))
     limits = (senders, request.max_reconsume_times, group.max_reconsume_times)
     most = next(limit for limit in limits if limit is not None)
-    is_dead = head.reconsume_times >= most or request.delay_level < 0
-    origin: dict[str, str] = {
-        RETRY_TOPIC: head.topic,
-        ORIGIN_MESSAGE_ID: offset_message_id(unpack_host(head.store_host), head.physical_offset),
-        ORIGIN_QUEUE_ID: str(head.queue_id),
-        ORIGIN_QUEUE_OFFSET: str(head.queue_offset),
-        FIRST_FAILURE_TIMESTAMP: str(now_ms),
-    }
+    is_dead = times >= most or request.delay_level < 0
+    origin = place_properties(head) | {FIRST_FAILURE_TIMESTAMP: str(now_ms)}
     changes: dict[str, str | bytes] = {
         **{name: value for name, value in origin.items() if own.get(name) is None},
         LAST_FAILURE_TIMESTAMP: str(now_ms),
-        DELIVERY_ATTEMPTS: str(head.reconsume_times + 1),
+        DELIVERY_ATTEMPTS: str(times + 1),
         WAIT: "false",
     }
-    about_reason, without = _reason(_printable(request.reason), own)
+    about_reason, without = reason_properties(_printable(request.reason), own)
     changes |= about_reason
     if is_dead:
         changes[DELAY] = "0"
-        changes[DLQ_ORIGIN_TOPIC] = own.get(RETRY_TOPIC) or head.topic
+        changes[DLQ_ORIGIN_TOPIC] = origin_topic
+        if own.text(RETRY_TOPIC) != origin_topic:
+            changes[RETRY_TOPIC] = origin_topic
         changes[DLQ_ORIGIN_MESSAGE_ID] = own.get(ORIGIN_MESSAGE_ID) or origin[ORIGIN_MESSAGE_ID]
         topic, level = dlq_topic(group.group), 0
     else:
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
     without |= _SAID_OF_THE_LAST_DELAY
-    failure = Failure(topic, level, head.reconsume_times + 1, changes, without)
-    return _fitted(failure, failed, group, room)
+    if own is not failed.properties:
+        without |= FAILURE_PROPERTIES - changes.keys()
+    failure = Failure(topic, level, times + 1, changes, without)
+    return _fitted(failure, failed, group, room, origin_topic)
 
 
-def _reason(given: str, own: PropertyString) -> tuple[dict[str, str | bytes], frozenset[str]]:
+def is_in_chain(topic: str, group: str) -> bool:
+    """Do the records of a topic belong to this group's own retry chain?
+
+    What others send there is rewritten before it is stored (sends/failed_drafts.py).
+    """
+    return topic in (retry_topic(group), dlq_topic(group))
+
+
+def times_failed(head: Head, group: str) -> int:
+    """How often a group has failed a record before."""
+    return head.reconsume_times if is_in_chain(head.topic, group) else 0
+
+
+def place_properties(head: Head) -> dict[str, str]:
+    """The properties that name a record as the first one that failed."""
+    return {
+        RETRY_TOPIC: head.topic,
+        ORIGIN_MESSAGE_ID: offset_message_id(unpack_host(head.store_host), head.physical_offset),
+        ORIGIN_QUEUE_ID: str(head.queue_id),
+        ORIGIN_QUEUE_OFFSET: str(head.queue_offset),
+    }
+
+
+def reason_properties(
+    given: str, own: PropertyString
+) -> tuple[dict[str, str | bytes], frozenset[str]]:
     """The properties to write and to remove: the given reason, or the one of an earlier attempt."""
     if given:
         return {FAILURE_REASON: given}, frozenset({FAILURE_REASON_ATTEMPT})
@@ -163,7 +203,9 @@ def failed_record(failed: Record, failure: Failure, queue_id: int, table: LevelT
     )
 
 
-def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> Failure:
+def _fitted(
+    failure: Failure, failed: Record, group: GroupInfo, room: Room, origin_topic: str
+) -> Failure:
     """The failure with no more properties than a record can carry.
 
     A message that this broker has accepted has room for all of them (SENT_PROPERTIES_BYTES_MAX);
@@ -180,10 +222,10 @@ def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> F
         return fitted
     # No retry fits.  As a dead letter that names its origin topic the message is not lost.
     topic = dlq_topic(group.group)
-    origin = own.get(RETRY_TOPIC) or head.topic.encode()
-    changes = {**failure.changes, DELAY: "0", DLQ_ORIGIN_TOPIC: origin}
+    changes = {**failure.changes, DELAY: "0", DLQ_ORIGIN_TOPIC: origin_topic}
     changes.pop(RETRY_TOPIC, None)
-    dead = replace(failure, topic=topic, delay_level=0, changes=changes)
+    without = failure.without - {DLQ_ORIGIN_TOPIC} | {RETRY_TOPIC}
+    dead = replace(failure, topic=topic, delay_level=0, changes=changes, without=without)
     size_max = room.for_properties(head, topic)
     fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)
     if fitted is not None:
@@ -192,7 +234,7 @@ def _fitted(failure: Failure, failed: Record, group: GroupInfo, room: Room) -> F
         # Leave the body behind; the origin properties name the message that has it.
         dead.changes[FAILURE_REASON] = LEFT_BEHIND
         dead.changes.pop(FAILURE_REASON_ATTEMPT, None)
-        without = failure.without | {FAILURE_REASON_ATTEMPT}
+        without |= {FAILURE_REASON_ATTEMPT}
         dead = replace(dead, without=without, has_body=False)
         size_max = room.for_properties(head, topic, has_body=False)
         fitted = _spared(dead, own, size_max, _SPARED_FIRST + _SPARED_LAST)

@@ -16,7 +16,7 @@ from rmqlite.broker.finding.letter_reading import (
 )
 from rmqlite.broker.finding.matching import reason_of
 from rmqlite.errors import InvalidValue
-from rmqlite.names import dlq_topic
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
@@ -207,7 +207,11 @@ def test_a_number_that_is_none_counts_as_missing(under_test: BrokerUnderTest, te
         (UNDELIVERABLE_TOPIC, {"DLQ_ORIGIN_TOPIC": "a", "REAL_TOPIC": "c"}, "a"),
         (UNDELIVERABLE_TOPIC, {}, ""),
         ("%RETRY%shop", {"RETRY_TOPIC": "b", "DLQ_ORIGIN_TOPIC": "a"}, "b"),
+        ("%RETRY%shop", {"RETRY_TOPIC": "b", "DLQ_ORIGIN_TOPIC": "%RETRY%shop"}, "%RETRY%shop"),
         ("%RETRY%shop", {}, ""),
+        (SCHEDULE_TOPIC, {"REAL_TOPIC": "%RETRY%shop", "RETRY_TOPIC": "b"}, "b"),
+        (SCHEDULE_TOPIC, {"REAL_TOPIC": "c", "RETRY_TOPIC": "b"}, "c"),
+        ("c", {"RETRY_TOPIC": "b", "DLQ_ORIGIN_TOPIC": "a"}, "c"),
     ],
 )
 def test_where_a_letter_was_sent_first(

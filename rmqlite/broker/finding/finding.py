@@ -168,13 +168,13 @@ def _is_asked_for(message: StoredMessage, query: MessageQuery) -> bool:
     return has_key and is_in_time and query.topic in _topics_of(message, query)
 
 
-def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str | None]:
+def _topics_of(message: StoredMessage, query: MessageQuery) -> set[str]:
     """The topics by which a record may be found."""
-    topics: set[str | None] = {message.topic}
-    if query.hops and (_is_hop(message.topic) or is_retry(message.topic) or is_dlq(message.topic)):
-        topics.add(message.properties.get(RETRY_TOPIC))
-        if _is_hop(message.topic):
-            topics.add(message.properties.get(REAL_TOPIC))
+    topics = {message.topic}
+    if query.hops and _is_hop(message.topic):
+        topics.add(message.properties.get(REAL_TOPIC, ""))
+    if query.hops and any(is_retry(topic) or is_dlq(topic) for topic in topics):
+        topics.add(message.properties.get(RETRY_TOPIC, ""))
     return topics
 
 

@@ -133,19 +133,20 @@ def origin_of(head: Head) -> str:
     """The topic that a message was sent to first; empty if its record does not name it.
 
     RocketMQ 4 names it in RETRY_TOPIC, for a dead letter, too.  A message that the schedule
-    could not deliver never failed in a consumer, and names only its destination.
+    could not deliver never failed in a consumer, and names only its destination.  A retry that
+    came from nobody knows where names its own topic in DLQ_ORIGIN_TOPIC (sends/failed_drafts.py).
     """
     topic, properties = head.topic, head.properties
-    origin: bytes | None = None
-    if is_dlq(topic):
-        origin = find_property(properties, _DLQ_ORIGIN_TOPIC)
-    origin = origin or find_property(properties, _RETRY_TOPIC)
-    if not origin and topic in (SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC):
-        origin = find_property(properties, _REAL_TOPIC)
-    if origin:
-        return origin.decode("utf-8", "replace")
-    is_first = not (is_dlq(topic) or is_retry(topic) or topic == SCHEDULE_TOPIC)
-    return topic if is_first else ""
+    dead = find_property(properties, _DLQ_ORIGIN_TOPIC) if is_dlq(topic) else None
+    if dead:
+        return dead.decode("utf-8", "replace")
+    if topic in (SCHEDULE_TOPIC, UNDELIVERABLE_TOPIC):
+        topic = (find_property(properties, _REAL_TOPIC) or b"").decode("utf-8", "replace")
+    if not is_retry(topic) and not is_dlq(topic):
+        return topic
+    if find_property(properties, _DLQ_ORIGIN_TOPIC) == topic.encode():
+        return topic
+    return (find_property(properties, _RETRY_TOPIC) or b"").decode("utf-8", "replace")
 
 
 def number_of(properties: bytes, marker: bytes) -> int | None:

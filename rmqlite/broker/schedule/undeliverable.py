@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from rmqlite.broker.retry import without_longest
+from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.retry import FAILURE_PROPERTIES, without_longest
 from rmqlite.broker.room import Room
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
@@ -23,15 +24,14 @@ from rmqlite.message import (
     LAST_FAILURE_TIMESTAMP,
     ORIGIN_MESSAGE_ID,
     REAL_TOPIC,
-    RETRY_TOPIC,
     offset_message_id,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import SCHEDULE_TOPIC, group_of
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import LEFT_BEHIND, UNREADABLE
 from rmqlite.store.consume_queue import Entry
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
 from rmqlite.store.records.drafts import Draft, derived, fresh
 from rmqlite.store.records.record import Head, NewRecord, delay_level
 from rmqlite.store.records.stored import Record
@@ -96,7 +96,7 @@ def dead_letter(
     origin = offset_message_id(unpack_host(store_host), entry.physical_offset)
     own = _with_level(level, waited)
     changes: dict[str, str | bytes] = {}
-    target = own.get(RETRY_TOPIC) or own.get(REAL_TOPIC)
+    target = (waited and origin_of(waited.head)) or own.get(REAL_TOPIC)
     if target:
         changes[DLQ_ORIGIN_TOPIC] = target
     if own.get(DLQ_ORIGIN_MESSAGE_ID) is None:
@@ -130,7 +130,11 @@ def _with_level(level: int, waited: Record | None) -> PropertyString:
     if waited is None:
         return in_front
     # The letter gets a reason of its own, not one of an earlier attempt.
-    rest = waited.properties.edited({}, frozenset({DELAY, FAILURE_REASON_ATTEMPT}))
+    gone = frozenset({DELAY, FAILURE_REASON_ATTEMPT})
+    if group_of(topic_ahead(waited.properties)) is None:
+        # It waits for no retry: what it tells of failures is another message's.
+        gone |= FAILURE_PROPERTIES
+    rest = waited.properties.edited({}, gone)
     encoded = b"\x02".join([each.encoded for each in (in_front, rest) if each.encoded])
     return PropertyString(encoded)
 

@@ -9,6 +9,7 @@ from rmqlite.broker.admission import check_draft, level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
+from rmqlite.broker.sends.failed_drafts import LOOK_WORK, FailedDrafts
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
@@ -18,15 +19,9 @@ from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.limits import KEYS_MAX
 from rmqlite.message import (
-    DELAY,
-    DELIVERY_ATTEMPTS,
-    DLQ_ORIGIN_MESSAGE_ID,
-    DLQ_ORIGIN_TOPIC,
     KEYS,
-    ORIGIN_MESSAGE_ID,
-    RETRY_TOPIC,
 )
-from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
+from rmqlite.names import HALF_TOPIC, check_sendable, group_of, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
@@ -82,9 +77,8 @@ class DraftRecords:
         self._config = config
         self._store = store
         self._topics = topics
-        self._groups = groups
         self._room = room
-        self._counts = counts
+        self._failed = FailedDrafts(store, topics, groups, counts)
         self._needed = needed
         self._store_host = store_host
 
@@ -98,8 +92,9 @@ class DraftRecords:
         for draft in call.drafts:
             is_failed = is_retry(draft.topic) and draft.reconsume_times > 0
             check_draft(draft, is_alone=is_alone, is_failed=is_failed)
-            if is_retry(draft.topic):
-                draft = self._of_consumer(draft, call.max_reconsume_times)
+            if group_of(draft.topic) is not None:
+                draft = self._failed.of(draft, call.max_reconsume_times, is_alone=is_alone)
+                work += LOOK_WORK if is_alone else 1
             check_sendable(draft.topic)
             self._room.check_body(len(draft.body))
             # A batch goes into one queue.
@@ -144,30 +139,6 @@ class DraftRecords:
         record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
         self._topics.ensure(HALF_TOPIC, 1)
         return record
-
-    def _of_consumer(self, draft: Draft, limit: int | None) -> Draft:
-        """A failed message that its consumer sends itself: a retry, or at the limit a dead letter.
-
-        RocketMQ's Java consumer does so if it could not send a message back.
-        """
-        group = group_of(draft.topic) or ""
-        info = self._groups.wanted(group)
-        if draft.reconsume_times < (info.max_reconsume_times if limit is None else limit):
-            return draft
-        own = PropertyString(draft.properties)
-        changes: dict[str, str | bytes] = {
-            DELAY: "0",
-            DLQ_ORIGIN_TOPIC: own.get(RETRY_TOPIC) or draft.topic.encode(),
-            DELIVERY_ATTEMPTS: str(draft.reconsume_times),
-        }
-        origin = own.get(ORIGIN_MESSAGE_ID)
-        if origin:
-            changes[DLQ_ORIGIN_MESSAGE_ID] = origin
-        self._topics.ensure(dlq_topic(group), 1)
-        self._counts.dead[group] += 1
-        return draft._replace(
-            topic=dlq_topic(group), queue_id=0, properties=own.edited(changes).encoded
-        )
 
 
 def work_of(draft: Draft) -> int:

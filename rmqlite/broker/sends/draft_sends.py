@@ -33,7 +33,7 @@ from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import FlushFailed, RmqliteError
 from rmqlite.message import host_text, pack_host
-from rmqlite.names import check_sendable, is_retry
+from rmqlite.names import check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
@@ -187,7 +187,7 @@ class DraftSends:
         None if that is not there, or the batch not an ordinary one.
         """
         topic = batch.shared.topic
-        if is_retry(topic):
+        if group_of(topic) is not None:
             return None
         check_sendable(topic)
         packed = self._packing.batch(batch, route(topic, 0, 0, self._cluster))

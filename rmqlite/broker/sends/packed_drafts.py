@@ -21,7 +21,7 @@ from rmqlite.compiled import ROW
 from rmqlite.errors import RmqliteError
 from rmqlite.limits import KEYS_MAX, SENT_PROPERTIES_BYTES_MAX
 from rmqlite.message import REAL_QID, REAL_TOPIC
-from rmqlite.names import SCHEDULE_TOPIC, check_sendable, is_retry
+from rmqlite.names import SCHEDULE_TOPIC, check_sendable, group_of
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Limits, Packed, packed_batch
@@ -61,7 +61,7 @@ class PackedDrafts:
 
     def target(self, topic: str) -> Target | None:
         """None if the plain form has to look at each message to this topic."""
-        if not compiled.is_on or is_retry(topic):
+        if not compiled.is_on or group_of(topic) is not None:
             return None
         try:
             self._retention.check_room(is_send=False)

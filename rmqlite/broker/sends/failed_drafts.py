@@ -1,0 +1,156 @@
+"""Failed messages that a client sends to a retry or dead-letter topic itself.
+
+RocketMQ's Java consumer does so at the limit of an orderly listener, and if it could not send a
+message back.  What such a message tells of failures is a claim: who redrives it would send it to
+whatever topic it names.  So only the log counts.  If the message is there, unchanged, in its own
+group's chain or in the topic that it names, that record says where it comes from.  If it is not, it
+comes from the retry or dead-letter topic that it was sent to, and a redrive needs another topic.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from rmqlite.broker.counts import Counts
+from rmqlite.broker.finding.matching import origin_of
+from rmqlite.broker.finding.outcome import outlines
+from rmqlite.broker.retry import (
+    FAILURE_PROPERTIES,
+    is_in_chain,
+    place_properties,
+    reason_properties,
+)
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.topics import TopicTable
+from rmqlite.compression import COMPRESSION_BITS
+from rmqlite.message import (
+    DELAY,
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_MESSAGE_ID,
+    DLQ_ORIGIN_TOPIC,
+    KEYS,
+    LAST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    RESERVED_PROPERTIES,
+    RETRY_TOPIC,
+    TAGS,
+    TRAN_MSG,
+    UNIQ_KEY,
+)
+from rmqlite.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
+from rmqlite.property_string import PropertyString
+from rmqlite.store.message_store import MessageStore
+from rmqlite.store.records.drafts import Draft
+from rmqlite.store.records.record import Head, body_crc
+
+SAME_ID_MAX: Final = 8
+"""How many records with the message's id, or its hash, are looked at in each of two topics."""
+LOOK_WORK: Final = 40
+"""To look for the message in the log is as much work as so many ordinary messages."""
+_ORDERLY_LEVEL: Final = 3
+"""Java's orderly consumer sends a message with this level more than its failures before the last
+one; a concurrent one has counted the last one, too."""
+_CLIENTS_OWN: Final = frozenset(
+    [name.encode() for name in RESERVED_PROPERTIES - {KEYS, TAGS, UNIQ_KEY}]
+)
+"""What clients and brokers add to a message on its way."""
+_Changes = dict[str, str | bytes]
+
+
+class FailedDrafts:
+    """Rewrites what drafts to retry and dead-letter topics tell of failures."""
+
+    def __init__(
+        self, store: MessageStore, topics: TopicTable, groups: GroupTable, counts: Counts
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._counts = counts
+
+    def of(self, draft: Draft, limit: int | None, *, is_alone: bool) -> Draft:
+        """The draft to store: a retry, or at the limit a dead letter.
+
+        limit: of the consumer's retries; None means the group's.  is_alone: False for a message of
+        a batch, which no consumer sends: it is not looked for.
+        """
+        group = group_of(draft.topic) or ""
+        own = PropertyString(draft.properties)
+        changes = self._told(draft, own, group, is_alone=is_alone)
+        attempts = _attempts(draft, own)
+        if attempts:
+            changes[DELIVERY_ATTEMPTS] = str(attempts)
+        topic, queue_id = draft.topic, draft.queue_id
+        if is_retry(topic) and self._is_over(draft, group, limit):
+            topic, queue_id = dlq_topic(group), 0
+            changes[DELAY] = "0"
+            self._topics.ensure(topic, 1)
+            self._counts.dead[group] += 1
+        if is_dlq(topic):
+            changes |= _dead(changes)
+        # A failed message of a transaction is half of none any more.
+        gone = FAILURE_PROPERTIES | {TRAN_MSG} if is_retry(draft.topic) else FAILURE_PROPERTIES
+        properties = own.edited(changes, gone)
+        return draft._replace(topic=topic, queue_id=queue_id, properties=properties.encoded)
+
+    def _is_over(self, draft: Draft, group: str, limit: int | None) -> bool:
+        """Is a retry beyond the limit?  Raises GroupUnknown."""
+        info = self._groups.wanted(group)
+        return draft.reconsume_times >= (info.max_reconsume_times if limit is None else limit)
+
+    def _told(self, draft: Draft, own: PropertyString, group: str, *, is_alone: bool) -> _Changes:
+        """Where the message comes from, and how its group has failed it before."""
+        shown = self._shown(draft, own, group) if is_alone else None
+        if shown is None:
+            # Java shows its listener the topic that RETRY_TOPIC names, so that stays.
+            claimed = own.get(RETRY_TOPIC)
+            told: _Changes = {RETRY_TOPIC: claimed} if claimed else {}
+            return told | {DLQ_ORIGIN_TOPIC: draft.topic}
+        if not is_in_chain(shown.topic, group):
+            return {**place_properties(shown)}
+        before = PropertyString(shown.properties)
+        known = sorted(FAILURE_PROPERTIES - {LAST_FAILURE_TIMESTAMP})
+        told = {name: value for name in known if (value := before.get(name)) is not None}
+        told[RETRY_TOPIC] = origin_of(shown) or shown.topic
+        about_reason, without = reason_properties("", before)
+        return {name: each for name, each in told.items() if name not in without} | about_reason
+
+    def _shown(self, draft: Draft, own: PropertyString, group: str) -> Head | None:
+        """The record of the log that this message is a copy of; None if there is none."""
+        key = own.text(UNIQ_KEY)
+        if not key:
+            return None
+        mine = _senders(own)
+        crc, size = body_crc(draft.body), len(draft.body)
+        for topic in dict.fromkeys((retry_topic(group), own.text(RETRY_TOPIC))):
+            for head in islice(outlines(self._store, topic, key), SAME_ID_MAX):
+                is_same_body = (head.body_crc, head.body_end - head.body_position) == (crc, size)
+                is_packed_alike = not (head.sys_flag ^ draft.sys_flag) & COMPRESSION_BITS
+                if is_same_body and is_packed_alike and _senders_of(head) == mine:
+                    return head
+        return None
+
+
+def _senders_of(head: Head) -> dict[bytes, bytes]:
+    return _senders(PropertyString(head.properties))
+
+
+def _senders(properties: PropertyString) -> dict[bytes, bytes]:
+    """The pairs of the producer itself."""
+    return {name: value for name, value in properties.pairs.items() if name not in _CLIENTS_OWN}
+
+
+def _attempts(draft: Draft, own: PropertyString) -> int:
+    """How often a consumer has failed a message that it sends itself, this time included."""
+    times = draft.reconsume_times
+    is_orderly = own.number(DELAY) == times + _ORDERLY_LEVEL
+    return times + 1 if is_orderly else times
+
+
+def _dead(changes: _Changes) -> _Changes:
+    """What a dead letter tells beyond a retry: the origin by its own names."""
+    origin = changes.get(DLQ_ORIGIN_TOPIC) or changes[RETRY_TOPIC]
+    dead: _Changes = {DLQ_ORIGIN_TOPIC: origin, RETRY_TOPIC: origin}
+    first_id = changes.get(ORIGIN_MESSAGE_ID)
+    return dead | {DLQ_ORIGIN_MESSAGE_ID: first_id} if first_id else dead

@@ -1,0 +1,377 @@
+"""What a message tells of failures counts only where its group's own retry chain has written it.
+
+A producer can send any property; who forwards a message sends all of them.  Each way in is tried
+with the claim that the message comes from another topic: a redrive must never write there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rmqlite.broker.retry import FAILURE_PROPERTIES
+from rmqlite.broker.sends.draft_records import DraftCall
+from rmqlite.errors import InvalidValue, MessageNotFound
+from rmqlite.message import (
+    DELIVERY_ATTEMPTS,
+    DLQ_ORIGIN_TOPIC,
+    FAILURE_REASON,
+    FIRST_FAILURE_TIMESTAMP,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_OFFSET,
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    Message,
+    StoredMessage,
+    encode_properties,
+)
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.letters import Letter
+from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.redrive import RedriveOutcome, RedriveRequest, RedriveSpec
+from rmqlite.requests.transactions import TransactionEnd
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
+from rmqlite.store.records.drafts import Draft, DraftBatch, derived
+from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
+from tests.support.brokers import BORN_HOST, BrokerUnderTest
+from tests.support.letters import dead_letters
+from tests.support.look_alikes import send_look_alike
+from tests.support.messages import GROUP, TOPIC, bodies, create_topic, received, send_back
+from tests.support.pending import forget_topic
+from tests.support.redrives import outcomes, run
+from tests.support.steps import done
+
+pytestmark = pytest.mark.usefixtures("each_form")
+
+SECRET = "payroll"
+SECOND = "auditors"
+RETRY, DLQ = retry_topic(GROUP), dlq_topic(GROUP)
+CLAIMS = {
+    RETRY_TOPIC: SECRET,
+    DLQ_ORIGIN_TOPIC: SECRET,
+    ORIGIN_MESSAGE_ID: "0A00000100002A9F0000000000000000",
+    "DLQ_ORIGIN_MESSAGE_ID": "0A00000100002A9F0000000000000000",
+    "ORIGIN_QUEUE_ID": "7",
+    ORIGIN_QUEUE_OFFSET: "77",
+    FIRST_FAILURE_TIMESTAMP: "1",
+    "LAST_FAILURE_TIMESTAMP": "1",
+    FAILURE_REASON: "another group's",
+    "FAILURE_REASON_ATTEMPT": "9",
+    DELIVERY_ATTEMPTS: "9",
+}
+Send = Callable[[BrokerUnderTest, str, dict[str, str]], None]
+
+
+def draft_of(
+    topic: str, properties: dict[str, str], body: bytes = b"order", **fields: Any
+) -> Draft:
+    return Draft(topic, 0, encode_properties(properties), body, 17, BORN_HOST, **fields)
+
+
+def store(broker: BrokerUnderTest, call: DraftCall) -> int:
+    """Where the first message of a call is stored."""
+    (outcome,) = done(broker.broker.drafts.send([call]))
+    assert not isinstance(outcome, Exception)
+    broker.sync()
+    return outcome.physical_offsets[0]
+
+
+def single(broker: BrokerUnderTest, topic: str, properties: dict[str, str]) -> None:
+    store(broker, DraftCall((draft_of(topic, properties),)))
+
+
+def delayed(broker: BrokerUnderTest, topic: str, properties: dict[str, str]) -> None:
+    single(broker, topic, {**properties, "DELAY": "1"})
+    broker.clock.forward(1_000)
+    assert broker.deliver() == 1
+
+
+def batch(broker: BrokerUnderTest, topic: str, properties: dict[str, str], count: int = 1) -> None:
+    body = write_batch([BatchItem(0, b"order", encode_properties(properties))] * count)
+    shared = Draft(topic, 0, b"", body, 17, BORN_HOST)
+    store(broker, DraftCall(DraftBatch(shared, read_batch(body))))
+
+
+def transaction(broker: BrokerUnderTest, topic: str, properties: dict[str, str]) -> None:
+    about = {**properties, "TRAN_MSG": "true", "PGROUP": "payers"}
+    at = store(broker, DraftCall((draft_of(topic, about, sys_flag=4),)))
+    # A consumer's own send is no transaction, whatever its properties say.
+    if topic != RETRY:
+        broker.broker.transactions.end(TransactionEnd("payers", 0, at, is_commit=True))
+        broker.sync()
+
+
+WAYS: list[Send] = [single, delayed, batch, transaction]
+way_in = pytest.mark.parametrize("send", WAYS, ids=lambda send: send.__name__)
+
+
+def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> Letter:
+    (letter,) = dead_letters(broker, group=group)
+    return letter
+
+
+def redriven_to(broker: BrokerUnderTest, group: str = GROUP) -> list[str]:
+    """The topics of a redrive of all letters; "" for one that is refused."""
+    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(group), "job"))
+    broker.sync()
+    run(broker, job.job_id)
+    found = outcomes(broker, job.job_id)
+    return [each.topic if each.outcome is RedriveOutcome.SENT else "" for each in found]
+
+
+def fail_until_dead(broker: BrokerUnderTest, message: StoredMessage, group: str = GROUP) -> None:
+    """Once as a retry, and then for ever."""
+    send_back(broker, message, group=group, delay_level=1)
+    broker.clock.forward(1_000)
+    broker.deliver()
+    send_back(broker, broker.messages(retry_topic(group))[-1], group=group, delay_level=-1)
+
+
+@pytest.fixture(autouse=True)
+def topics(under_test: BrokerUnderTest) -> None:
+    for topic in (TOPIC, SECRET, RETRY, DLQ):
+        create_topic(under_test, topic, 1)
+
+
+# ---- a producer
+
+
+@way_in
+def test_a_message_of_a_topic_comes_from_that_topic(
+    under_test: BrokerUnderTest, send: Send
+) -> None:
+    """Whoever forwards a message sends all that its first chain has written."""
+    send(under_test, TOPIC, CLAIMS)
+    (message,) = under_test.messages(TOPIC)
+    assert message.origin_topic == TOPIC
+    first_ms = under_test.clock.now_ms()
+    fail_until_dead(under_test, message)
+    letter = letter_of(under_test)
+    assert (letter.origin_topic, letter.origin_queue_id, letter.origin_queue_offset) == (
+        TOPIC,
+        0,
+        0,
+    )
+    assert letter.origin_message_id == message.offset_message_id
+    assert (letter.delivery_attempts, letter.reason) == (2, "")
+    assert (letter.first_failure_ms, letter.last_failure_ms) == (first_ms, first_ms + 1_000)
+    assert redriven_to(under_test) == [TOPIC]
+    assert bodies(under_test, SECRET) == []
+
+
+@way_in
+def test_a_message_that_dies_at_once_comes_from_its_topic(
+    under_test: BrokerUnderTest, send: Send
+) -> None:
+    """The dead letter is its first record in the chain."""
+    send(under_test, TOPIC, CLAIMS)
+    send_back(under_test, under_test.messages(TOPIC)[0], delay_level=-1)
+    (dead,) = under_test.messages(DLQ)
+    told = {name: dead.properties.get(name) for name in FAILURE_PROPERTIES}
+    assert SECRET not in told.values()
+    assert (told[FAILURE_REASON], told["FAILURE_REASON_ATTEMPT"]) == (None, None)
+    assert (told[RETRY_TOPIC], told[DLQ_ORIGIN_TOPIC]) == (TOPIC, TOPIC)
+    assert redriven_to(under_test) == [TOPIC]
+
+
+@way_in
+def test_a_message_that_is_sent_to_a_dead_letter_topic_comes_from_there(
+    under_test: BrokerUnderTest, send: Send
+) -> None:
+    """A redrive refuses it until somebody names a topic."""
+    send(under_test, DLQ, CLAIMS)
+    letter = letter_of(under_test)
+    assert (letter.origin_topic, letter.origin_message_id, letter.reason) == (DLQ, "", "")
+    assert redriven_to(under_test) == [""]
+    assert bodies(under_test, SECRET) == []
+
+
+@way_in
+def test_a_message_that_is_sent_to_a_retry_topic_comes_from_there(
+    under_test: BrokerUnderTest, send: Send
+) -> None:
+    """Also when it dies later; what the consumer shows to its listener stays."""
+    send(under_test, RETRY, CLAIMS)
+    (message,) = under_test.messages(RETRY)
+    assert message.origin_topic == SECRET
+    fail_until_dead(under_test, message)
+    letter = letter_of(under_test)
+    assert (letter.origin_topic, letter.reason) == (RETRY, "")
+    assert SECRET not in under_test.messages(DLQ)[0].properties.values()
+    assert redriven_to(under_test) == [""]
+    assert bodies(under_test, SECRET) == []
+
+
+def test_a_batch_to_a_retry_topic_is_not_looked_for(under_test: BrokerUnderTest) -> None:
+    """No consumer sends one, and each look-up takes as long as forty messages."""
+    message = received(under_test, message_id="m")
+    claims = {UNIQ_KEY: message.message_id, RETRY_TOPIC: message.topic}
+    batch(under_test, RETRY, claims, count=2)
+    fail_until_dead(under_test, under_test.messages(RETRY)[0])
+    assert letter_of(under_test).origin_topic == RETRY
+
+
+def test_the_native_protocol_takes_none_of_these_properties() -> None:
+    """Its clients have no way to forward them."""
+    for name in FAILURE_PROPERTIES:
+        with pytest.raises(InvalidValue, match=name):
+            Message(TOPIC, b"x", properties={name: SECRET})
+
+
+# ---- a consumer that sends a failed message itself
+
+
+def again(
+    broker: BrokerUnderTest, message: StoredMessage, times: int, level: int, **changes: Any
+) -> None:
+    """As Java's consumer does: with every property, its own too, and a new birth."""
+    told = {
+        **message.properties,
+        "MIN_OFFSET": "0",
+        "MAX_OFFSET": "9",
+        RETRY_TOPIC: message.origin_topic,
+        "RECONSUME_TIME": str(times),
+        "MAX_RECONSUME_TIMES": "2",
+        "DELAY": str(level),
+    }
+    body = changes.pop("body", message.body)
+    draft = draft_of(RETRY, told | changes, body, reconsume_times=times)
+    store(broker, DraftCall((draft,), max_reconsume_times=2))
+
+
+def test_an_orderly_dead_letter_comes_from_the_record_of_its_topic(
+    under_test: BrokerUnderTest,
+) -> None:
+    """Java counts the failures before the last one, and names the topic only."""
+    message = received(under_test, message_id="m", tags="T", properties={"colour": "red"})
+    again(under_test, message, 2, 5)
+    letter = letter_of(under_test)
+    assert (letter.origin_topic, letter.origin_message_id) == (TOPIC, message.offset_message_id)
+    assert (letter.origin_queue_id, letter.origin_queue_offset) == (0, 0)
+    assert letter.delivery_attempts == 3
+    assert redriven_to(under_test) == [TOPIC]
+
+
+def test_a_concurrent_dead_letter_has_counted_its_last_failure(under_test: BrokerUnderTest) -> None:
+    """Java does so when it cannot send a message back: level 3 and the failures before."""
+    again(under_test, received(under_test, message_id="m"), 2, 4)
+    assert letter_of(under_test).delivery_attempts == 2
+
+
+def test_a_retry_that_a_consumer_sends_goes_on_with_its_chain(under_test: BrokerUnderTest) -> None:
+    """What the group has noted before is read from the log."""
+    message = received(under_test, message_id="m")
+    first_ms = under_test.clock.now_ms()
+    send_back(under_test, message, delay_level=1, reason="first")
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    again(under_test, under_test.messages(RETRY)[0], 2, 4, FAILURE_REASON="forged")
+    letter = letter_of(under_test)
+    assert (letter.origin_topic, letter.origin_message_id) == (TOPIC, message.offset_message_id)
+    assert (letter.first_failure_ms, letter.reason) == (first_ms, "first")
+    assert letter.delivery_attempts == 2
+    assert redriven_to(under_test) == [TOPIC]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"body": b"another"}, {"colour": "blue"}, {UNIQ_KEY: "other"}, {RETRY_TOPIC: SECRET}],
+    ids=["body", "property", "id", "topic"],
+)
+def test_a_retry_that_is_no_copy_of_a_message_comes_from_nowhere(
+    under_test: BrokerUnderTest, changes: dict[str, Any]
+) -> None:
+    """Otherwise a redrive would write what its sender has made up, into whatever topic it names."""
+    message = received(under_test, message_id="m", properties={"colour": "red"})
+    again(under_test, message, 2, 5, **changes)
+    assert letter_of(under_test).origin_topic == RETRY
+    assert redriven_to(under_test) == [""]
+    assert bodies(under_test, SECRET) == []
+
+
+# ---- another group, and records that are none
+
+
+@pytest.mark.parametrize("place", ["retry", "dead letter"])
+def test_a_second_group_has_a_chain_of_its_own(under_test: BrokerUnderTest, place: str) -> None:
+    """It read the retries or dead letters of the first one: they are what it has failed."""
+    message = received(under_test, message_id="m")
+    send_back(under_test, message, delay_level=1, reason="first", max_reconsume_times=9)
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    (lying,) = under_test.messages(RETRY)
+    if place == "dead letter":
+        send_back(under_test, lying, delay_level=-1, reason="first")
+        (lying,) = under_test.messages(DLQ)
+    under_test.clock.forward(5_000)
+    failed_ms = under_test.clock.now_ms()
+    answer = send_back(under_test, lying, group=SECOND, delay_level=1, max_reconsume_times=1)
+    assert answer.reconsume_times == 1
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    (retry,) = under_test.messages(retry_topic(SECOND))
+    send_back(under_test, retry, group=SECOND, max_reconsume_times=1)
+    letter = letter_of(under_test, SECOND)
+    assert (letter.origin_topic, letter.origin_message_id) == (lying.topic, lying.offset_message_id)
+    assert (letter.delivery_attempts, letter.reason) == (2, "")
+    assert (letter.first_failure_ms, letter.last_failure_ms) == (failed_ms, failed_ms + 1_000)
+    assert redriven_to(under_test, SECOND) == [""]
+
+
+@pytest.mark.parametrize("group", [GROUP, SECOND])
+def test_a_forwarded_message_fails_as_a_new_one(under_test: BrokerUnderTest, group: str) -> None:
+    """In the group that has failed the first one, and in another."""
+    send_back(under_test, received(under_test, message_id="m"), delay_level=1, reason="first")
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    (retry,) = under_test.messages(RETRY)
+    create_topic(under_test, "archive")
+    # Its delay is forwarded, too.
+    delayed(under_test, "archive", dict(retry.properties))
+    (forwarded,) = under_test.messages("archive")
+    fail_until_dead(under_test, forwarded, group)
+    letter = letter_of(under_test, group)
+    assert (letter.origin_topic, letter.delivery_attempts, letter.reason) == ("archive", 2, "")
+    assert redriven_to(under_test, group) == ["archive"]
+
+
+def test_a_groups_own_dead_letter_that_fails_again_keeps_its_origin(
+    under_test: BrokerUnderTest,
+) -> None:
+    """It is the same chain."""
+    send_back(under_test, received(under_test), delay_level=-1, reason="first")
+    (dead,) = under_test.messages(DLQ)
+    send_back(under_test, dead, delay_level=-1)
+    letters = dead_letters(under_test, group=GROUP)
+    assert [each.origin_topic for each in letters] == [TOPIC, TOPIC]
+    assert [each.delivery_attempts for each in letters] == [1, 2]
+
+
+def test_bytes_of_a_body_that_look_like_a_retry_are_none(under_test: BrokerUnderTest) -> None:
+    """Their sender would have written the group's own chain."""
+    send_back(under_test, received(under_test), delay_level=1)
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    (retry,) = under_test.messages(RETRY)
+    record = under_test.store.read_record(retry.physical_offset)
+    forged = derived(record, RETRY, 0, properties=record.properties.edited({RETRY_TOPIC: SECRET}))
+    at = send_look_alike(under_test, TOPIC, forged)
+    with pytest.raises(MessageNotFound):
+        under_test.broker.send_back(SendBackRequest(GROUP, at, delay_level=-1))
+
+
+def test_a_waiting_message_that_cannot_be_delivered_comes_from_its_topic(
+    under_test: BrokerUnderTest,
+) -> None:
+    """It never failed in a consumer, whatever it tells."""
+    create_topic(under_test, "gone")
+    single(under_test, "gone", {**CLAIMS, "DELAY": "1"})
+    forget_topic(under_test, "gone")
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    (dead,) = under_test.messages(UNDELIVERABLE_TOPIC)
+    assert dead.origin_topic == "gone"
+    assert SECRET not in dead.properties.values()
+    assert dead.properties[DELIVERY_ATTEMPTS] == "0"
