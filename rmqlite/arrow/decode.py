@@ -40,7 +40,14 @@ from rmqlite.message import (
     UNIQ_KEY,
     unpack_host,
 )
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.names import (
+    CANCELLED_TOPIC,
+    DLQ_PREFIX,
+    RETRY_PREFIX,
+    SCHEDULE_GROUP,
+    SCHEDULE_TOPIC,
+    dlq_topic,
+)
 from rmqlite.store.wait_queues import when_due_ms
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
@@ -77,6 +84,11 @@ _NUMBERS: Final = {
     "first_failure_timestamp": FIRST_FAILURE_TIMESTAMP,
     "last_failure_timestamp": LAST_FAILURE_TIMESTAMP,
 }
+_OF_FAILURES: Final = frozenset(
+    {"origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset"}
+    | {"delivery_attempts", "first_failure_timestamp", "last_failure_timestamp", "failure_reason"}
+)
+"""Columns of retries and dead letters: elsewhere somebody has forwarded these properties."""
 _HEAD_INTS: Final = ("queue_id", "reconsume_times", "flag", "sys_flag", "body_size", "body_crc")
 _HEAD_LONGS: Final = ("queue_offset", "physical_offset", "prepared_transaction_offset")
 
@@ -185,7 +197,21 @@ class _Batch:
     def is_scheduled(self) -> Flags:
         return is_topic(self.topics, SCHEDULE_TOPIC)
 
+    @cached_property
+    def is_failed(self) -> pa.Array:
+        """Which records lie in a retry or dead-letter topic, or wait for one?"""
+        waits = pa.array(self.is_scheduled | is_topic(self.topics, CANCELLED_TOPIC))
+        waiting_for = pc.if_else(waits, self.column("real_topic"), self.topics)
+        found = [pc.starts_with(waiting_for, prefix) for prefix in (RETRY_PREFIX, DLQ_PREFIX)]
+        return pc.fill_null(pc.or_(*found), False)
+
     def column(self, name: str) -> pa.Array:
+        found = self._column(name)
+        if name in _OF_FAILURES:
+            return pc.if_else(self.is_failed, found, pa.scalar(None, found.type))
+        return found
+
+    def _column(self, name: str) -> pa.Array:
         records = self._records
         if name in _HEAD_INTS:
             return _ints(records.ints(name))

@@ -42,7 +42,22 @@ NAMES = (
 )
 HOSTS = tuple(map(pack_host, ("10.0.0.1:1234", "255.1.2.3:65535", "[2001:db8::1]:80")))
 values = st.one_of(
-    st.sampled_from(["1", "3", "18", "0", "-1", "+2", "99999999999", "1763700000000", "ü", ""]),
+    st.sampled_from(
+        [
+            "%RETRY%g",
+            "%DLQ%g",
+            "1",
+            "3",
+            "18",
+            "0",
+            "-1",
+            "+2",
+            "99999999999",
+            "1763700000000",
+            "ü",
+            "",
+        ]
+    ),
     st.text("ab 1\x01", max_size=9),
 )
 pairs = st.tuples(st.sampled_from(NAMES), values).map(lambda pair: "\x01".join(pair).encode())

@@ -64,7 +64,6 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("messages.send_drafts", ((DraftCall((Draft("orders", 0, b"", b"x", 0, BORN_HOST),)),), print)),
     ("messages.schedule_bulk", (bulk_request(["a"]), BORN_HOST)),
     ("messages.send_back", (SendBackRequest(GROUP, 0),)),
-    ("messages.hand_out", ("",)),
     ("messages.pull", (PullRequest(NEW, "orders", 0, 0),)),
     ("topics.route", (RouteRequest(NEW, create=True),)),
     ("topics.create", (TopicInfo(NEW, 1, 1),)),
@@ -74,7 +73,6 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.commit", (OffsetsCommit(NEW, {}),)),
     ("groups.heartbeat", (HeartbeatRequest(NEW, "client", (Subscription("orders"),)),)),
     ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
-    ("groups.reset", (GROUP, "orders", None)),
     ("groups.copy_offsets", (NEW, GROUP)),
     ("groups.delete", (GROUP,)),
     ("settings.change", ({"messageDelayLevel": "7s 1h"},)),
@@ -104,6 +102,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("status", ()),
     ("messages.find", (MessageQuery("orders", "key"),)),
     ("messages.at", ("",)),
+    ("messages.hand_out", ("",)),
     ("messages.record", (0,)),
     ("messages.bulk_job", (JOB,)),
     ("messages.bulk_jobs", ()),
@@ -139,6 +138,7 @@ READING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.readers", ("orders",)),
     ("groups.taken", (GROUP,)),
     ("groups.times", (GROUP, "orders")),
+    ("groups.reset", (GROUP, "orders", None)),
     ("groups.committed_by_topic", (GROUP,)),
     ("groups.committing", ()),
     ("groups.status", (GROUP,)),
@@ -182,6 +182,7 @@ def filled(tmp_path: Path) -> Iterator[BrokerUnderTest]:
     under_test.send(Message("orders", b"x", delay_level=5, message_id=WAITING))
     bury_many(under_test, 3)
     start(under_test, JOB)
+    under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue("orders", 0): 1}))
     under_test.send(Message("unused", b"x"))
     under_test.broker.topics.delete("unused")
     KeyValues(under_test.store).put("space", "known", "value")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rmqlite.arrow.planning import look_at_store, plan
 from rmqlite.arrow.rows import store_rows
 from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
-from rmqlite.names import SCHEDULE_TOPIC
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
 from rmqlite.spark.options import parse_options
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
@@ -32,8 +32,11 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     message = record.to_message(head, data)
     pairs = message.properties
     level = completed_level(head, PropertyString(head.properties))
+    is_waiting = head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC)
+    waiting_for = pairs.get("REAL_TOPIC", "") if is_waiting else head.topic
     return {
         **_fixed(message, head),
+        **_failures(pairs if waiting_for.startswith(("%RETRY%", "%DLQ%")) else {}),
         "keys": pairs.get("KEYS"),
         "tags": pairs.get("TAGS"),
         "unique_key": pairs.get("UNIQ_KEY"),
@@ -46,6 +49,13 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "completion": completion_of(head.topic, PropertyString(head.properties)).value
         if level
         else None,
+        "properties": decode_properties(head.properties),
+    }
+
+
+def _failures(pairs: Mapping[str, str]) -> Row:
+    """What only a retry or a dead letter tells."""
+    return {
         "origin_topic": pairs.get("RETRY_TOPIC", pairs.get("DLQ_ORIGIN_TOPIC")),
         "origin_message_id": pairs.get("ORIGIN_MESSAGE_ID", pairs.get("DLQ_ORIGIN_MESSAGE_ID")),
         "origin_queue_id": _number(pairs.get("ORIGIN_QUEUE_ID"), _INT_MAX),
@@ -54,7 +64,6 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
         "first_failure_timestamp": _number(pairs.get("FIRST_FAILURE_TIMESTAMP"), _MS_MAX),
         "last_failure_timestamp": _number(pairs.get("LAST_FAILURE_TIMESTAMP"), _MS_MAX),
         "failure_reason": pairs.get("FAILURE_REASON"),
-        "properties": decode_properties(head.properties),
     }
 
 
