@@ -220,3 +220,24 @@ def test_a_consumer_of_a_thousand_topics_gets_a_message_of_each(
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
         assert admin.broker_status().parked_polls > 1_024
     java.do("stop", name="many-readers")
+
+
+def test_an_orderly_dead_letter_names_its_origin_and_counts_its_last_attempt(
+    java: Program, broker: BrokerProcess
+) -> None:
+    """The consumer sends it itself, with the failures before the last one, and a compressed body
+    once more compressed; the broker finds the record that it is a copy of."""
+    topic, group = "java-orderly-fails", "orderly-failing"
+    make(broker, topic, queues=1)
+    java.send(topic, "small", tags="TagA", properties={"colour": "red"})
+    java.send(topic, "large", size=20_000)
+    java.push(group, topic, orderly=True, fails={"small": 99, "large": 99}, max=2)
+    with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
+        eventually(lambda: len(list(admin.letters.dead(group))) == 2, "both are dead")
+        letters = list(admin.letters.dead(group))
+        for letter in letters:
+            assert (letter.origin_topic, letter.delivery_attempts) == (topic, 3)
+            assert letter.origin_queue_id == 0
+        assert {letter.origin_queue_offset for letter in letters} == {0, 1}
+    assert java.keys(group).count("small") == 3
+    java.do("stop", name=group)
