@@ -205,7 +205,7 @@ def test_a_message_that_is_sent_to_a_retry_topic_comes_from_there(
 
 
 def test_a_batch_to_a_retry_topic_is_not_looked_for(under_test: BrokerUnderTest) -> None:
-    """No consumer sends one, and each look-up takes as long as forty messages."""
+    """No consumer sends one, and each look-up takes as long as 16 messages."""
     message = received(under_test, message_id="m")
     claims = {UNIQ_KEY: message.message_id, RETRY_TOPIC: message.topic}
     batch(under_test, RETRY, claims, count=2)

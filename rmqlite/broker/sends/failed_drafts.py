@@ -46,7 +46,7 @@ from rmqlite.store.records.record import Head, body_crc
 
 SAME_ID_MAX: Final = 8
 """How many records with the message's id, or its hash, are looked at in each of two topics."""
-LOOK_WORK: Final = 40
+LOOK_WORK: Final = 16
 """To look for the message in the log is as much work as so many ordinary messages."""
 _ORDERLY_LEVEL: Final = 3
 """Java's orderly consumer sends a message with this level more than its failures before the last
