@@ -46,7 +46,7 @@ from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import NewRecord
+from rmqlite.store.records.record import NewRecord, one_more
 from rmqlite.store.records.stored import Record
 
 REASON_BYTES_MAX: Final = 1024
@@ -104,6 +104,7 @@ def after_failure(
     limit of retries is the sender's; if there is none, the consumer's, or else the group's.
     """
     head, own = failed.head, failed.properties
+    times = one_more(head.reconsume_times)
     senders = senders_limit(decode_properties(own.encoded))
     limits = (senders, request.max_reconsume_times, group.max_reconsume_times)
     most = next(limit for limit in limits if limit is not None)
@@ -118,7 +119,7 @@ def after_failure(
     changes: dict[str, str | bytes] = {
         **{name: value for name, value in origin.items() if own.get(name) is None},
         LAST_FAILURE_TIMESTAMP: str(now_ms),
-        DELIVERY_ATTEMPTS: str(head.reconsume_times + 1),
+        DELIVERY_ATTEMPTS: str(times),
         WAIT: "false",
     }
     about_reason, without = _reason(_printable(request.reason), own)
@@ -132,7 +133,7 @@ def after_failure(
         level = request.delay_level or retry_level
         topic = retry_topic(group.group)
     without |= _SAID_OF_THE_LAST_DELAY
-    failure = Failure(topic, level, head.reconsume_times + 1, changes, without)
+    failure = Failure(topic, level, times, changes, without)
     return _fitted(failure, failed, group, room)
 
 

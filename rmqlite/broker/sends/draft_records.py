@@ -30,7 +30,7 @@ from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_re
 from rmqlite.property_string import PropertyString
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
-from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
+from rmqlite.store.records.record import TIMES_MAX, TRANSACTION_TYPE, NewRecord
 
 BODY_BYTES: Final = 16 << 10
 """So many bytes of bodies are as much work as one more message."""
@@ -152,13 +152,16 @@ class DraftRecords:
         """
         group = group_of(draft.topic) or ""
         info = self._groups.wanted(group)
-        if draft.reconsume_times < (info.max_reconsume_times if limit is None else limit):
+        times = draft.reconsume_times
+        if 0 <= times < (info.max_reconsume_times if limit is None else limit):
             return draft
+        # Java's consumer adds 1 to the largest number, too, and sends the smallest one.
+        times = times if times >= 0 else TIMES_MAX
         own = PropertyString(draft.properties)
         changes: dict[str, str | bytes] = {
             DELAY: "0",
             DLQ_ORIGIN_TOPIC: own.get(RETRY_TOPIC) or draft.topic.encode(),
-            DELIVERY_ATTEMPTS: str(draft.reconsume_times),
+            DELIVERY_ATTEMPTS: str(times),
         }
         origin = own.get(ORIGIN_MESSAGE_ID)
         if origin:
@@ -166,7 +169,10 @@ class DraftRecords:
         self._topics.ensure(dlq_topic(group), 1)
         self._counts.dead[group] += 1
         return draft._replace(
-            topic=dlq_topic(group), queue_id=0, properties=own.edited(changes).encoded
+            topic=dlq_topic(group),
+            queue_id=0,
+            properties=own.edited(changes).encoded,
+            reconsume_times=times,
         )
 
 
