@@ -6,8 +6,7 @@ import pytest
 
 from rmqlite.broker.routing import route, routed
 from rmqlite.broker.sending import record_of
-from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.broker.sends.draft_sends import STEP_MESSAGES
+from rmqlite.broker.sends.draft_records import STEP_MESSAGES, DraftCall
 from rmqlite.errors import MessageTooLarge, Refused
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import pack_host

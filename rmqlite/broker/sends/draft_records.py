@@ -9,6 +9,7 @@ from rmqlite.broker.admission import check_draft, level_of
 from rmqlite.broker.counts import Counts
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
@@ -32,6 +33,10 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.record import TIMES_MAX, TRANSACTION_TYPE, NewRecord
 
+STEP_MESSAGES: Final = 256
+"""After so many messages, 4 ms, or as much work, other calls may run."""
+BATCH_WORK_MAX: Final = 6_000
+"""The work of one batch, whose records are made in steps but stored by one append."""
 BODY_BYTES: Final = 16 << 10
 """So many bytes of bodies are as much work as one more message."""
 _STRING_BYTES: Final = 1 << 10
@@ -88,10 +93,17 @@ class DraftRecords:
         self._needed = needed
         self._store_host = store_host
 
-    def of(self, call: DraftCall) -> Made:
-        """Raises what Broker.send() raises."""
+    def of(self, call: DraftCall) -> Steps[Made]:
+        """The records of a call; of a long batch, in steps.  Raises what Broker.send() raises."""
+        while True:
+            table = self._store.levels.current
+            made = yield from self._made(call)
+            if self._store.levels.current is table:
+                return made
+
+    def _made(self, call: DraftCall) -> Steps[Made]:
         records: list[NewRecord] = []
-        work = 0
+        work = done = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
         queue_id = -1
@@ -114,8 +126,15 @@ class DraftRecords:
             if self._store.queue(record.topic, record.queue_id) is None:
                 work += NEW_QUEUE_WORK
             records.append(record)
+            if work - done >= STEP_MESSAGES and len(records) < len(call.drafts):
+                check_work(work, BATCH_WORK_MAX)
+                done = work
+                yield
         if not records:
             raise InvalidValue("messages", 0, "at least one")
+        if done:
+            # Between two steps its topic may have been deleted.
+            self.queue_for(draft)
         return Made(records, queue_id, work)
 
     def queue_for(self, draft: Draft) -> int:
@@ -174,6 +193,13 @@ class DraftRecords:
             properties=own.edited(changes).encoded,
             reconsume_times=times,
         )
+
+
+def check_work(work: int, most: int) -> None:
+    """Raises MessageTooLarge for a batch that one append cannot store in one turn of the loop."""
+    if work > most:
+        rule = f"at most {most} ordinary messages, or as much work, in one batch"
+        raise MessageTooLarge("messages", f"{work} or more", rule)
 
 
 def work_of(draft: Draft) -> int:
