@@ -26,6 +26,7 @@ from rmqlite.message import (
     KEYS,
     ORIGIN_MESSAGE_ID,
     RETRY_TOPIC,
+    WAIT,
 )
 from rmqlite.names import HALF_TOPIC, check_sendable, dlq_topic, group_of, is_retry
 from rmqlite.property_string import PropertyString
@@ -47,6 +48,8 @@ INFLATE_WORK: Final = 16
 """The first bytes of a compressed body are inflated: 16 hostile ones take 8 ms."""
 KEYS_WORK: Final = 4
 """So many further keys are as much work as one more message."""
+_WAIT_PAIR: Final = f"{WAIT}\x01".encode()
+_WAIT_ONLY: Final = frozenset({WAIT})
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
 
@@ -106,6 +109,7 @@ class DraftRecords:
         work = done = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
+        is_batch = isinstance(call.drafts, DraftBatch)
         queue_id = -1
         for draft in call.drafts:
             is_failed = is_retry(draft.topic) and draft.reconsume_times > 0
@@ -121,7 +125,10 @@ class DraftRecords:
             if queue_id != draft.queue_id or draft.sys_flag & TRANSACTION_TYPE:
                 sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
-            record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
+            if is_alone and is_half(draft):
+                record = self._half_of(draft)
+            else:
+                record = self._record_of(draft, is_in_batch=is_batch)
             # Where it is stored: the topic of a message that waits may have no queue yet.
             if self._store.queue(record.topic, record.queue_id) is None:
                 work += NEW_QUEUE_WORK
@@ -149,8 +156,10 @@ class DraftRecords:
         needed.make()
         return queue_id
 
-    def _record_of(self, draft: Draft) -> NewRecord:
+    def _record_of(self, draft: Draft, *, is_in_batch: bool) -> NewRecord:
         level = self._store.levels.current.clamp(level_of(draft.properties))
+        if not level and _WAIT_PAIR in draft.properties and not is_in_batch:
+            draft = draft._replace(properties=without_wait(draft.properties))
         return record_of(
             draft, level, cluster=self._config.cluster_name, store_host=self._store_host
         )
@@ -193,6 +202,15 @@ class DraftRecords:
             properties=own.edited(changes).encoded,
             reconsume_times=times,
         )
+
+
+def without_wait(properties: bytes) -> bytes:
+    """A property string without WAIT, which only says whether the sender waits for the disk.
+
+    As RocketMQ stores it, except for messages of batches, halves and those that wait.
+    """
+    own = PropertyString(properties)
+    return properties if own.get(WAIT) is None else own.edited({}, _WAIT_ONLY).encoded
 
 
 def check_work(work: int, most: int) -> None:
