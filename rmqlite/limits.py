@@ -25,6 +25,9 @@ PROPERTIES_BYTES_MAX: Final = 32_767
 SENT_PROPERTIES_BYTES_MAX: Final = 30_000
 """The length of a property string as it is sent.  The rest is for what the broker adds when it
 delays, retries, buries, redrives or commits the message: at most 2,767 bytes."""
+SEARCH_BYTES_MAX: Final = PROPERTIES_BYTES_MAX
+"""The length of a key, tag or message id that is searched for: RocketMQ's clients send any that
+fits into a property string."""
 PROPERTIES_MAX: Final = 4_000
 """The properties of all messages of one call."""
 TEXTS_BYTES_MAX: Final = 2 << 20

@@ -51,7 +51,7 @@ from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.store.records.drafts import derived
-from rmqlite.store.records.record import Head, NewRecord
+from rmqlite.store.records.record import Head, NewRecord, one_more
 from rmqlite.store.records.stored import Record
 
 REASON_BYTES_MAX: Final = 1024
@@ -116,7 +116,7 @@ def after_failure(
     limit of retries is the sender's; if there is none, the consumer's, or else the group's.
     """
     head, own = failed.head, failed.properties
-    origin_topic, times = head.topic, times_failed(head, group.group)
+    origin_topic, times = head.topic, one_more(times_failed(head, group.group))
     if is_in_chain(head.topic, group.group):
         origin_topic = origin_of(head) or head.topic
     else:
@@ -129,7 +129,7 @@ def after_failure(
     changes: dict[str, str | bytes] = {
         **{name: value for name, value in origin.items() if own.get(name) is None},
         LAST_FAILURE_TIMESTAMP: str(now_ms),
-        DELIVERY_ATTEMPTS: str(times + 1),
+        DELIVERY_ATTEMPTS: str(times),
         WAIT: "false",
     }
     about_reason, without = reason_properties(_printable(request.reason), own)
@@ -147,7 +147,7 @@ def after_failure(
     without |= _SAID_OF_THE_LAST_DELAY
     if own is not failed.properties:
         without |= FAILURE_PROPERTIES - changes.keys()
-    failure = Failure(topic, level, times + 1, changes, without)
+    failure = Failure(topic, level, times, changes, without)
     return _fitted(failure, failed, group, room, origin_topic)
 
 

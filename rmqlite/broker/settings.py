@@ -7,7 +7,7 @@ from typing import Final
 
 from rmqlite.broker.schedule.level_changes import LevelChanges
 from rmqlite.config import KEYS, BrokerConfig, parse_config
-from rmqlite.errors import PermissionMissing
+from rmqlite.errors import InvalidValue, PermissionMissing
 from rmqlite.requests.levels import LevelsChange
 
 LEVELS: Final = KEYS["message_delay_level"]
@@ -39,7 +39,22 @@ class Settings:
                 rule = f"it is {self._texts[key]!r} until the next start: write it into broker.conf"
                 raise PermissionMissing(key, "changing", rule)
         if LEVELS in wanted:
-            self._levels.change(LevelsChange(wanted[LEVELS]))
+            self._change_levels(wanted[LEVELS])
+
+    def _change_levels(self, text: str) -> None:
+        """A table that takes something away needs a confirmation, which no request can give.
+
+        Most often the value was not quoted: then mqadmin sends only its first word.
+        """
+        loss = self._levels.change(LevelsChange(text, dry_run=True)).loss
+        if loss:
+            rule = (
+                f"a table that takes nothing away, and this one {loss}."
+                " mqadmin needs quotes around a value with blanks."
+                f" If you mean this table: rmqlite levels set {text}"
+            )
+            raise InvalidValue(LEVELS, text, rule)
+        self._levels.change(LevelsChange(text))
 
 
 def _text(value: object) -> str:

@@ -6,7 +6,7 @@ messages wait.  Waiting messages keep their times, so a change affects only new 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -26,13 +26,16 @@ from rmqlite.cli.output.terminal import (
     time_text,
     to_tree,
 )
-from rmqlite.levels import FIRST_RETRY_LEVEL, parse_delay, parse_levels
+from rmqlite.levels import FIRST_RETRY_LEVEL, LevelTable, parse_delay, parse_levels
 from rmqlite.requests.levels import LevelChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.status import BrokerStatus
 
 app = typer.Typer(
     no_args_is_help=True, help="Show the delay levels, or change them while the broker runs."
 )
+
+LENGTHS_MAX: Final = 6
+"""The most delays that a line names."""
 
 TableWords = Annotated[
     list[str],
@@ -156,7 +159,24 @@ def effect_lines(changed: LevelsChanged) -> list[str]:
     if after.max_level < before.max_level:
         last = after.max_level
         lines.append(f"messages to a level above {last} go to level {last} ({after.name(last)})")
-    return lines
+    return lines + _lost_lengths(before, after)
+
+
+def _lost_lengths(before: LevelTable, after: LevelTable) -> list[str]:
+    """The delays that can be asked for by their length until now, and not any more."""
+    lost = [
+        f'"{before.name(level)}"'
+        for level, delay_ms in enumerate(before.delays_ms, 1)
+        if delay_ms not in after.delays_ms
+    ]
+    if not lost:
+        return []
+    more = f" and {len(lost) - LENGTHS_MAX} more" if len(lost) > LENGTHS_MAX else ""
+    return [
+        f"no level is as long as {', '.join(lost[:LENGTHS_MAX])}{more} then:",
+        "messages that are sent with such a delay, as delay=" + f"{lost[0]}, will be refused",
+        "to change nothing for others, keep the levels and add new ones at the end",
+    ]
 
 
 def _print_waiting(status: BrokerStatus) -> None:

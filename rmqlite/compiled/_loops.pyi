@@ -8,8 +8,11 @@ INTERFACE: Final[int]
 Packed = tuple[bytearray, bytes, bytes]
 """Records, one behind the other, without their places; a ROW of each; and their KEYs."""
 
-def batch_spans(body: bytes, messages_max: int, /) -> bytes | None:
-    """A SPAN of each message in the body of a batch; see wire/remoting/batch.py."""
+def batch_spans(body: bytes, messages_max: int, /) -> bytes | tuple[int, int]:
+    """A SPAN of each message in the body of a batch; see wire/remoting/batch.py.
+
+    If the batch is wrong: the number of the message that breaks a rule, and where it begins.
+    """
 
 def pack_batch(
     body: bytes,

@@ -167,7 +167,9 @@ PyObject *pack_records(PyObject *self, PyObject *records) {
 
 /* ---- drafts */
 
-enum { ODD = -2, REAL_QID_BYTES_MAX = 24, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
+#define WAITS "\2WAIT\1true"
+
+enum { ODD = -2, REAL_QID_BYTES_MAX = 40, STRING_BYTES_MAX = 3 * PROPERTIES_BYTES_MAX };
 
 typedef struct {
     PyObject *targets, *schedule_topic;
@@ -204,6 +206,26 @@ static int level_of(Text delay, const Py_buffer *wait_queues) {
     return level <= wait_queues->len && ((uint8_t *)wait_queues->buf)[level - 1] ? level : 0;
 }
 
+/* Copy a property string without WAIT, see broker/sends/draft_records.py; its length. */
+static Py_ssize_t without_wait(uint8_t *string, Text own) {
+    static const char name[] = "WAIT\1";
+    const uint8_t *at = own.at, *end = own.at + own.size;
+    Py_ssize_t size = 0, name_bytes = sizeof(name) - 1;
+    int is_first = 1;
+    for (;;) {
+        const uint8_t *part_end = memchr(at, 2, end - at);
+        if (part_end == NULL) part_end = end;
+        if (part_end - at < name_bytes || memcmp(at, name, name_bytes) != 0) {
+            if (!is_first) string[size++] = 2;
+            is_first = 0;
+            memcpy(string + size, at, part_end - at);
+            size += part_end - at;
+        }
+        if (part_end == end) return size;
+        at = part_end + 1;
+    }
+}
+
 /* Make the property string of a message that waits or not; its length, 0 if it is odd. */
 static Py_ssize_t write_string(
     uint8_t *string, const Fields *fields, const Properties *found, PyObject *target, int level) {
@@ -214,12 +236,16 @@ static Py_ssize_t write_string(
         return 0;
     /* What routed() in broker/routing.py would not only add to the end. */
     if (found->cluster.size || found->tran_msg.size || found->real_topic.size ||
-        found->real_qid.size || (level && !found->wait.size))
+        found->real_qid.size)
         return 0;
-    memcpy(string, fields->properties.at, fields->properties.size);
-    Py_ssize_t size = join(string, fields->properties.size, ending);
+    Py_ssize_t size = level || !found->wait.size
+                          ? join(string, 0, fields->properties)
+                          : without_wait(string, fields->properties);
+    size = join(string, size, ending);
     if (level)
-        size += snprintf((char *)string + size, REAL_QID_BYTES_MAX, "%lld", fields->queue_id);
+        size += snprintf(
+            (char *)string + size, REAL_QID_BYTES_MAX, found->wait.size ? "%lld" : "%lld" WAITS,
+            fields->queue_id);
     return size;
 }
 

@@ -42,8 +42,8 @@ PyObject *batch_spans(PyObject *self, PyObject *args) {
     } while (at < size);
     result = PyBytes_FromStringAndSize((char *)spans, count * SPAN_NUMBERS * sizeof(int32_t));
     goto done;
-unusual:
-    result = Py_NewRef(Py_None);
+unusual: /* the plain form goes on with this item, and says what is wrong with it */
+    result = Py_BuildValue("nL", count, (long long)at);
 done:
     PyMem_Free(spans);
     PyBuffer_Release(&body);

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmqlite.levels import parse_levels
+
 
 @dataclass(frozen=True, slots=True)
 class LevelsChange:
@@ -35,6 +37,23 @@ class LevelsChanged:
     before: str
     after: str
     levels: tuple[LevelChange, ...]
+
+    @property
+    def loss(self) -> str:
+        """What the change takes away: it "removes levels 2 to 18".
+
+        Empty if every level stays and the last one is at least as long as before: then nobody who
+        sends to a long delay gets a short one.
+        """
+        before, after = parse_levels(self.before), parse_levels(self.after)
+        last, first_gone = before.max_level, after.max_level + 1
+        if first_gone > last:
+            if after.delay_ms(last) >= before.delay_ms(last):
+                return ""
+            return f"makes level {last} shorter: {after.name(last)} instead of {before.name(last)}"
+        gone = f"levels {first_gone} to {last}" if first_gone < last else f"level {last}"
+        waiting = sum([each.pending for each in self.levels if each.level >= first_gone])
+        return f"removes {gone}" + (f" (messages that wait there: {waiting})" if waiting else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ LIST_REQUEST_BYTES_MAX: Final = 1 << 20
 
 _TOPIC: Final = Limit(size=TOPIC_BYTES_MAX, error=InvalidName)
 _GROUP: Final = Limit(size=GROUP_BYTES_MAX, error=InvalidName)
-_KEY: Final = Limit(size=limits.KEY_BYTES_MAX)
+_SEARCHED: Final = Limit(size=limits.SEARCH_BYTES_MAX)
 _TAGS: Final = Limit(size=limits.TAGS_BYTES_MAX)
 _MESSAGE_ID: Final = Limit(size=limits.MESSAGE_ID_BYTES_MAX)
 _REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
@@ -93,20 +93,20 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "SetGroupRequest.group": _GROUP,
     "SetGroupRequest.retry_policy": Limit(size=TEXT_CHARS_MAX),
     "QueryMessagesRequest.topic": _TOPIC,
-    "QueryMessagesRequest.key": _KEY,
+    "QueryMessagesRequest.key": _SEARCHED,
     "GetMessageRequest.offset_message_id": _MESSAGE_ID,
     # the schedule
     "ListPendingRequest.cursor": _CURSOR,
     "PendingFilter.levels": _LEVELS,
     "PendingFilter.topic": _TOPIC,
-    "PendingFilter.key": _KEY,
-    "PendingFilter.message_id": _MESSAGE_ID,
+    "PendingFilter.key": _SEARCHED,
+    "PendingFilter.message_id": _SEARCHED,
     "PendingFilter.origin_topic": _TOPIC,
-    "PendingFilter.tag": _TAGS,
+    "PendingFilter.tag": _SEARCHED,
     "PendingFilter.reason": _REASON_PART,
     "GetTimelineRequest.bounds_ms": Limit(count=BOUNDS_MAX),
     "GetTimelineRequest.levels": _LEVELS,
-    "ChangeByIdsRequest.message_ids": Limit(size=limits.MESSAGE_ID_BYTES_MAX, count=IDS_MAX),
+    "ChangeByIdsRequest.message_ids": replace(_SEARCHED, count=IDS_MAX),
     "ChangeByIdsRequest.topic": _TOPIC,
     "ChangeByFilterRequest.cursor": _CURSOR,
     "ChangeLevelsRequest.message_delay_level": Limit(size=limits.LEVELS_TEXT_BYTES_MAX),
@@ -114,12 +114,12 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "ListLettersRequest.group": _GROUP,
     "ListLettersRequest.cursor": _CURSOR,
     "LetterFilter.topic": _TOPIC,
-    "LetterFilter.tag": _TAGS,
-    "LetterFilter.key": _KEY,
+    "LetterFilter.tag": _SEARCHED,
+    "LetterFilter.key": _SEARCHED,
     "LetterFilter.reason": _REASON_PART,
-    "LetterFilter.message_id": _MESSAGE_ID,
+    "LetterFilter.message_id": _SEARCHED,
     "PurgeDeadLettersRequest.group": _GROUP,
-    "GetLifeRequest.message_id": _MESSAGE_ID,
+    "GetLifeRequest.message_id": _SEARCHED,
     "PreviewRedriveRequest.cursor": _CURSOR,
     "RedriveSpec.group": _GROUP,
     "RedriveSpec.to_topic": _TOPIC,

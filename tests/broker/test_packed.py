@@ -267,8 +267,9 @@ def test_packed_records_are_stored_all_or_none(tmp_path: Path, where: str) -> No
     files = FaultyFiles()
     broker = BrokerUnderTest(tmp_path / "store", files=files)
     create_topic(broker, TOPIC)
-    batch = call_of([BatchItem(0, bytes(200_000), b"KEYS\x01k")] * 6)
-    send(broker, [call_of(USUAL)])
+    batch = call_of([BatchItem(0, bytes(80_000), b"KEYS\x01k")] * 6)
+    # The second batch crosses the end of the log file.
+    send(broker, [call_of(USUAL), batch])
     end = broker.store.end
     files.fail("write", where=lambda path: where in path.parts, times=FOR_GOOD)
     (outcome,) = done(broker.broker.drafts.send([batch]))
@@ -277,10 +278,10 @@ def test_packed_records_are_stored_all_or_none(tmp_path: Path, where: str) -> No
     assert broker.store.end == end
     (outcome,) = done(broker.broker.drafts.send([batch]))
     assert not isinstance(outcome, Exception)
-    assert outcome.queue_offset == 2
+    assert outcome.queue_offset == 8
     broker.crash()
     broker.open()
-    assert len(broker.messages(TOPIC, 1)) == 8
+    assert len(broker.messages(TOPIC, 1)) == 14
     broker.close()
 
 

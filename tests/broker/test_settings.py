@@ -16,7 +16,9 @@ from rmqlite.errors import (
     PermissionMissing,
     StoreUnavailable,
 )
+from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.requests.groups import GroupChange, GroupExtras
+from rmqlite.requests.levels import LevelsChange
 from rmqlite.requests.topics import TopicExtras, TopicInfo
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
@@ -41,7 +43,8 @@ def test_the_delay_levels_change_at_once_and_for_new_messages_only(
 ) -> None:
     """Messages that wait keep their times, and a restart keeps the change."""
     under_test.send(delayed("before", 1))
-    settings_of(under_test).change({"messageDelayLevel": "7s 1h"})
+    table = DEFAULT_LEVELS.replace("1s ", "7s ", 1)
+    settings_of(under_test).change({"messageDelayLevel": table})
     under_test.send(delayed("after", 1))
     under_test.clock.forward(1_000)
     under_test.deliver()
@@ -50,7 +53,40 @@ def test_the_delay_levels_change_at_once_and_for_new_messages_only(
     under_test.deliver()
     assert bodies(under_test) == ["before", "after"]
     under_test.restart()
-    assert settings_of(under_test).all()["messageDelayLevel"] == "7s 1h"
+    assert settings_of(under_test).all()["messageDelayLevel"] == table
+
+
+@pytest.mark.parametrize(
+    ("table", "loss"),
+    [
+        ("1s", "removes levels 2 to 18 (messages that wait there: 2)"),
+        (DEFAULT_LEVELS.removesuffix(" 2h"), "removes level 18 (messages that wait there: 1)"),
+        (DEFAULT_LEVELS.replace(" 2h", " 90m"), "makes level 18 shorter: 90m instead of 2h"),
+        (DEFAULT_LEVELS.replace(" 2h", " 90m 3h"), "makes level 18 shorter: 90m instead of 2h"),
+        (DEFAULT_LEVELS + " 3h", ""),
+        (DEFAULT_LEVELS.replace(" 2h", " 3h"), ""),
+        (DEFAULT_LEVELS.replace("1s ", "2s ", 1), ""),
+    ],
+)
+def test_a_table_that_takes_something_away_is_not_taken_from_one_unconfirmed_word(
+    under_test: BrokerUnderTest, table: str, loss: str
+) -> None:
+    """mqadmin sends only the first word of a value without quotes: what was to wait for 2 h came
+    after 1 s."""
+    under_test.send(delayed("a", 2), delayed("b", 18))
+    settings = settings_of(under_test)
+    if not loss:
+        settings.change({"messageDelayLevel": table})
+        assert settings.all()["messageDelayLevel"] == table
+        return
+    with pytest.raises(InvalidValue) as refused:
+        settings.change({"messageDelayLevel": table})
+    assert loss in str(refused.value)
+    assert f"rmqlite levels set {table}" in str(refused.value)
+    assert settings.all()["messageDelayLevel"] == DEFAULT_LEVELS
+    # The command has asked before.
+    under_test.broker.levels.change(LevelsChange(table))
+    assert settings.all()["messageDelayLevel"] == table
 
 
 @pytest.mark.parametrize(
@@ -61,7 +97,11 @@ def test_the_delay_levels_change_at_once_and_for_new_messages_only(
         ({"mesageDelayLevel": "1s"}, ConfigInvalid, "did you mean messageDelayLevel"),
         ({"namesrvAddr": "x"}, ConfigInvalid, "no meaning here"),
         ({"messageDelayLevel": "soon"}, InvalidValue, "soon"),
-        ({"messageDelayLevel": "9s", "maxTopics": "1"}, PermissionMissing, "maxTopics"),
+        (
+            {"messageDelayLevel": DEFAULT_LEVELS + " 3h", "maxTopics": "1"},
+            PermissionMissing,
+            "maxTopics",
+        ),
     ],
 )
 def test_what_cannot_be_changed_at_once_is_refused_by_name(
@@ -70,7 +110,7 @@ def test_what_cannot_be_changed_at_once_is_refused_by_name(
     """RocketMQ answers that it is done, and ignores it; and one refusal refuses all."""
     with pytest.raises(error, match=named):
         settings_of(under_test).change(wanted)
-    assert settings_of(under_test).all()["messageDelayLevel"].startswith("1s 5s")
+    assert settings_of(under_test).all()["messageDelayLevel"] == DEFAULT_LEVELS
 
 
 def test_the_same_value_again_is_no_change(under_test: BrokerUnderTest) -> None:

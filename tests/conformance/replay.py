@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from rmqlite.broker.sends.draft_records import DraftCall
-from rmqlite.message import StoredMessage, encode_properties, pack_host
+from rmqlite.message import WAIT, StoredMessage, encode_properties, pack_host
 from rmqlite.names import group_of
 from rmqlite.requests.groups import HeartbeatRequest, OffsetsCommit
 from rmqlite.requests.topics import Queue, TopicInfo
@@ -50,8 +50,8 @@ MAPS: Final = frozenset(
 """JSON objects whose keys are no field names."""
 
 
-NOT_MEANT: Final = frozenset({"WAIT"})
-"""Properties that RocketMQ adds to a record for itself."""
+NOT_MEANT: Final = frozenset({WAIT})
+"""RocketMQ adds it to a half message that it asks for and whose client sends none, as Go's."""
 
 
 @dataclass
@@ -286,6 +286,8 @@ class Replay:
             self._offsets[captured.physical_offset] = stored.physical_offset
             missing = captured.properties.keys() - stored.properties.keys() - NOT_MEANT
             self._differs(step, not missing, f"no property {sorted(missing)}")
+            if WAIT not in captured.properties:
+                self._differs(step, WAIT not in stored.properties, f"a property {WAIT}")
 
     def _compare_json(self, step: Step, kinds: Any, expected: bytes, found: bytes) -> None:
         if not expected:

@@ -178,7 +178,7 @@ def test_a_failed_message_of_a_4x_client_is_retried_buried_and_sent_again(faces:
     """Python fails it with a reason, then a 4.x client without one: the letter still explains."""
     message_id = faces.send("fails")
     sent = faces.with_key(TOPIC, "fails")
-    assert list(sent.properties)[:5] == ["KEYS", UNIQ_KEY, "WAIT", "TAGS", "color"]
+    assert list(sent.properties)[:5] == ["KEYS", UNIQ_KEY, "TAGS", "color", "CLUSTER"]
     assert faces.tree(f"consume {TOPIC} --peek")["body"] == TEXT
     printed = faces.shell(
         f"consume {TOPIC} --group {GROUP} --count 1 --fail-with KeyError --retry-level {HOUR}"

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 
+from rmqlite.broker.sends.draft_records import BATCH_WORK_MAX
 from rmqlite.config import BrokerConfig
 from rmqlite.server.faces.native.calls import handlers_of
 from rmqlite.server.faces.native.conversion import Conversion
@@ -18,12 +19,18 @@ from rmqlite.server.faces.native.guard import everybody
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
 from rmqlite.wire import rpcs
+from rmqlite.wire.remoting import frame
+from rmqlite.wire.remoting.batch import BatchItem, write_batch
+from rmqlite.wire.remoting.codes.sending import SEND_BATCH_MESSAGE, SendMessage
+from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX, FRAME_BYTES_MAX
 from rmqlite.wire.rpcs import Rpc
-from tests.server.largest_calls import REQUESTS, Largest, filled
+from tests.server.largest_calls import REQUESTS, TOPIC, Largest, filled
 from tests.support.brokers import BrokerUnderTest
 from tests.support.calls import ask
 from tests.support.files import QuickFiles
+from tests.support.forms import needs_compiled
 from tests.support.fronts import Served, served
+from tests.support.remoting import FaceUnderTest, served_face
 
 TURN_MS_MAX: Final = 20.0
 RUNS: Final = 6
@@ -91,6 +98,49 @@ def near_its_limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
     yield broker
     gc.unfreeze()
     broker.store.release()
+
+
+def batch_of(count: int, properties: bytes, body: bytes) -> bytes:
+    """A # stands for the number of the message."""
+    return write_batch(
+        [BatchItem(0, body, properties.replace(b"#", b"%016d" % number)) for number in range(count)]
+    )
+
+
+UNIQUE: Final = b"UNIQ_KEY\x017F00000100014E0B#\x02WAIT\x01true"
+LONG_BATCHES: Final[dict[str, tuple[int, bytes, bytes]]] = {
+    "ids": (55_000, UNIQUE, b"x"),
+    "no properties": (BATCH_MESSAGES_MAX, b"", b"x"),
+    "keys": (28_000, UNIQUE + b"\x02KEYS\x01order-# line-#", b"x"),
+    "plain form": (BATCH_WORK_MAX - 200, UNIQUE + b"\x02CLUSTER\x01another", b"x"),
+    "bytes": (4_000, UNIQUE, bytes(950)),
+}
+"""The largest batches of RocketMQ's clients, each in another way."""
+
+
+@needs_compiled
+@pytest.mark.parametrize("name", LONG_BATCHES)
+def test_no_turn_of_the_largest_batch_is_long(
+    name: str, near_its_limits: BrokerUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are made in steps; only its append has to be done at once."""
+    body = batch_of(*LONG_BATCHES[name])
+    # RocketMQ's clients read a header of any length, with all the ids of a batch.
+    monkeypatch.setattr(frame, "HEADER_BYTES_MAX", FRAME_BYTES_MAX)
+    found = []
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            asked = SendMessage(TOPIC, "senders", queue_id=0, is_batch=True)
+            for _ in range(RUNS):
+                turns = Turns()
+                with turns.measured(monkeypatch):
+                    answer = await client.ask(SEND_BATCH_MESSAGE, asked, body)
+                assert answer.code == 0, answer.remark
+                found.append(turns.longest_ms / slowness())
+
+    served_face(near_its_limits, scenario)
+    assert min(found) <= TURN_MS_MAX, f"{name}: {min(found):.1f} ms on a quiet machine"
 
 
 def test_every_call_is_measured() -> None:

@@ -79,16 +79,30 @@ def test_a_file_that_says_nothing_new_changes_nothing(started: Started) -> None:
     assert started.table == "1s 7s"
 
 
+def test_a_table_that_takes_something_away_counts_and_is_warned_of(started: Started) -> None:
+    """The file is what the operator wrote down, but a word that was lost there is noticed."""
+    started.broker.send(delayed("waits", 2))
+    started.write(messageDelayLevel="1s")
+    assert started.read() == [
+        ("INFO", "delay levels changed by=broker.conf before='1s 5s' after='1s'"),
+        (
+            "WARNING",
+            "the new table of delay levels removes level 2 (messages that wait there: 1)",
+        ),
+    ]
+    assert started.table == "1s"
+
+
 def test_other_keys_are_named_in_one_warning(started: Started) -> None:
     """The log names the keys that need a start; the levels take effect all the same."""
-    started.write(messageDelayLevel="2s", maxPullWait="5000", fileReservedTime="1")
+    started.write(messageDelayLevel="2s 5s", maxPullWait="5000", fileReservedTime="1")
     assert started.read()[1:] == [
         (
             "WARNING",
             "these keys take effect at the next start keys=fileReservedTime,maxPullWait",
         )
     ]
-    assert started.table == "2s"
+    assert started.table == "2s 5s"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.tables.key_values import KeyValues
+from rmqlite.levels import DEFAULT_LEVELS
 from rmqlite.message import Message
 from rmqlite.names import dlq_topic
 from rmqlite.requests.finding import MessageQuery
@@ -75,7 +76,7 @@ WRITING: tuple[tuple[str, tuple[Any, ...]], ...] = (
     ("groups.change", (GroupChange(GROUP, max_reconsume_times=3),)),
     ("groups.copy_offsets", (NEW, GROUP)),
     ("groups.delete", (GROUP,)),
-    ("settings.change", ({"messageDelayLevel": "7s 1h"},)),
+    ("settings.change", ({"messageDelayLevel": DEFAULT_LEVELS + " 3h"},)),
     ("key_values.put", ("space", "key", "value")),
     ("key_values.delete", ("space", "known")),
     ("key_values.set_order", (True,)),

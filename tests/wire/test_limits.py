@@ -95,14 +95,14 @@ def refusal(rpc: Rpc[Any, Any], request: Any) -> InvalidValue:
             pb.QueryMessagesRequest(topic="orders", key="x" * 100_000),
             "key",
             "100000 bytes",
-            "at most 1024 bytes",
+            "at most 32767 bytes",
         ),
         (
             rpcs.LIST_PENDING,
             pb.ListPendingRequest(filter=pb.PendingFilter(key="é" * 20_000)),
             "filter.key",
             "40000 bytes",
-            "at most 1024 bytes",
+            "at most 32767 bytes",
         ),
         (
             rpcs.PULL,

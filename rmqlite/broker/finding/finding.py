@@ -18,7 +18,7 @@ from rmqlite.broker.finding.matching import check_key
 from rmqlite.broker.finding.outcome import how_it_ended
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue, MessageNotFound
-from rmqlite.limits import KEY_BYTES_MAX, check_length
+from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
     KEY_SEPARATOR,
     KEYS,
@@ -117,7 +117,7 @@ def _checked_count(query: MessageQuery) -> int:
     if not query.key:
         raise InvalidValue(field, query.key, "not empty")
     if query.by_message_id:
-        check_length(field, query.key, KEY_BYTES_MAX)
+        check_length(field, query.key, SEARCH_BYTES_MAX)
     else:
         check_key(field, query.key)
     if not 0 <= query.max_messages <= MESSAGES_MAX:

@@ -10,10 +10,8 @@ from typing import Final
 
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import (
-    KEY_BYTES_MAX,
-    MESSAGE_ID_BYTES_MAX,
     REASON_PART_CHARS_MAX,
-    TAGS_BYTES_MAX,
+    SEARCH_BYTES_MAX,
     check_length,
 )
 from rmqlite.message import (
@@ -54,17 +52,17 @@ def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str
     The texts are compared with those of very many records.
     """
     check_length("topic", topic, TOPIC_BYTES_MAX)
-    check_length("tag", tag, TAGS_BYTES_MAX)
+    check_length("tag", tag, SEARCH_BYTES_MAX)
     check_key("key", key)
-    check_length("message_id", message_id, MESSAGE_ID_BYTES_MAX)
+    check_length("message_id", message_id, SEARCH_BYTES_MAX)
     if len(reason) > REASON_PART_CHARS_MAX:
         rule = f"at most {REASON_PART_CHARS_MAX}"
         raise InvalidValue("reason", f"{len(reason)} characters", rule)
 
 
 def check_key(field: str, key: str) -> None:
-    """Raises InvalidValue for a text that is longer than a key, or several keys."""
-    check_length(field, key, KEY_BYTES_MAX)
+    """Raises InvalidValue for a text that is longer than any key, or several keys."""
+    check_length(field, key, SEARCH_BYTES_MAX)
     if KEY_SEPARATOR in key:
         raise InvalidValue(field, key, "one key, without blanks")
 

@@ -49,7 +49,7 @@ from rmqlite.requests.redrive import RedriveOutcome
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import Head, NewRecord
+from rmqlite.store.records.record import Head, NewRecord, one_more
 from rmqlite.store.records.stored import Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
@@ -62,7 +62,6 @@ _QUEUE_DIGITS: Final = 10
 _LONGEST_HOST: Final = bytes(20)
 _GONE: Final = (RESERVED_PROPERTIES | REDRIVE_PROPERTIES) - {KEYS, TAGS}
 _GONE_BUT_LIMIT: Final = _GONE - {MAX_RECONSUME_TIMES}
-_INT32_MAX: Final = 2**31 - 1
 _NOTHING: Final = PropertyString(b"")
 
 
@@ -215,10 +214,9 @@ def is_own(topic: str) -> bool:
 def new_properties(letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:
     """The producer's own properties, byte by byte, and those that name the letter and the job."""
     own = letter.properties
-    times = own.number(REDRIVEN_TIMES) or 0
     changes: dict[str, str | bytes] = {
         REDRIVEN_FROM: place,
-        REDRIVEN_TIMES: str(times + 1 if times < _INT32_MAX else 1),
+        REDRIVEN_TIMES: str(one_more(own.number(REDRIVEN_TIMES) or 0)),
         REDRIVEN_BY: job_id,
         UNIQ_KEY: message_id,
     }

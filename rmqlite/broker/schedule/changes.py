@@ -16,7 +16,7 @@ from rmqlite.broker.schedule.schedule import Ready, Schedule
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.errors import InvalidValue, MessageNotFound, MessageTooLarge
-from rmqlite.limits import MESSAGE_ID_BYTES_MAX, check_length
+from rmqlite.limits import SEARCH_BYTES_MAX, check_length
 from rmqlite.message import (
     CLUSTER,
     DELAY,
@@ -94,7 +94,7 @@ class Changes:
             rule = f"1 to {IDS_MAX} in one call"
             raise InvalidValue("message_ids", f"{len(request.message_ids)} of them", rule)
         for message_id in request.message_ids:
-            check_length("message_ids", message_id, MESSAGE_ID_BYTES_MAX)
+            check_length("message_ids", message_id, SEARCH_BYTES_MAX)
         if "" in request.message_ids:
             raise InvalidValue("message_ids", "", "the id of a message, as send returns it")
         changed: dict[str, ChangedId] = {}

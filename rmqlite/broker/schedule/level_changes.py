@@ -69,6 +69,8 @@ class LevelChanges:
                 changed.before,
                 changed.after,
             )
+            if changed.loss:
+                log.warning("the new table of delay levels %s", changed.loss)
 
     def _meaning_of(self, table: LevelTable) -> LevelsChanged:
         before = self._store.levels.current

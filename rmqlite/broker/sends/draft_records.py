@@ -10,6 +10,7 @@ from rmqlite.broker.counts import Counts
 from rmqlite.broker.room import Room
 from rmqlite.broker.sending import record_of
 from rmqlite.broker.sends.failed_drafts import LOOK_WORK, FailedDrafts
+from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
@@ -20,6 +21,7 @@ from rmqlite.errors import InvalidValue, MessageTooLarge, PermissionMissing
 from rmqlite.limits import KEYS_MAX
 from rmqlite.message import (
     KEYS,
+    WAIT,
 )
 from rmqlite.names import HALF_TOPIC, check_sendable, group_of, is_retry
 from rmqlite.property_string import PropertyString
@@ -27,6 +29,10 @@ from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.record import TRANSACTION_TYPE, NewRecord
 
+STEP_MESSAGES: Final = 256
+"""After so many messages, 4 ms, or as much work, other calls may run."""
+BATCH_WORK_MAX: Final = 6_000
+"""The work of one batch, whose records are made in steps but stored by one append."""
 BODY_BYTES: Final = 16 << 10
 """So many bytes of bodies are as much work as one more message."""
 _STRING_BYTES: Final = 1 << 10
@@ -37,6 +43,8 @@ INFLATE_WORK: Final = 16
 """The first bytes of a compressed body are inflated: 16 hostile ones take 8 ms."""
 KEYS_WORK: Final = 4
 """So many further keys are as much work as one more message."""
+_WAIT_PAIR: Final = f"{WAIT}\x01".encode()
+_WAIT_ONLY: Final = frozenset({WAIT})
 _KEYS_PAIR: Final = f"{KEYS}\x01".encode()
 
 
@@ -82,12 +90,20 @@ class DraftRecords:
         self._needed = needed
         self._store_host = store_host
 
-    def of(self, call: DraftCall) -> Made:
-        """Raises what Broker.send() raises."""
+    def of(self, call: DraftCall) -> Steps[Made]:
+        """The records of a call; of a long batch, in steps.  Raises what Broker.send() raises."""
+        while True:
+            table = self._store.levels.current
+            made = yield from self._made(call)
+            if self._store.levels.current is table:
+                return made
+
+    def _made(self, call: DraftCall) -> Steps[Made]:
         records: list[NewRecord] = []
-        work = 0
+        work = done = 0
         # RocketMQ stores no item of a batch as half of a transaction.
         is_alone = len(call.drafts) == 1
+        is_batch = isinstance(call.drafts, DraftBatch)
         queue_id = -1
         for draft in call.drafts:
             is_failed = is_retry(draft.topic) and draft.reconsume_times > 0
@@ -104,13 +120,23 @@ class DraftRecords:
             if queue_id != draft.queue_id or draft.sys_flag & TRANSACTION_TYPE:
                 sys_flag = draft.sys_flag & ~TRANSACTION_TYPE
                 draft = draft._replace(queue_id=queue_id, sys_flag=sys_flag)
-            record = self._half_of(draft) if is_alone and is_half(draft) else self._record_of(draft)
+            if is_alone and is_half(draft):
+                record = self._half_of(draft)
+            else:
+                record = self._record_of(draft, is_in_batch=is_batch)
             # Where it is stored: the topic of a message that waits may have no queue yet.
             if self._store.queue(record.topic, record.queue_id) is None:
                 work += NEW_QUEUE_WORK
             records.append(record)
+            if work - done >= STEP_MESSAGES and len(records) < len(call.drafts):
+                check_work(work, BATCH_WORK_MAX)
+                done = work
+                yield
         if not records:
             raise InvalidValue("messages", 0, "at least one")
+        if done:
+            # Between two steps its topic may have been deleted.
+            self.queue_for(draft)
         return Made(records, queue_id, work)
 
     def queue_for(self, draft: Draft) -> int:
@@ -125,8 +151,10 @@ class DraftRecords:
         needed.make()
         return queue_id
 
-    def _record_of(self, draft: Draft) -> NewRecord:
+    def _record_of(self, draft: Draft, *, is_in_batch: bool) -> NewRecord:
         level = self._store.levels.current.clamp(level_of(draft.properties))
+        if not level and _WAIT_PAIR in draft.properties and not is_in_batch:
+            draft = draft._replace(properties=without_wait(draft.properties))
         return record_of(
             draft, level, cluster=self._config.cluster_name, store_host=self._store_host
         )
@@ -139,6 +167,22 @@ class DraftRecords:
         record = half_record(draft, cluster=self._config.cluster_name, store_host=self._store_host)
         self._topics.ensure(HALF_TOPIC, 1)
         return record
+
+
+def without_wait(properties: bytes) -> bytes:
+    """A property string without WAIT, which only says whether the sender waits for the disk.
+
+    As RocketMQ stores it, except for messages of batches, halves and those that wait.
+    """
+    own = PropertyString(properties)
+    return properties if own.get(WAIT) is None else own.edited({}, _WAIT_ONLY).encoded
+
+
+def check_work(work: int, most: int) -> None:
+    """Raises MessageTooLarge for a batch that one append cannot store in one turn of the loop."""
+    if work > most:
+        rule = f"at most {most} ordinary messages, or as much work, in one batch"
+        raise MessageTooLarge("messages", f"{work} or more", rule)
 
 
 def work_of(draft: Draft) -> int:

@@ -21,8 +21,10 @@ from rmqlite.broker.sends.draft_records import (
     BODY_BYTES,
     KEYS_WORK,
     NEW_QUEUE_WORK,
+    STEP_MESSAGES,
     DraftCall,
     DraftRecords,
+    check_work,
     work_of,
 )
 from rmqlite.broker.sends.packed_drafts import PackedDrafts, Target, queue_offsets
@@ -30,8 +32,8 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import TopicTable
-from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed, RmqliteError
+from rmqlite.config import KEYS, BrokerConfig
+from rmqlite.errors import FlushFailed, MessageTooLarge, RmqliteError
 from rmqlite.message import host_text, pack_host
 from rmqlite.names import check_sendable, group_of, is_retry
 from rmqlite.requests.messages import SendBatch, SentBatch
@@ -40,8 +42,10 @@ from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.store.records.packed import Packed
 from rmqlite.store.records.record import NewRecord
 
-STEP_MESSAGES: Final = 256
-"""After so many messages, 4 ms, or as much work, they are appended, and other calls may run."""
+PACKED_WORK_MAX: Final = 80_000
+"""The work of one batch of which the compiled form makes the records."""
+PACKED_MESSAGES: Final = 4_096
+"""The messages of a batch for which it does so in one step of 2 ms."""
 _KEYS_OF_ONE: Final = 2
 """The keys that a message usually has: its id, and one more."""
 
@@ -76,8 +80,8 @@ class _Part:
     """Of these calls."""
     targets: dict[str, Target | None] = field(default_factory=dict)
     """By topic, as far as singles have asked."""
-    packed: list[tuple[int, Packed]] = field(default_factory=list)
-    """Calls of which the compiled form has made the records."""
+    packed: list[tuple[int, Sequence[Packed]]] = field(default_factory=list)
+    """Calls of which the compiled form has made the records, each in one or more parts."""
     work: int = 0
 
 
@@ -98,6 +102,7 @@ class DraftSends:
     ) -> None:
         self._store = store
         self._retention = retention
+        self._batch_bytes_max = config.max_message_bytes
         self._log = appending
         self._counts = counts
         self._cluster = config.cluster_name
@@ -131,7 +136,7 @@ class DraftSends:
                 yield from self._append_singles(part, outcomes)
             try:
                 if single is None:
-                    self._take(number, call, part, outcomes)
+                    yield from self._take(number, call, part, outcomes)
                 else:
                     self._take_single(number, single, part, outcomes)
             except RmqliteError as error:
@@ -165,15 +170,21 @@ class DraftSends:
         part.numbers.append(number)
         part.work += work
 
-    def _take(self, number: int, call: DraftCall, part: _Part, outcomes: list[Outcome]) -> None:
+    def _take(
+        self, number: int, call: DraftCall, part: _Part, outcomes: list[Outcome]
+    ) -> Steps[None]:
         """Make the records of a call.  Raises what Broker.send() raises; then it adds none."""
         self._retention.check_room()
         if isinstance(call.drafts, DraftBatch):
-            packed = self._packed(call.drafts)
-            if packed is not None:
+            self._check_batch(len(call.drafts.shared.body))
+            if len(call.drafts) > STEP_MESSAGES:
+                # A table of levels may come into force between its steps.
+                self._append(part, outcomes)
+            packed = yield from self._packed(call.drafts)
+            if packed:
                 self._take_packed(number, packed, part, outcomes)
                 return
-        made = self._records.of(call)
+        made = yield from self._records.of(call)
         if part.packed:
             # In the order of the calls.
             self._append(part, outcomes)
@@ -181,30 +192,48 @@ class DraftSends:
         part.calls.append((number, made.queue_id, len(made.records)))
         part.work += made.work
 
-    def _packed(self, batch: DraftBatch) -> Packed | None:
+    def _check_batch(self, size: int) -> None:
+        """As RocketMQ does: it limits the bytes of a batch as it was sent, not its messages."""
+        if size > self._batch_bytes_max:
+            rule = f"at most {self._batch_bytes_max} bytes ({KEYS['max_message_bytes']})"
+            raise MessageTooLarge("batch", size, rule)
+
+    def _packed(self, batch: DraftBatch) -> Steps[list[Packed]]:
         """A batch by the compiled form, for a tenth, because it makes no object for a message.
 
-        None if that is not there, or the batch not an ordinary one.
+        In parts, one for each step; none if that form is not there, or the batch not an ordinary
+        one.
         """
         topic = batch.shared.topic
         if group_of(topic) is not None:
-            return None
+            return []
         check_sendable(topic)
-        packed = self._packing.batch(batch, route(topic, 0, 0, self._cluster))
-        if packed is not None:
-            packed.queues = ((topic, self._records.queue_for(batch.shared)),)
-        return packed
+        place = route(topic, 0, 0, self._cluster)
+        parts: list[Packed] = []
+        for each in batch.parts(PACKED_MESSAGES):
+            if parts:
+                yield
+            packed = self._packing.batch(each, place)
+            if packed is None:
+                return []
+            parts.append(packed)
+            check_work(_work_of(parts), PACKED_WORK_MAX)
+        if len(parts) > 1:
+            # The append of a long batch takes a step of its own, in which its topic still exists.
+            yield
+        queue_id = self._records.queue_for(batch.shared)
+        for packed in parts:
+            packed.queues = ((topic, queue_id),)
+        return parts
 
     def _take_packed(
-        self, number: int, packed: Packed, part: _Part, outcomes: list[Outcome]
+        self, number: int, packed: Sequence[Packed], part: _Part, outcomes: list[Outcome]
     ) -> None:
         if part.records:
             self._append(part, outcomes)
-        is_new = self._store.queue(*packed.queues[0]) is None
-        count = len(packed)
-        keys = max(0, packed.key_count - _KEYS_OF_ONE * count) // KEYS_WORK
+        is_new = self._store.queue(*packed[0].queues[0]) is None
         part.packed.append((number, packed))
-        part.work += count + keys + len(packed.data) // BODY_BYTES + is_new * NEW_QUEUE_WORK
+        part.work += _work_of(packed) + is_new * NEW_QUEUE_WORK
 
     def send_batch(self, batch: SendBatch, born_host: bytes) -> SentBatch | None:
         """What Broker.send() does, by the compiled form; None if that has to do it.
@@ -255,12 +284,13 @@ class DraftSends:
             part.records, part.calls = [], []
         if part.packed:
             try:
-                self._log.append_packed([packed for _, packed in part.packed])
-                for number, packed in part.packed:
-                    ((_, queue_id),) = packed.queues
-                    ((queue_offset, _),) = packed.places
-                    outcomes[number] = Stored(queue_id, queue_offset, packed.physical_offsets)
-                    self._counts.sent += len(packed)
+                self._log.append_packed([packed for _, parts in part.packed for packed in parts])
+                for number, parts in part.packed:
+                    ((_, queue_id),) = parts[0].queues
+                    ((queue_offset, _),) = parts[0].places
+                    offsets = [each for packed in parts for each in packed.physical_offsets]
+                    outcomes[number] = Stored(queue_id, queue_offset, offsets)
+                    self._counts.sent += len(offsets)
             except RmqliteError as error:
                 _refuse([number for number, _ in part.packed], error, outcomes)
             part.packed = []
@@ -283,6 +313,12 @@ class DraftSends:
             self._counts.sent += len(packed)
         except RmqliteError as error:
             _refuse(numbers, error, outcomes)
+
+
+def _work_of(parts: Sequence[Packed]) -> int:
+    count, keys = sum(map(len, parts)), sum([packed.key_count for packed in parts])
+    size = sum([len(packed.data) for packed in parts])
+    return count + max(0, keys - _KEYS_OF_ONE * count) // KEYS_WORK + size // BODY_BYTES
 
 
 def _refuse(numbers: Iterable[int], error: RmqliteError, outcomes: list[Outcome]) -> None:

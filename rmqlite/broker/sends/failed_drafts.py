@@ -42,7 +42,7 @@ from rmqlite.names import dlq_topic, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import Head, body_crc
+from rmqlite.store.records.record import TIMES_MAX, Head, body_crc
 
 SAME_ID_MAX: Final = 8
 """How many records with the message's id, or its hash, are looked at in each of two topics."""
@@ -76,6 +76,9 @@ class FailedDrafts:
         a batch, which no consumer sends: it is not looked for.
         """
         group = group_of(draft.topic) or ""
+        if draft.reconsume_times < 0:
+            # Java's consumer adds 1 to the largest number, too, and sends the smallest one.
+            draft = draft._replace(reconsume_times=TIMES_MAX)
         own = PropertyString(draft.properties)
         changes = self._told(draft, own, group, is_alone=is_alone)
         attempts = _attempts(draft, own)

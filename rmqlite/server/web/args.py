@@ -10,13 +10,14 @@ from urllib.parse import parse_qsl, unquote
 from rmqlite.clock import local_ms
 from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_delay
+from rmqlite.limits import SEARCH_BYTES_MAX
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.schedule import PendingFilter
 
 FIELDS_MAX: Final = 1_200
 """The most fields of a form or a query: a thousand ids, and the fields that go with them."""
 _NUMBER_CHARS_MAX: Final = 15
-_TEXT_CHARS_MAX: Final = 4_096
+_TEXT_CHARS_MAX: Final = SEARCH_BYTES_MAX
 _MOMENT_RULE: Final = (
     "a time of the broker's clock such as 2026-11-20 10:00, one from now such as +10m or -2h,"
     " or milliseconds since 1970"

@@ -52,6 +52,11 @@ class DraftBatch:
     def __len__(self) -> int:
         return len(self.spans) // SPAN.size
 
+    def parts(self, messages: int) -> Iterator[DraftBatch]:
+        """The same in batches of so many messages."""
+        for begin in range(0, len(self.spans), messages * SPAN.size):
+            yield DraftBatch(self.shared, self.spans[begin : begin + messages * SPAN.size])
+
     def __iter__(self) -> Iterator[Draft]:
         topic, queue_id, common, buffer, born_ms, born_host, _, sys_flag, times = self.shared
         for flag, body_at, body_end, own_at, own_end in SPAN.iter_unpack(self.spans):

@@ -64,6 +64,8 @@ TRANSACTION_TYPE: Final = 0x0C
 PREPARED: Final = 0x04
 COMMITTED: Final = 0x08
 ROLLBACK: Final = 0x0C
+TIMES_MAX: Final = 2**31 - 1
+"""The largest number that the field of the reconsume times holds."""
 
 BLANK: Final = struct.Struct(">ii")
 HEAD: Final = struct.Struct(">iiiiiqqiq8sq8siqi")
@@ -124,6 +126,11 @@ class Head(NamedTuple):
     body_end: int
     topic: str
     properties: bytes
+
+
+def one_more(times: int) -> int:
+    """A number of times after one more; TIMES_MAX stays, and a negative one counts as none."""
+    return min(max(0, times) + 1, TIMES_MAX)
 
 
 def body_crc(body: bytes) -> int:

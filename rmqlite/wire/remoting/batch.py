@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from rmqlite import compiled
 from rmqlite.compiled import SPAN
+from rmqlite.errors import MessageTooLarge
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.wire.remoting.limits import BATCH_MESSAGES_MAX
 from rmqlite.wire.remoting.names import FieldError
@@ -35,19 +36,26 @@ class BatchItem(NamedTuple):
 def read_batch(body: bytes, *, messages_max: int = BATCH_MESSAGES_MAX) -> bytes:
     """A SPAN of each item, of which there is at least one; see rmqlite.compiled.
 
-    Raises FieldError with the place of an item that is cut or longer.
+    Raises FieldError with the place of an item that is cut or longer, and MessageTooLarge.
     """
-    spans = compiled.loops.batch_spans(body, messages_max) if compiled.is_on else None
-    return _spans(body, messages_max) if spans is None else spans
+    if not compiled.is_on:
+        return _spans(body, messages_max)
+    found = compiled.loops.batch_spans(body, messages_max)
+    if isinstance(found, bytes):
+        return found
+    # It raises the error of the item at which the compiled form has stopped.
+    return _spans(body, messages_max, *found)
 
 
-def _spans(body: bytes, messages_max: int) -> bytes:
+def _spans(body: bytes, messages_max: int, number: int = 0, at: int = 0) -> bytes:
+    """The spans from an item on."""
     spans: list[bytes] = []
-    at, size = 0, len(body)
+    size = len(body)
     while at < size or not spans:
-        place = f"body.{len(spans)}"
-        if len(spans) >= messages_max:
-            raise FieldError("body", "a batch", f"at most {messages_max} messages")
+        place = f"body.{number + len(spans)}"
+        if number + len(spans) >= messages_max:
+            rule = f"at most {messages_max} messages in one batch"
+            raise MessageTooLarge("messages", f"more than {messages_max}", rule)
         if size - at < _START.size:
             raise FieldError(place, f"{size - at} bytes", _RULE)
         length, _, _, flag, body_bytes = _START.unpack_from(body, at)

@@ -33,8 +33,9 @@ LOCK_QUEUES_MAX: Final = 8_192
 """Queues that a client locks, or whose offsets it tells, in one call."""
 ENTRIES_MAX: Final = 1_000_000
 """Items of a list that only servers send; a client of this protocol reads them."""
-BATCH_MESSAGES_MAX: Final = 4_096
-"""Messages in one batch body; an operator's own limit may be lower."""
+BATCH_MESSAGES_MAX: Final = 65_536
+"""Messages in one batch body, which are one append.  Those of RocketMQ's Java client have ids: no
+more of them fit into its own limit, 4 MiB."""
 SETTINGS_MAX: Final = 1_024
 """Lines of key=value in one body."""
 SETTINGS_BYTES_MAX: Final = 256 << 10

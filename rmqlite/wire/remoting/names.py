@@ -19,8 +19,7 @@ from rmqlite.json_tree import shown
 from rmqlite.limits import (
     CLIENT_ID_BYTES_MAX,
     EXPRESSION_BYTES_MAX,
-    KEY_BYTES_MAX,
-    MESSAGE_ID_BYTES_MAX,
+    SEARCH_BYTES_MAX,
 )
 from rmqlite.names import STORED_NAME_BYTES_MAX
 from rmqlite.visible import printable, shortened
@@ -86,8 +85,9 @@ Topic = Annotated[str, Bytes(STORED_NAME_BYTES_MAX)]
 Group = Annotated[str, Bytes(STORED_NAME_BYTES_MAX)]
 Name = Annotated[str, Bytes(STORED_NAME_BYTES_MAX)]
 ClientId = Annotated[str, Bytes(CLIENT_ID_BYTES_MAX)]
-MessageId = Annotated[str, Bytes(MESSAGE_ID_BYTES_MAX)]
-Key = Annotated[str, Bytes(KEY_BYTES_MAX)]
+# Of a message that is stored: a producer's id, or a key, may fill its whole property string.
+MessageId = Annotated[str, Bytes(SEARCH_BYTES_MAX)]
+Key = Annotated[str, Bytes(SEARCH_BYTES_MAX)]
 Expression = Annotated[str, Bytes(EXPRESSION_BYTES_MAX)]
 Value = Annotated[str, Bytes(VALUE_BYTES_MAX)]
 # Whether a property string is too long, the broker says: that is answered with another code.

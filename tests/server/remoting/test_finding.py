@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rmqlite.message import Message
+from rmqlite.requests.finding import MessageQuery
+from rmqlite.requests.letters import LifeQuery
+from rmqlite.requests.schedule import (
+    ChangeByIds,
+    ChangeOutcome,
+    PendingFilter,
+    PendingQuery,
+    ScheduleAction,
+)
 from rmqlite.server.faces.remoting import finding as limits
 from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import PhysicalOffset, QueryMessage
+from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
-from tests.server.remoting.asking import TOPIC
+from tests.server.remoting.asking import GROUP, TOPIC, send_of
 from tests.support.brokers import BrokerUnderTest
 from tests.support.remoting import FaceUnderTest, records_of, served_face
 
@@ -26,6 +38,58 @@ def test_a_message_is_found_by_its_key_and_by_its_offset(under_test: BrokerUnder
             assert found.ext["indexLastUpdatePhyoffset"] == str(sent.physical_offset)
             at = PhysicalOffset(sent.physical_offset)
             assert (await client.ask(codes.VIEW_MESSAGE_BY_ID, at)).body == found.body
+
+    served_face(under_test, scenario)
+
+
+@pytest.mark.parametrize("key", ["k" * 1_025, "k" * 29_000, "ä" * 14_000])
+def test_a_key_of_any_length_that_can_be_sent_is_found(
+    under_test: BrokerUnderTest, key: str
+) -> None:
+    """By its hash, and then compared as a whole; on every way that looks for keys."""
+    with_key = f"KEYS\x01{key} other\x02UNIQ_KEY\x01short"
+    with_id = f"UNIQ_KEY\x01{key}"
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            for properties in (with_key, with_id, f"{with_id}\x02DELAY\x0118"):
+                send = send_of(client, properties=properties)
+                client.send(send)
+                assert (await client.answer(send.opaque)).code == 0
+            for wanted, is_id, count in (
+                *((key, False, 1), (key, True, 1)),
+                *((key[:-1], False, 0), (key[:-1], True, 0), ("other", False, 1)),
+            ):
+                asked = QueryMessage(TOPIC, wanted, 32, *EVER, is_unique_key=is_id)
+                found = await client.ask(codes.QUERY_MESSAGE, asked)
+                assert len(records_of(found.body)) == count
+            front = face.server.front
+            by_key = await front.messages.find(MessageQuery(TOPIC, key, False))
+            assert len(by_key.messages) == 1
+            page = await front.schedule.pending(PendingQuery(PendingFilter(message_id=key)))
+            assert [each.message_id for each in page.messages] == [key]
+            life = await front.letters.life(LifeQuery(key))
+            assert len(life.hops) == 2
+            (changed,) = await front.schedule.change_by_ids(
+                ChangeByIds(ScheduleAction.CANCEL, (key,))
+            )
+            assert changed.outcome is ChangeOutcome.DONE
+
+    served_face(under_test, scenario)
+
+
+def test_a_message_with_a_long_id_is_sent_back(under_test: BrokerUnderTest) -> None:
+    """Clients name the id, which the broker only logs: a refusal would keep it from its retry."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            message_id = "k" * 256
+            send = send_of(client, properties=f"UNIQ_KEY\x01{message_id}")
+            client.send(send)
+            sent = await client.answer(send.opaque)
+            offset = int(sent.ext["msgId"][16:], 16)
+            back = SendBack(offset, GROUP, 0, message_id, TOPIC, max_reconsume_times=3)
+            assert (await client.ask(CONSUMER_SEND_MSG_BACK, back)).code == 0
 
     served_face(under_test, scenario)
 

@@ -37,7 +37,7 @@ def is_ordinary(ext: dict[str, str]) -> bool:
     if draft is None:
         return False
     send = SEND_MESSAGE_V2.fields.read(ext)
-    (plain,) = call_of(send, command, BORN_HOST, 1).drafts
+    (plain,) = call_of(send, command, BORN_HOST).drafts
     assert (type(draft), draft) == (Draft, plain)
     assert list(map(type, draft)) == list(map(type, plain))
     return True

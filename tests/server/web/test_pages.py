@@ -234,7 +234,7 @@ def test_a_group_shows_its_ladder(under_test: BrokerUnderTest) -> None:
         ("/redrive/preview?group=shop&rate=fast", 400),
         ("/job/outcomes?id=x&only=odd", 400),
         ("/?" + "&".join(["a=1"] * 2_000), 400),
-        ("/message?id=" + "x" * 5_000, 400),
+        ("/message?id=" + "x" * 33_000, 400),
     ],
 )
 def test_what_cannot_be_shown_is_a_page_of_ours_that_says_why(

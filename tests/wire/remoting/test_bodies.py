@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from rmqlite import compiled
+from rmqlite.errors import MessageTooLarge
 from rmqlite.wire.remoting.batch import BatchItem, read_batch, write_batch
 from rmqlite.wire.remoting.bodies.clients import ConsumeType, Heartbeat, MessageModel
 from rmqlite.wire.remoting.bodies.queues import (
@@ -32,6 +35,7 @@ from rmqlite.wire.remoting.limits import (
 from rmqlite.wire.remoting.names import FieldError
 from rmqlite.wire.remoting.settings_text import read_settings, write_settings
 from rmqlite.wire.remoting.shapes import read_body, write_body
+from tests.support.forms import damaged, needs_compiled
 from tests.wire.remoting.memory import peak_bytes
 from tests.wire.remoting.reading import items_of
 
@@ -71,8 +75,29 @@ def test_a_batch_that_is_cut_or_lies_is_refused_with_the_place() -> None:
             size = 2 if at == 25 else 4
             with pytest.raises(FieldError, match=r"^body\.0="):
                 read_batch(whole[:at] + claim[:size] + whole[at + size :])
-    with pytest.raises(FieldError, match="at most 1 messages"):
+    with pytest.raises(MessageTooLarge, match="at most 1 messages"):
         read_batch(whole, messages_max=1)
+
+
+def read_as(data: bytes, *, is_compiled: bool) -> tuple[type, object]:
+    """The spans of a batch, or why there are none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "is_on", is_compiled)
+        try:
+            return bytes, read_batch(data, messages_max=3)
+        except (FieldError, MessageTooLarge) as error:
+            return type(error), str(error)
+
+
+@needs_compiled
+@settings(deadline=None)
+@given(some.lists(ITEMS, min_size=1, max_size=5), some.randoms(use_true_random=False))
+def test_both_forms_read_the_same_batch_and_refuse_it_with_the_same_words(
+    items: list[BatchItem], random: Random
+) -> None:
+    """Only the plain form finds the words, for the item at which the compiled one has stopped."""
+    for data in (whole := write_batch(items), damaged(whole, random)):
+        assert read_as(data, is_compiled=True) == read_as(data, is_compiled=False)
 
 
 @settings(deadline=None)

@@ -55,11 +55,12 @@ class Replies:
     async def reply(self, call: Call) -> Command:
         """Pass a reply on, and store it; the answer says whether its receiver has taken it."""
         try:
-            send = _REPLIES[call.command.code].read(call.command.ext)
+            # As in RocketMQ, it is one message, whatever it says of itself.
+            send = _REPLIES[call.command.code].read(call.command.ext)._replace(is_batch=False)
             # Before it is passed on: the client that asked would take it for an answer.
             self._front.messages.check_sender(CALLER.get(), send.topic)
             check_sendable(send.topic)
-            for draft in call_of(send, call.command, call.connection.born_host, 1).drafts:
+            for draft in call_of(send, call.command, call.connection.born_host).drafts:
                 check_draft(draft)
             failure = await self._pushed(call, send)
             answer = await self._stored(call, send)
@@ -110,7 +111,7 @@ class Replies:
         """Store a reply.  One that cannot be stored was still given to the client that asked."""
         if not self._config.stores_replies:
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)
-        draft = call_of(send, call.command, call.connection.born_host, 1)
+        draft = call_of(send, call.command, call.connection.born_host)
         outcome = await self._front.messages.send_draft(draft)
         if isinstance(outcome, RmqliteError):
             return SendAnswer(_NOT_STORED, max(0, send.queue_id), 0)

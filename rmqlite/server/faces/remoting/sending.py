@@ -13,13 +13,14 @@ from rmqlite import compiled
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import AccessDenied
+from rmqlite.errors import AccessDenied, MessageTooLarge
 from rmqlite.message import host_text, pack_host
 from rmqlite.server.faces.remoting.calls import refused
 from rmqlite.server.faces.remoting.connection import Answered, Connection
 from rmqlite.server.front.access import BROKER, CALLER, Caller
 from rmqlite.server.front.front import Front
 from rmqlite.server.front.messages import DraftsSent
+from rmqlite.server.turns import let_others
 from rmqlite.store.records.drafts import Draft, DraftBatch
 from rmqlite.wire.remoting.batch import read_batch
 from rmqlite.wire.remoting.codes import sending as codes
@@ -29,6 +30,8 @@ from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode, encode_sent
 from rmqlite.wire.remoting.names import FieldError
 
+STEP_IDS: Final = 5_000
+"""So many message ids are written into answers in 2 ms; then other calls may run."""
 CALLS_MAX: Final = 500
 """How many sends are stored together at most."""
 VERSION_WITH_LIMIT: Final = 121
@@ -51,12 +54,13 @@ class Sends:
     """The sends that have arrived and are not yet answered."""
 
     def __init__(self, config: BrokerConfig, front: Front) -> None:
-        self._config = config
         self._front = front
         self._host = pack_host(host_text(config.broker_ip, config.listen_port)).hex().upper()
         self._arrived = asyncio.Event()
         self._waiting: list[_Send] = []
         self._unanswered = 0
+        self._answering: set[asyncio.Task[None]] = set()
+        """The tasks that answer long batches."""
         self.all_answered = asyncio.Event()
         self.all_answered.set()
 
@@ -73,9 +77,8 @@ class Sends:
             else:
                 send = SENDS[command.code].read(command.ext)
                 check_sender(caller, send.topic)
-                most = self._config.send_messages_max
-                call = call_of(send, command, connection.born_host, most)
-        except (AccessDenied, FieldError) as error:
+                call = call_of(send, command, connection.born_host)
+        except (AccessDenied, FieldError, MessageTooLarge) as error:
             connection.answer(command, size, encode(refused(command, error, REFUSED_SEND_EXT)))
             return
         if not self._waiting:
@@ -108,8 +111,30 @@ class Sends:
 
     def _stored(self, sends: list[_Send], sent: DraftsSent) -> None:
         code = ResponseCode.SUCCESS if sent.is_durable else ResponseCode.FLUSH_DISK_TIMEOUT
+        if sum(map(_id_count, sent.outcomes)) > STEP_IDS:
+            task = asyncio.create_task(self._answer_in_steps(sends, code, sent.outcomes))
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+            return
         pairs = zip(sends, sent.outcomes, strict=True)
-        self._answer(sends, [self._frame(send.command, code, outcome) for send, outcome in pairs])
+        self._answer(
+            sends,
+            [
+                self._frame(send.command, code, outcome, self._ids(outcome))
+                for send, outcome in pairs
+            ],
+        )
+
+    async def _answer_in_steps(
+        self, sends: list[_Send], code: int, outcomes: list[Outcome]
+    ) -> None:
+        for send, outcome in zip(sends, outcomes, strict=True):
+            ids = [self._ids(outcome, 0)]
+            for begin in range(STEP_IDS, _id_count(outcome), STEP_IDS):
+                await let_others()
+                ids.append(self._ids(outcome, begin))
+            self._answer([send], [self._frame(send.command, code, outcome, ",".join(ids))])
+            await let_others()
 
     def _answer(self, sends: list[_Send], frames: list[bytes]) -> None:
         """Answer these sends: each connection in one write."""
@@ -127,13 +152,23 @@ class Sends:
         """The offset message id of a record of this broker."""
         return f"{self._host}{physical_offset:016X}"
 
-    def _frame(self, command: Command, code: int, outcome: Outcome) -> bytes:
+    def _ids(self, outcome: Outcome, begin: int = 0) -> str:
+        """The message ids of at most STEP_IDS messages of a call."""
+        if isinstance(outcome, Exception):
+            return ""
+        host = self._host
+        offsets = outcome.physical_offsets[begin : begin + STEP_IDS]
+        return ",".join([f"{host}{at:016X}" for at in offsets])
+
+    @staticmethod
+    def _frame(command: Command, code: int, outcome: Outcome, ids: str) -> bytes:
         if isinstance(outcome, Exception):
             return encode(refused(command, outcome, REFUSED_SEND_EXT))
-        host = self._host
-        queue_id, queue_offset, physical_offsets = outcome
-        ids = ",".join([f"{host}{at:016X}" for at in physical_offsets])
-        return encode_sent(command, code, ids, queue_id, queue_offset)
+        return encode_sent(command, code, ids, outcome.queue_id, outcome.queue_offset)
+
+
+def _id_count(outcome: Outcome) -> int:
+    return 0 if isinstance(outcome, Exception) else len(outcome.physical_offsets)
 
 
 def ordinary_draft(command: Command, born_host: bytes) -> Draft | None:
@@ -147,8 +182,8 @@ def ordinary_draft(command: Command, born_host: bytes) -> Draft | None:
     return draft
 
 
-def call_of(send: SendMessage, command: Command, born_host: bytes, messages_max: int) -> DraftCall:
-    """The drafts of one request.  Raises FieldError for a batch that is damaged or too long."""
+def call_of(send: SendMessage, command: Command, born_host: bytes) -> DraftCall:
+    """The drafts of one request.  Raises FieldError for a damaged batch, and MessageTooLarge."""
     properties = send.properties.encode("utf-8", "replace")
     draft = Draft(
         send.topic,
@@ -164,5 +199,4 @@ def call_of(send: SendMessage, command: Command, born_host: bytes, messages_max:
     limit = send.max_reconsume_times if command.version >= VERSION_WITH_LIMIT else None
     if not send.is_batch:
         return DraftCall((draft,), limit)
-    spans = read_batch(command.body, messages_max=messages_max)
-    return DraftCall(DraftBatch(draft, spans), limit)
+    return DraftCall(DraftBatch(draft, read_batch(command.body)), limit)
