@@ -44,6 +44,7 @@ from rmqlite.config_keys.values import (
     Port,
     Queues,
     Switch,
+    always_on,
     ip_address,
     level_string,
     master_id,
@@ -162,6 +163,9 @@ class BrokerConfig(BaseModel):
     )
     auto_create_topic: Switch = _key("autoCreateTopicEnable", True)
     auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
+    filters_by_properties: Annotated[Literal[True], BeforeValidator(always_on)] = _key(
+        "enablePropertyFilter", True
+    )
     default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)
     topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
     topics_max: Annotated[int, whole("topics")] = _key("maxTopics", 5_000)

@@ -46,7 +46,6 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
     "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
     "enableConsumeQueueExt": "consume queue extension files are not written",
-    "enablePropertyFilter": "consumers filter by tags only",
     "traceTopicEnable": _ALWAYS,
     "maxTransferBytesOnMessageInMemory": "the limit of one pull is maxPullBytes",
     "maxTransferCountOnMessageInMemory": "the limit of one pull is maxPullMessages",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from tests.support.programs import Program
 
 LEVELS: Final = "1s 1s 1s 1s 1s 2h"
 CLIENTS: Final = {"java": toolchains.java, "go": toolchains.go, "cpp": toolchains.cpp}
+PROGRAMS: Final = CLIENTS | {"java-5": partial(toolchains.java, toolchains.JAVA_5)}
 StartProgram = Callable[[str, str], Program]
 
 
@@ -46,7 +48,7 @@ def programs(
 
         def program(name: str) -> Program:
             if name not in running:
-                command = CLIENTS[name]()
+                command = PROGRAMS[name]()
                 started = Program(command, broker.name_server, folder / f"{name}.log")
                 running[name] = stack.enter_context(started)
             return running[name]
@@ -68,6 +70,17 @@ def client_name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def java(programs: Callable[[str], Program]) -> Program:
     return programs("java")
+
+
+@pytest.fixture(params=["java", "java-5"])
+def any_java(request: pytest.FixtureRequest, programs: Callable[[str], Program]) -> Program:
+    """The Java client of RocketMQ 4.9, and that of RocketMQ 5."""
+    return programs(request.param)
+
+
+@pytest.fixture
+def java_name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.callspec.params["any_java"])
 
 
 @pytest.fixture

@@ -37,19 +37,20 @@ def make(broker: BrokerProcess, topic: str, queues: int = 4) -> None:
 
 
 def test_a_pull_consumer_and_a_lite_pull_consumer_read_everything(
-    java: Program, broker: BrokerProcess
+    any_java: Program, java_name: str, broker: BrokerProcess
 ) -> None:
-    """Both kinds of Java's pulls."""
-    make(broker, "java-pulled")
+    """Both kinds of Java's pulls; RocketMQ 5's lite pull has a request code of its own."""
+    topic, group = f"{java_name}-pulled", f"{java_name}-lites"
+    make(broker, topic)
     keys = [f"p{number}" for number in range(100)]
-    java.send("java-pulled", *keys)
-    java.do("pull", group="pullers", name="pull", topic="java-pulled", expression="*")
-    assert Counter(java.keys("pull")) == Counter(keys)
-    lite = {"group": "lites", "name": "lite", "expression": "*", "count": 100}
-    java.do("lite", topic="java-pulled", **lite)
-    assert Counter(java.keys("lite")) == Counter(keys)
+    any_java.send(topic, *keys)
+    any_java.do("pull", group="pullers", name="pull", topic=topic, expression="*")
+    assert Counter(any_java.keys("pull")) == Counter(keys)
+    lite = {"group": group, "name": "lite", "expression": "*", "count": 100}
+    any_java.do("lite", topic=topic, **lite)
+    assert Counter(any_java.keys("lite")) == Counter(keys)
     with AdminClient(broker.endpoint, timeout_ms=60_000) as admin:
-        assert sum(each.committed_offset or 0 for each in admin.group("lites").progress) == 100
+        assert sum(each.committed_offset or 0 for each in admin.group(group).progress) == 100
 
 
 def test_the_go_client_pulls(programs: Callable[[str], Program], broker: BrokerProcess) -> None:
@@ -81,12 +82,13 @@ def test_bodies_of_4_mib_and_properties_of_30_kb_arrive(
 
 
 def test_a_consumer_gets_what_its_sql_expression_wants(
-    java: Program, broker: BrokerProcess
+    any_java: Program, java_name: str, broker: BrokerProcess
 ) -> None:
     """Numbers, texts, and a property that a message does not have."""
-    make(broker, "java-sql")
+    java, topic, group = any_java, f"{java_name}-sql", f"{java_name}-sql-readers"
+    make(broker, topic)
     expression = "amount BETWEEN 10 AND 20 AND (region IN ('eu', 'uk') OR vip IS NOT NULL)"
-    java.push("sql-readers", "java-sql", sql=expression)
+    java.push(group, topic, sql=expression)
     for key, properties in (
         ("small", {"amount": "9", "region": "eu"}),
         ("wanted", {"amount": "10", "region": "eu"}),
@@ -95,11 +97,11 @@ def test_a_consumer_gets_what_its_sql_expression_wants(
         ("no-number", {"amount": "many", "region": "eu"}),
         ("last", {"amount": "11", "region": "uk"}),
     ):
-        java.send("java-sql", key, properties=properties)
-    java.until(lambda: "last" in java.keys("sql-readers"), "the last one arrives")
-    java.until(lambda: len(java.keys("sql-readers")) >= 3, "the others arrive")
-    assert sorted(java.keys("sql-readers")) == ["important", "last", "wanted"]
-    java.do("stop", name="sql-readers")
+        java.send(topic, key, properties=properties)
+    java.until(lambda: "last" in java.keys(group), "the last one arrives")
+    java.until(lambda: len(java.keys(group)) >= 3, "the others arrive")
+    assert sorted(java.keys(group)) == ["important", "last", "wanted"]
+    java.do("stop", name=group)
 
 
 def test_a_transaction_is_committed_rolled_back_or_asked_about_over_a_kill(
@@ -133,14 +135,17 @@ def checked(java: Program) -> set[str]:
     return {event["checked"] for event in tuple(java.events) if "checked" in event}
 
 
-def test_a_request_gets_the_reply_of_a_consumer(java: Program, broker: BrokerProcess) -> None:
+def test_a_request_gets_the_reply_of_a_consumer(
+    any_java: Program, java_name: str, broker: BrokerProcess
+) -> None:
     """The reply goes to the client that asked, on its own connection."""
-    make(broker, "requests")
-    java.do("answer", group="answerers", topic="requests")
+    java, topic, answerers = any_java, f"{java_name}-requests", f"{java_name}-answerers"
+    make(broker, topic)
+    java.do("answer", group=answerers, topic=topic)
     for key in ("one", "two"):
-        said = java.do("request", group="askers", topic="requests", key=key)
+        said = java.do("request", group="askers", topic=topic, key=key)
         assert [event["reply"] for event in said if "reply" in event] == [f"{key}!"]
-    java.do("stop", name="answerers")
+    java.do("stop", name=answerers)
 
 
 def test_what_java_sends_python_consumes_lists_and_cancels(

@@ -88,6 +88,13 @@ def test_a_key_of_rocketmq_without_meaning_here_is_refused_with_the_reason(key: 
     assert error.line == 1
 
 
+def test_filters_by_properties_may_be_asked_for_but_not_switched_off() -> None:
+    """RocketMQ needs the key for SQL92, so many files have it; false would be a broken promise."""
+    assert parse_config("enablePropertyFilter=true") == BrokerConfig()
+    error = refusal("enablePropertyFilter=false")
+    assert (error.field, error.rule) == ("enablePropertyFilter", "true: that is always on here")
+
+
 def test_no_key_is_both_known_and_without_meaning() -> None:
     """And every attribute has a key of its own."""
     assert not set(KEYS.values()) & set(WITHOUT_MEANING)

@@ -23,39 +23,48 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[2]
 CACHE: Final = ROOT / ".cache" / "clients"
 SOURCES: Final = ROOT / "tests" / "conformance" / "clients"
+JAVA_4: Final = "4.9.8"
+JAVA_5: Final = "5.5.0"
+"""RocketMQ 5's client for its remoting protocol."""
 WHEEL: Final = "rocketmq-client-python==0.5.0rc2"
 UVLOOP: Final = "uvloop>=0.21,<1"
 FETCH_S_MAX: Final = 600.0
 
 
-def java() -> list[str]:
+def java(version: str = JAVA_4) -> list[str]:
     """The command of the Java client, without its arguments."""
-    return java_program(SOURCES / "java" / "Scenarios.java")
+    return java_program(SOURCES / "java" / "Scenarios.java", version)
 
 
-def java_program(source: Path) -> list[str]:
+def java_program(source: Path, version: str = JAVA_4) -> list[str]:
     """The command of a program that uses the Java client, without its arguments."""
     pom = SOURCES / "java" / "pom.xml"
-    paths = classpath(pom)
+    paths = classpath(pom, version)
 
     def build(folder: Path) -> None:
         _run(["javac", "-cp", paths, "-d", str(folder), str(source)], folder)
 
-    folder = _built(f"java-{source.stem}", [source, pom], build)
+    folder = _built(f"java-{version}-{source.stem}", [source, pom], build)
     quiet = ["-Drocketmq.client.logLevel=ERROR", f"-Duser.home={folder}", "-Xmx512m"]
     return ["java", *quiet, "-cp", f"{folder}:{paths}", source.stem]
 
 
-def classpath(pom: Path) -> str:
-    """Everything that a pom.xml names, fetched by Maven, as a class path."""
+def classpath(pom: Path, version: str = "") -> str:
+    """Everything that a pom.xml names, fetched by Maven, as a class path.
+
+    version: RocketMQ's, if not the one in the file.
+    """
+    options = [f"-Drocketmq.version={version}"] if version else []
     for tool in ("mvn", "javac", "java"):
         _needed(tool)
 
     def build(folder: Path) -> None:
         output = f"-Dmdep.outputFile={folder / 'classpath'}"
-        _run(["mvn", "-q", "-B", "-f", str(pom), "dependency:build-classpath", output], folder)
+        goal = [*options, "dependency:build-classpath", output]
+        _run(["mvn", "-q", "-B", "-f", str(pom), *goal], folder)
 
-    return (_built(f"maven-{pom.parent.name}", [pom], build) / "classpath").read_text()
+    name = "-".join(filter(None, ["maven", pom.parent.name, version]))
+    return (_built(name, [pom], build) / "classpath").read_text()
 
 
 def go() -> list[str]:

@@ -25,6 +25,7 @@ from rmqlite.wire.remoting.codes.consuming import (
     QueueOfTopic,
 )
 from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK, SendBack
+from rmqlite.wire.remoting.codes.table import REFUSED
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.shapes import read_body
@@ -88,6 +89,47 @@ def test_a_pull_that_finds_records_needs_no_task(under_test: BrokerUnderTest) ->
             assert len(face.calls.running) == 1
             await turns_until(lambda: face.server.front.parked == 1)
             assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 5}
+
+    served_face(under_test, scenario)
+
+
+def test_the_lite_pull_of_rocketmq_5_is_a_pull(under_test: BrokerUnderTest) -> None:
+    """Its consumer takes any refusal for "nothing there", and waits for ever without a word."""
+    under_test.send(Message(TOPIC, b"first"))
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            connection = face.connection(client)
+            flags = COMMITS | MAY_WAIT | HAS_SUBSCRIPTION
+            asked = PullMessage(GROUP, TOPIC, 0, 0, 32, flags, 0, 50_000, 0, "*")
+            connection.data_received(encode(client.request(codes.LITE_PULL_MESSAGE, asked)))
+            assert len(connection._out) == 1
+            waiting = client.request(
+                codes.LITE_PULL_MESSAGE, asked._replace(queue_offset=1, commit_offset=1)
+            )
+            client.send(waiting)
+            await turns_until(lambda: face.server.front.parked == 1)
+            client.send(send_of(client, b"second"))
+            answer = await client.answer(waiting.opaque)
+            assert answer.code == 0
+            assert answer.ext.keys() == PULL_ANSWER
+            assert [each.body for each in records_of(answer.body)] == [b"second"]
+            assert under_test.broker.offsets.of(GROUP) == {Queue(TOPIC, 0): 1}
+
+    served_face(under_test, scenario)
+
+
+@pytest.mark.parametrize("code", [60, 61, 370, 400, 401, 200050, 200051, 200053])
+def test_a_request_of_rocketmq_5_that_is_not_served_is_refused_with_the_reason(
+    under_test: BrokerUnderTest, code: int
+) -> None:
+    """The remark stands in the exception that the user of the client sees."""
+
+    async def scenario(face: FaceUnderTest) -> None:
+        async with face.client() as client:
+            answer = await client.ask(code)
+            assert answer.code == 3
+            assert answer.remark.endswith(f": {REFUSED[code].name}: {REFUSED[code].reason}")
 
     served_face(under_test, scenario)
 

@@ -62,6 +62,7 @@ ASKED: dict[str, Any] = {
     "batch": batch_of,
     "retry": lambda client: send_of(client, topic="%RETRY%readers"),
     "pull": pull_of,
+    "lite pull": lambda client: pull_of(client)._replace(code=361),
     "topics": lambda client: client.request(name_server.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
     "create": lambda client: client.request(17, {"topic": "new", "defaultTopic": "TBW102"}),
     "settings": lambda client: client.request(administration.GET_BROKER_CONFIG),
@@ -74,6 +75,7 @@ MAY = {
         "batch",
         "retry",
         "pull",
+        "lite pull",
         "topics",
         "create",
         "settings",
@@ -82,7 +84,7 @@ MAY = {
     },
     "the-viewer": {"topics", "settings"},
     "the-sender": {"send", "batch"},
-    "the-reader": {"retry", "pull"},
+    "the-reader": {"retry", "pull", "lite pull"},
 }
 
 

@@ -20,6 +20,8 @@ def test_the_route_of_a_topic_has_no_blank_and_names_the_port_that_was_taken(
             answer = await client.ask(codes.GET_ROUTEINFO_BY_TOPIC, RouteQuery("TBW102"))
             assert answer.code == 0
             assert b" " not in answer.body
+            # RocketMQ 5's client for Rust reads no broker without it.
+            assert b'"enableActingMaster":false' in answer.body
             route = read_body(Route, answer.body)
             assert route.broker_datas[0].broker_addrs == {0: f"127.0.0.1:{face.face.port}"}
 

@@ -14,6 +14,7 @@ from rmqlite.server.front.access import CALLER, Caller
 from rmqlite.server.gate.limits import Limits, Request
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
+from rmqlite.wire.remoting.codes.table import REFUSED
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
@@ -100,7 +101,9 @@ class Calls:
             return
         handler = self._handlers.get(command.code)
         if handler is None:
-            remark = f" request type {command.code} not supported"
+            row = REFUSED.get(command.code)
+            known = "" if row is None else f": {row.name}: {row.reason}"
+            remark = f" request type {command.code} not supported{known}"
             unknown = command.answer(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
             connection.answer(command, size, encode(unknown))
             return

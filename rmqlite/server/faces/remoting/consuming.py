@@ -57,6 +57,7 @@ class Consuming:
     def handlers(self) -> dict[int, Handler]:
         return {
             codes.PULL_MESSAGE.code: self.pull,
+            codes.LITE_PULL_MESSAGE.code: self.pull,
             codes.QUERY_CONSUMER_OFFSET.code: self.offset,
             codes.UPDATE_CONSUMER_OFFSET.code: self.commit,
             codes.SEARCH_OFFSET_BY_TIMESTAMP.code: self.search,
@@ -71,7 +72,10 @@ class Consuming:
     # ---- messages
 
     def at_once(self) -> dict[int, AtOnce]:
-        return {codes.PULL_MESSAGE.code: self.pull_at_once}
+        return {
+            codes.PULL_MESSAGE.code: self.pull_at_once,
+            codes.LITE_PULL_MESSAGE.code: self.pull_at_once,
+        }
 
     async def pull(self, call: Call) -> Command:
         """Records as they lie in the log; the client takes them apart."""

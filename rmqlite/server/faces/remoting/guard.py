@@ -23,7 +23,7 @@ FACE: Final = "remoting"
 _OPEN: Final = frozenset({105})
 _OF_CLIENTS: Final = frozenset(
     {10, 11, 12, 14, 15, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 41, 42, 46}
-    | {310, 320, 324, 325}
+    | {310, 320, 324, 325, 361}
 )
 """What producers and consumers ask for: the front knows the topic and the group."""
 _LOOKING: Final = frozenset(

@@ -44,7 +44,9 @@ class NameServer:
         self.address = host_text(config.broker_ip, config.listen_port)
         self._may_write = True
         """False: routes tell producers that they may not send here, until the next start."""
-        self._broker = BrokerData(config.broker_name, {0: self.address}, config.cluster_name)
+        self._broker = BrokerData(
+            config.broker_name, {0: self.address}, config.cluster_name, enable_acting_master=False
+        )
 
     def handlers(self) -> dict[int, Handler]:
         return {

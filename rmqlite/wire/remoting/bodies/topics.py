@@ -11,11 +11,15 @@ from rmqlite.wire.remoting.names import I32, I64, Count, Group, Name, Topic, Val
 
 @dataclass(frozen=True, slots=True)
 class BrokerData:
-    """broker_addrs: address by broker id; clients use that of id 0, the master."""
+    """broker_addrs: address by broker id; clients use that of id 0, the master.
+
+    enable_acting_master: RocketMQ 5's; its client for Rust cannot read a route without it.
+    """
 
     broker_name: Name
     broker_addrs: dict[int, Name]
     cluster: Name
+    enable_acting_master: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,6 +155,10 @@ _CLIENT: Final = (Party.CLIENT,)
 _RELAYED: Final = (Party.BROKER, Party.CLIENT)
 
 PULL_MESSAGE: Final = request(11, "PULL_MESSAGE", PullMessage, PullAnswer, answer_body=Body.RECORDS)
+LITE_PULL_MESSAGE: Final = request(
+    361, "LITE_PULL_MESSAGE", PullMessage, PullAnswer, answer_body=Body.RECORDS
+)
+"""The same, of the lite pull consumer from RocketMQ 5 on."""
 QUERY_MESSAGE: Final = request(
     12, "QUERY_MESSAGE", QueryMessage, QueryAnswer, answer_body=Body.RECORDS
 )
@@ -221,6 +225,7 @@ CONSUME_MESSAGE_DIRECTLY: Final = request(
 )
 ROWS: Final[tuple[Request[Any, Any], ...]] = (
     PULL_MESSAGE,
+    LITE_PULL_MESSAGE,
     QUERY_MESSAGE,
     QUERY_CONSUMER_OFFSET,
     UPDATE_CONSUMER_OFFSET,

@@ -37,7 +37,6 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
-import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.remoting.RPCHook;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
@@ -214,7 +213,9 @@ public class Scenarios {
     consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
     consumer.setSuspendCurrentQueueTimeMillis(100);
     if (asked.getBooleanValue("broadcast")) {
-      consumer.setMessageModel(MessageModel.BROADCASTING);
+      // RocketMQ 5 moved MessageModel to another package.
+      consumer.setMessageModel(
+          Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), "BROADCASTING"));
     }
     if (asked.containsKey("max")) {
       consumer.setMaxReconsumeTimes(asked.getIntValue("max"));
