@@ -207,6 +207,8 @@ class _TlsPort:
                 await self._loop.connect_accepted_socket(self._factory, connection, ssl=context)
         except OSError as error:
             log.debug("a connection does not begin reason=%s", error)
+            # asyncio's frames in it form a cycle with the connection and its buffer.
+            error.with_traceback(None)
 
     async def _begins_tls(self, connection: socket.socket) -> bool:
         """Wait for the first byte, and leave it; if none comes, close the connection."""
