@@ -34,6 +34,7 @@ from rmqlite.server.front.access import Access
 from rmqlite.server.front.front import Front
 from rmqlite.server.gate.accounts import AccountsFile
 from rmqlite.server.gate.exposure import check_exposure
+from rmqlite.server.gate.open_files import connections_max
 from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
@@ -83,6 +84,7 @@ def serve(
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     check_exposure(config)
+    connections = connections_max(config)
     access = Access()
     keys = load_keys(config)
     watched: list[WatchedFiles[Any]] = [keys] if keys else []
@@ -95,7 +97,7 @@ def serve(
     loop, name = event_loop()
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, keys, watched)
+        server = _Server(config, reload, access, keys, watched, connections)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))
 
 
@@ -109,7 +111,9 @@ class _Server:
         access: Access,
         keys: Keys | None,
         watched: Sequence[WatchedFiles[Any]],
+        connections: int,
     ) -> None:
+        """connections: how many of them each face accepts."""
         self._config = config
         self._access = access
         self._watched = watched
@@ -119,8 +123,9 @@ class _Server:
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
-        self._native = NativeFace(config, keys)
-        self._remoting = RemotingFace(config, keys)
+        bounded = config.model_copy(update={"connections_max": connections})
+        self._native = NativeFace(bounded, keys)
+        self._remoting = RemotingFace(bounded, keys)
         self._faces: list[Face] = [self._native, self._remoting]
         if config.metrics_port:
             self._faces.append(MetricsFace(config, keys))
