@@ -8,6 +8,7 @@ then store and tables are closed so that RocketMQ, too, finds a clean shutdown.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import signal
@@ -33,6 +34,7 @@ from rmqlite.server.front.access import Access
 from rmqlite.server.front.front import Front
 from rmqlite.server.gate.accounts import AccountsFile
 from rmqlite.server.gate.exposure import check_exposure
+from rmqlite.server.gate.open_files import connections_max
 from rmqlite.server.gate.tls import Keys, load_keys
 from rmqlite.server.gate.watched import WatchedFiles
 from rmqlite.server.group_commit import GroupCommit, SyncThread
@@ -49,6 +51,11 @@ from rmqlite.store.opening.file_sizes import has_log
 SWITCH_S: Final = 0.000_5
 GC_OBJECTS: Final = 50_000
 EXIT_FAILED: Final = 1
+OWN_BLOCK_BYTES: Final = 1 << 20
+"""From this size on each block of memory is a mapping of its own, which goes back to the system as
+soon as it is free: the beginnings of long frames would else leave holes between other blocks."""
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +84,7 @@ def serve(
     """
     logging.getLogger("rmqlite").setLevel(logging.INFO)
     check_exposure(config)
+    connections = connections_max(config)
     access = Access()
     keys = load_keys(config)
     watched: list[WatchedFiles[Any]] = [keys] if keys else []
@@ -85,10 +93,11 @@ def serve(
         watched[-1].load()
     # The thread that syncs must run soon after the disk has answered.
     sys.setswitchinterval(SWITCH_S)
+    _give_memory_back()
     loop, name = event_loop()
     log.info("the broker starts form=%s event_loop=%s", compiled.form(), name)
     with asyncio.Runner(loop_factory=loop) as runner:
-        server = _Server(config, reload, access, keys, watched)
+        server = _Server(config, reload, access, keys, watched, connections)
         return runner.run(server.run(on_ready or (lambda _endpoints: None)))
 
 
@@ -102,7 +111,9 @@ class _Server:
         access: Access,
         keys: Keys | None,
         watched: Sequence[WatchedFiles[Any]],
+        connections: int,
     ) -> None:
+        """connections: how many of them each face accepts."""
         self._config = config
         self._access = access
         self._watched = watched
@@ -112,8 +123,9 @@ class _Server:
         self._heartbeats = Waiting("maxParkedPolls", config.parked_polls_max)
         self._syncer = SyncThread()
         self._persister = ThreadPoolExecutor(1, "persist")
-        self._native = NativeFace(config, keys)
-        self._remoting = RemotingFace(config, keys)
+        bounded = config.model_copy(update={"connections_max": connections})
+        self._native = NativeFace(bounded, keys)
+        self._remoting = RemotingFace(bounded, keys)
         self._faces: list[Face] = [self._native, self._remoting]
         if config.metrics_port:
             self._faces.append(MetricsFace(config, keys))
@@ -217,6 +229,14 @@ class _Server:
             await face.close()
         self._syncer.close()
         self._persister.shutdown()
+
+
+def _give_memory_back() -> None:
+    """Keep glibc from raising its thresholds up to 32 MiB, to the size of what was freed last."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, OWN_BLOCK_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, 2 * OWN_BLOCK_BYTES)
 
 
 def _event_of(*signals: signal.Signals) -> asyncio.Event:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -60,7 +61,7 @@ BROKEN_DISK = """
 OF_FEW_FILES = """
     import resource
     from rmqlite.config import BrokerConfig
-    from rmqlite.server.faces.native.face import connections_max
+    from rmqlite.server.gate.open_files import connections_max
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (900, 1000))
     found = connections_max(BrokerConfig())
@@ -250,5 +251,24 @@ def test_connections_leave_the_store_its_open_files() -> None:
     """The limit of open files is raised, and then connections are fewer, with a warning."""
     code = textwrap.dedent(OF_FEW_FILES)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "200 1000 1000\n"
-    assert "connections=200 open_files=1000" in done.stderr
+    assert done.stdout == "100 1000 1000\n"
+    assert "connections=100 open_files=1000 wanted=20800" in done.stderr
+
+
+def test_a_broker_without_room_for_a_connection_says_how_many_open_files_it_needs(
+    tmp_path: Path,
+) -> None:
+    """Before it makes a store; it would answer one client, or fail at the next file."""
+    broker = [sys.executable, "-m", "rmqlite", "broker", "--store", str(tmp_path / "store")]
+    done = subprocess.run(
+        broker,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)),
+    )
+    assert done.returncode != 0
+    assert "(ulimit -Hn)='256'" in done.stderr
+    assert "at least 802, and 20800 for maxConnections=10000" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "store").exists()

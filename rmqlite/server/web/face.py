@@ -146,6 +146,8 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end.cancel()
         super().connection_lost(exc)
+        # After a reset uvicorn leaves it running, and it holds the connection's buffers.
+        self._unset_keepalive_if_required()
 
     def _expire(self) -> None:
         """Close an idle connection now, a busy one after its answer; abort it if that is slow."""

@@ -59,8 +59,8 @@ class FrameDecoder:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are kept."""
-        return len(self._held)
+        """How much memory is kept: the bytes that are left, and at most as much again."""
+        return self._held.__alloc__() if self._held else 0
 
     def feed(self, data: bytes, most: int = ALL) -> list[Command]:
         """The commands that these bytes complete, in order.
@@ -83,7 +83,8 @@ class FrameDecoder:
             with memoryview(held) as view:
                 at = self._read(view, commands, most)
         except FrameError as error:
-            self.error = error.with_traceback(None)
+            # A new one: what led to this one still views the bytes.
+            self.error = FrameError(*error.args)
             self._held = bytearray()
             return commands
         del held[:at]

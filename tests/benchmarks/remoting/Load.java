@@ -18,12 +18,18 @@ import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageConst;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.common.protocol.RequestCode;
+import org.apache.rocketmq.common.protocol.header.GetMaxOffsetRequestHeader;
 import org.apache.rocketmq.common.protocol.header.PullMessageRequestHeader;
+import org.apache.rocketmq.common.protocol.header.SendMessageRequestHeader;
+import org.apache.rocketmq.common.protocol.header.SendMessageRequestHeaderV2;
 import org.apache.rocketmq.common.sysflag.PullSysFlag;
+import org.apache.rocketmq.remoting.InvokeCallback;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyRemotingClient;
 import org.apache.rocketmq.remoting.protocol.RemotingCommand;
@@ -71,6 +77,8 @@ public class Load {
       case "park": park(topic, asked.getIntValue("count")); break;
       case "unpark": parking.shutdown(); break;
       case "latency": latency(topic, asked.getIntValue("count")); break;
+      case "request": request(topic, asked.getIntValue("count")); break;
+      case "pair": pair(topic, asked.getIntValue("count")); break;
       default: throw new IllegalArgumentException(asked.toString());
     }
   }
@@ -314,11 +322,116 @@ public class Load {
     } finally {
       consumer.shutdown();
     }
+    times(nanos);
+  }
+
+  private static void times(List<Long> nanos) {
     Collections.sort(nanos);
+    int count = nanos.size();
     say(new JSONObject()
         .fluentPut("messages", count)
         .fluentPut("p50_ms", nanos.get(count / 2) / 1e6)
         .fluentPut("p99_ms", nanos.get(count * 99 / 100) / 1e6));
+  }
+
+  /** From the call of request() to its return; a consumer replies to each message. */
+  private static void request(String topic, int count) throws Exception {
+    made(topic);
+    AtomicLong received = new AtomicLong();
+    Object change = new Object();
+    DefaultMQPushConsumer consumer =
+        consumer("replies-" + topic, topic, ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET, (found, context) -> {
+          for (Message each : found) {
+            if (each.getProperty(MessageConst.PROPERTY_CORRELATION_ID) == null) {
+              // The one that made the topic.
+              synchronized (change) {
+                received.set(System.nanoTime());
+                change.notifyAll();
+              }
+              continue;
+            }
+            try {
+              check(producer.send(MessageUtil.createReplyMessage(each, BODY)));
+            } catch (Exception error) {
+              return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+            }
+          }
+          return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    List<Long> nanos = new ArrayList<>();
+    try {
+      await(received, change, 0);
+      // The broker replies to the connection of a heartbeat, which the first call sends.
+      producer.request(new Message(topic, BODY), 20_000);
+      for (int each = 0; each < count; each++) {
+        long began = System.nanoTime();
+        producer.request(new Message(topic, BODY), 20_000);
+        nanos.add(System.nanoTime() - began);
+      }
+    } finally {
+      consumer.shutdown();
+    }
+    times(nanos);
+  }
+
+  /** A read and a send that begin together on one connection, until both are answered. */
+  private static void pair(String topic, int count) throws Exception {
+    MessageQueue queue = made(topic).get(0);
+    String address = producer.getDefaultMQProducerImpl().getmQClientFactory()
+        .findBrokerAddressInPublish(queue.getBrokerName());
+    NettyRemotingClient client = new NettyRemotingClient(new NettyClientConfig());
+    client.start();
+    List<Long> nanos = new ArrayList<>();
+    try {
+      for (int each = 0; each < count; each++) {
+        Set<Integer> codes = ConcurrentHashMap.newKeySet();
+        CountDownLatch both = new CountDownLatch(2);
+        InvokeCallback answered = future -> {
+          RemotingCommand answer = future.getResponseCommand();
+          codes.add(answer == null ? -1 : answer.getCode());
+          both.countDown();
+        };
+        long began = System.nanoTime();
+        client.invokeAsync(address, readOf(queue), 20_000, answered);
+        client.invokeAsync(address, sendOf(queue), 20_000, answered);
+        boolean isOver = both.await(PATIENCE_S, TimeUnit.SECONDS);
+        nanos.add(System.nanoTime() - began);
+        if (!isOver || !codes.equals(Collections.singleton(0))) {
+          throw new IllegalStateException("a pair of calls was answered with " + codes);
+        }
+      }
+    } finally {
+      client.shutdown();
+    }
+    times(nanos);
+  }
+
+  private static RemotingCommand readOf(MessageQueue queue) {
+    GetMaxOffsetRequestHeader header = new GetMaxOffsetRequestHeader();
+    header.setTopic(queue.getTopic());
+    header.setQueueId(queue.getQueueId());
+    return RemotingCommand.createRequestCommand(RequestCode.GET_MAX_OFFSET, header);
+  }
+
+  private static RemotingCommand sendOf(MessageQueue queue) {
+    SendMessageRequestHeader header = new SendMessageRequestHeader();
+    header.setProducerGroup("load");
+    header.setTopic(queue.getTopic());
+    header.setDefaultTopic("TBW102");
+    header.setDefaultTopicQueueNums(4);
+    header.setQueueId(queue.getQueueId());
+    header.setSysFlag(0);
+    header.setBornTimestamp(System.currentTimeMillis());
+    header.setFlag(0);
+    header.setProperties("");
+    header.setReconsumeTimes(0);
+    header.setUnitMode(false);
+    header.setBatch(false);
+    RemotingCommand send = RemotingCommand.createRequestCommand(
+        RequestCode.SEND_MESSAGE_V2,
+        SendMessageRequestHeaderV2.createSendMessageRequestHeaderV2(header));
+    send.setBody(BODY);
+    return send;
   }
 
   private static void await(AtomicLong received, Object change, long began) throws Exception {

@@ -7,10 +7,12 @@ each scenario runs against the one, then against the other, and an idle broker t
 time.  So a program that slows this machine down slows both, and the ratio is what to compare.
 All of it is measured --turns times.  The table has the medians of the figures, and the median of
 the turns' ratios: the machine of one turn is faster than that of another.  "CPU" is the CPU time of
-the broker process, in user and in kernel mode, for each message; in the last two scenarios a
-message is sent and received.  "send to receive" is the median time from the call of a send to
-the call of the listener; its ratio, as all others, is above 1 if rmqlite is better.  Maven
-fetches the client and RocketMQ's broker.  Without Maven and Java nothing runs.
+the broker process, in user and in kernel mode, for each message; in the last four scenarios that is
+a message sent and received, a message with its reply, or a read with a send.  "send to receive" is
+the median time from the call of a send to the call of the listener, "request-reply" that of a
+request(), and "a read and a send together" that of two calls that begin together on one connection,
+until both are answered; a ratio is above 1 if rmqlite is better.  Maven fetches the client and
+RocketMQ's broker.  Without Maven and Java nothing runs.
 """
 
 from __future__ import annotations

@@ -86,6 +86,8 @@ def scenarios(sizes: Sizes, turn: int = 0) -> list[Scenario]:
             before=(parks,),
             after=({"do": "unpark"},),
         ),
+        Scenario("request-reply", waits | {"do": "request", "topic": f"requested-{turn}"}),
+        Scenario("a read and a send together", waits | {"do": "pair", "topic": f"paired-{turn}"}),
     ]
 
 

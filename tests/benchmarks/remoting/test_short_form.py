@@ -13,7 +13,7 @@ SHORT = Sizes(seconds=0.2, drained=500, parked=200, waited=20)
 def test_the_benchmark_runs_and_every_message_is_stored_and_received_once(tmp_path: Path) -> None:
     """Each scenario fails at a refused send, and at a message that is lost or comes twice."""
     rows = compare(tmp_path, "SYNC_FLUSH", SHORT, with_rocketmq=False)
-    assert len(rows) == 9
+    assert len(rows) == 11
     for name, figures in rows:
         assert list(figures) == ["rmqlite"], name
         assert figures["rmqlite"][0].value > 0, name

@@ -89,7 +89,7 @@ class Judge:
     def begin(self, connection: Connection, command: Command, size: int) -> None:
         self.begun.append((command.opaque, self._clock.now_ms() - self._began_ms))
         if command.code == WRONG:
-            connection.trust.wrong()
+            connection.trust.wrong(connection.go_on)
         elif command.code == RIGHT:
             connection.trust.right()
         connection.answer(command, size, None)

@@ -80,6 +80,8 @@ class HttpPort:
         task = asyncio.current_task()
         assert task is not None
         self._exchanges.add(task)
+        # Now: with TLS it is unknown once the connection is lost.
+        peer = writer.get_extra_info("peername")
         try:
             if len(self._exchanges) > CONNECTIONS_MAX:
                 return
@@ -88,8 +90,15 @@ class HttpPort:
                 writer.write(_encoded(page))
                 writer.close()
                 await writer.wait_closed()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            log.debug("request cut off peer=%s", writer.get_extra_info("peername"))
+        except (
+            TimeoutError,
+            OSError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ) as error:
+            log.debug("request cut off peer=%s reason=%r", peer, error)
+            # The reader keeps it, and its frames keep the reader: a cycle with all its buffers.
+            error.with_traceback(None)
         finally:
             self._exchanges.discard(task)
             writer.transport.abort()

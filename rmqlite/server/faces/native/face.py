@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import resource
-from typing import Final
 
 import grpc
 import grpc.aio
@@ -20,14 +17,8 @@ from rmqlite.server.faces.native.guard import Guard
 from rmqlite.server.faces.native.health import Health
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
-from rmqlite.server.gate.tls import OPENING_MAX, Keys, Pem
-from rmqlite.store.disk.files import OPEN_FILES_MAX
+from rmqlite.server.gate.tls import Keys, Pem
 from rmqlite.wire import rpcs
-
-OTHER_FILES: Final = OPEN_FILES_MAX + 288
-"""File descriptors that connections must leave free, for the store and the pages."""
-
-log = logging.getLogger(__name__)
 
 
 class NativeFace:
@@ -114,28 +105,6 @@ def _certificates(pem: Pem) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration([pair], pem.client_ca.encode() or None)
 
 
-def connections_max(config: BrokerConfig) -> int:
-    """The most connections that the port may accept, so that the store can always open a file.
-
-    Raises the process's limit of open files if it is too low, at most to the hard limit.
-    """
-    others = OTHER_FILES + (0 if config.tls_mode == "disabled" else OPENING_MAX)
-    wanted = config.connections_max + others
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < files:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
-    if files < wanted:
-        log.warning(
-            "the limit of open files is too low for maxConnections, the port accepts fewer"
-            " connections=%d open_files=%d wanted=%d",
-            max(1, files - others),
-            files,
-            wanted,
-        )
-    return max(1, files - others)
-
-
 def _request_bytes_max(config: BrokerConfig) -> int:
     """The longest request that gRPC accepts."""
     return config.send_bytes_max + TEXTS_BYTES_MAX
@@ -145,7 +114,7 @@ def _options(config: BrokerConfig) -> tuple[tuple[str, int], ...]:
     return (
         # A second broker on the same port must fail; else the two would share the calls.
         ("grpc.so_reuseport", 0),
-        ("grpc.max_allowed_incoming_connections", connections_max(config)),
+        ("grpc.max_allowed_incoming_connections", config.connections_max),
         ("grpc.max_receive_message_length", _request_bytes_max(config)),
         ("grpc.max_send_message_length", -1),
         # gRPC cancels calls at random when a thousand of them arrive at once.

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 from rmqlite.errors import AccessDenied, Overloaded, RmqliteError
-from rmqlite.server.faces.remoting.connection import Connection, NotAnswered
+from rmqlite.server.faces.remoting.asked import NotAnswered
+from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.front.access import CALLER, Caller
 from rmqlite.server.gate.limits import Limits, Request

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol, cast
 
 from rmqlite.message import host_text, pack_host
+from rmqlite.server.faces.remoting.asked import ASKED_MAX, Asked, NotAnswered
 from rmqlite.server.faces.remoting.grpc_refusal import PREFACE, GrpcRefusal
 from rmqlite.server.faces.remoting.wrong_signatures import Trust, WrongSignatures
-from rmqlite.wire.remoting.command import Command, server_request
+from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import FrameDecoder, encode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 
@@ -30,15 +31,9 @@ AT_ONCE_MAX: Final = 32
 """After so many answers to what came in one read, other connections have their turns first."""
 WORTH_BYTES: Final = 16 << 10
 """So many bytes do not wait for other answers: the client works on them meanwhile."""
-ASKED_MAX: Final = 1_024
-"""How many requests of the broker a client may leave without an answer."""
 _GRPC_BEGINS: Final = PREFACE[:4]
 
 log = logging.getLogger(__name__)
-
-
-class NotAnswered(Exception):
-    """A client did not answer a request of the broker, or is gone."""
 
 
 class Answered(NamedTuple):
@@ -112,11 +107,14 @@ class Connections:
             for connection in waiting:
                 connection.regulate()
 
-    def close_longest(self) -> None:
-        """No room is left: close the connection that holds the most of a frame that is not whole.
+    def keep_room(self, connection: Connection) -> None:
+        """A connection may hold more than before of a frame that is not whole.  If no room is left,
+        close the one that holds the most, whose bytes are free at once.
 
         If all room were held by such frames, none of them could be completed.
         """
+        if not connection.held or self.bytes <= self.bytes_max:
+            return
         longest = max(self.open, key=lambda each: each.held)
         reason = "maxBytesInFlight is full"
         log.warning("a connection is closed client=%s reason=%s", longest.address, reason)
@@ -136,8 +134,7 @@ class Connection(asyncio.Protocol):
         self._answered = 0
         """Requests that have ended since the last read."""
         self._bytes = 0
-        self._asked: dict[int, asyncio.Future[Command]] = {}
-        self._opaque = 0
+        self._asked = Asked()
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._reading = asyncio.Lock()
@@ -147,9 +144,9 @@ class Connection(asyncio.Protocol):
         self._refusal: GrpcRefusal | None = None
         self.in_flight = 0
         self.held = 0
-        """Bytes of a frame that is not complete."""
+        """Memory of frames that are not complete, or not begun."""
         self.last_seen_s = self._loop.time()
-        self.trust = Trust(connections.wrong_signatures, self._go_on)
+        self.trust = Trust(connections.wrong_signatures)
         self.address = ""
         self.born_host = b""
         self.is_open = False
@@ -169,7 +166,7 @@ class Connection(asyncio.Protocol):
         self.born_host = pack_host(self.address)
         self._transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
         self.is_open = True
-        self.trust.begin(host)
+        self.trust.begin(host, self.go_on)
         self.regulate()
 
     def data_received(self, data: bytes) -> None:
@@ -193,13 +190,11 @@ class Connection(asyncio.Protocol):
         """Begin the requests that these bytes complete; may there be more of them to begin now?"""
         at_once = self.trust.frames_at_once
         commands = self._decoder.feed(data, at_once)
-        self._count_held()
+        self._hold(self._decoder.held_bytes)
         begin = self._all.handling.begin
         for command in commands:
             if command.is_answer:
-                asked = self._asked.pop(command.opaque, None)
-                if asked is not None and not asked.done():
-                    asked.set_result(command)
+                self._asked.answered(command)
                 continue
             self.in_flight += 1
             # What the request holds until it is answered.
@@ -213,8 +208,7 @@ class Connection(asyncio.Protocol):
             )
             self.close()
             return False
-        if self._all.bytes > self._all.bytes_max and self.held:
-            self._all.close_longest()
+        self._all.keep_room(self)
         self.regulate()
         return len(commands) == at_once and not self.trust.is_waiting
 
@@ -231,16 +225,14 @@ class Connection(asyncio.Protocol):
             return
         self.is_open = False
         self._all.ended(self)
-        self._all.give_back(self._bytes + self.held)
-        self._bytes = self.held = 0
+        self._drop()
+        self._all.give_back(self._bytes)
+        self._bytes = 0
         self._may_write.set()
         self.trust.end()
         for task in self._parked:
             task.cancel()
-        for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(NotAnswered(f"the client {self.address} is gone"))
-        self._asked.clear()
+        self._asked.end(self.address)
         self._all.handling.gone(self)
 
     # ---- the face's side
@@ -282,26 +274,15 @@ class Connection(asyncio.Protocol):
         A client that does not read gets none, or they would pile up.
         """
         if self.is_open and self.is_read:
-            self._opaque += 1
-            self.write(encode(server_request(code, self._opaque, ext, body, is_one_way=True)))
+            self.write(encode(self._asked.request(code, ext, body, is_one_way=True)))
 
     async def ask(self, code: int, ext: dict[str, str], body: bytes, seconds: float) -> Command:
         """Send a request and return the client's answer.  Raises NotAnswered."""
         if not self.is_open or len(self._asked) >= ASKED_MAX:
             raise NotAnswered(f"the client {self.address} does not answer")
-        self._opaque += 1
-        opaque = self._opaque
-        asked: asyncio.Future[Command] = self._loop.create_future()
-        self._asked[opaque] = asked
-        self.write(encode(server_request(code, opaque, ext, body, is_one_way=False)))
-        try:
-            async with asyncio.timeout(seconds):
-                return await asked
-        except TimeoutError:
-            sentence = f"the client {self.address} did not answer within {seconds:g} s"
-            raise NotAnswered(sentence) from None
-        finally:
-            self._asked.pop(opaque, None)
+        request = self._asked.request(code, ext, body, is_one_way=False)
+        self.write(encode(request))
+        return await self._asked.answer_to(request, self.address, seconds)
 
     @property
     def is_read(self) -> bool:
@@ -364,7 +345,14 @@ class Connection(asyncio.Protocol):
         self._transport.close()
 
     def abort(self) -> None:
+        """Close it now.  What it holds is free at once, not when the loop says that it is lost."""
+        self._drop()
         self._transport.abort()
+
+    def go_on(self) -> None:
+        """The wait after a wrong signature is over."""
+        if self.is_open:
+            self._begin_all(b"")
 
     # ---- inside
 
@@ -382,18 +370,21 @@ class Connection(asyncio.Protocol):
                 self.last_seen_s = self._loop.time()
             self._transport.write(out[0] if len(out) == 1 else b"".join(out))
 
-    def _go_on(self) -> None:
-        """The wait after a wrong signature is over."""
-        if self.is_open:
-            self._begin_all(b"")
-
     def _refuse(self, refusal: GrpcRefusal, data: bytes) -> None:
         out, is_over = refusal.feed(data)
         self._transport.write(out)
         if is_over:
             self._transport.close()
+        self._hold(refusal.held_bytes)
+        self._all.keep_room(self)
 
-    def _count_held(self) -> None:
-        held = self._decoder.held_bytes
+    def _hold(self, held: int) -> None:
         self._all.bytes += held - self.held
         self.held = held
+
+    def _drop(self) -> None:
+        """Free the bytes of frames that are not whole, also if a task still has the connection."""
+        self._decoder = FrameDecoder(FRAME_BYTES_MAX)
+        self._refusal = None
+        self._all.give_back(self.held)
+        self.held = 0

@@ -29,11 +29,17 @@ class GrpcRefusal:
         self._held = b""
         self._is_begun = False
 
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are kept."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> tuple[bytes, bool]:
         """What to send now, and whether the connection may be closed after that."""
-        self._held += data
-        if len(self._held) > BYTES_MAX:
+        if len(self._held) + len(data) > BYTES_MAX:
+            self._held = b""
             return b"", True
+        self._held += data
         if not self._is_begun:
             if len(self._held) < len(PREFACE):
                 return b"", not PREFACE.startswith(self._held)

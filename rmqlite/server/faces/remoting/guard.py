@@ -60,7 +60,7 @@ class Guard:
                 call=command.code,
             )
         except AccessDenied:
-            connection.trust.wrong()
+            connection.trust.wrong(connection.go_on)
             raise
         connection.trust.right()
         if command.code not in _OF_CLIENTS:

@@ -15,9 +15,9 @@ from rmqlite.errors import RmqliteError
 from rmqlite.message import PUSH_REPLY_TIME, REPLY_TO_CLIENT, host_text
 from rmqlite.names import check_sendable
 from rmqlite.property_string import PropertyString
+from rmqlite.server.faces.remoting.asked import NotAnswered
 from rmqlite.server.faces.remoting.calls import Call, Handler, refused
 from rmqlite.server.faces.remoting.clients import Clients
-from rmqlite.server.faces.remoting.connection import NotAnswered
 from rmqlite.server.faces.remoting.sending import Sends, call_of
 from rmqlite.server.front.access import CALLER
 from rmqlite.server.front.front import Front

@@ -52,11 +52,14 @@ class WrongSignatures:
 
 
 class Trust:
-    """How far one connection is trusted.  go_on: called when it need not wait any longer."""
+    """How far one connection is trusted.  go_on: called when it need not wait any longer.
 
-    def __init__(self, signatures: WrongSignatures, go_on: Callable[[], None]) -> None:
+    Only a wait holds go_on, which leads back to the connection: else nothing but the search for
+    cycles, which is rare, would free a connection that has ended.
+    """
+
+    def __init__(self, signatures: WrongSignatures) -> None:
         self._signatures = signatures
-        self._go_on = go_on
         self._host = ""
         self._wrong = 0
         """Wrong signatures in a row."""
@@ -68,33 +71,33 @@ class Trust:
     def is_waiting(self) -> bool:
         return self._timer is not None
 
-    def begin(self, host: str) -> None:
+    def begin(self, host: str, go_on: Callable[[], None]) -> None:
         """The connection is open."""
         self._host = host
         if self._signatures.is_flooding(host):
             self.frames_at_once = 1
-            self._wait(PAUSE_S_MAX)
+            self._wait(PAUSE_S_MAX, go_on)
 
     def right(self) -> None:
         """A signature was right, or none is asked for."""
         self.frames_at_once = ALL
         self._wrong = 0
 
-    def wrong(self) -> None:
+    def wrong(self, go_on: Callable[[], None]) -> None:
         """A signature was wrong."""
         self.frames_at_once = 1
         self._wrong += 1
-        self._wait(self._signatures.note(self._host, self._wrong))
+        self._wait(self._signatures.note(self._host, self._wrong), go_on)
 
     def end(self) -> None:
         """The connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, go_on: Callable[[], None]) -> None:
         self.end()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._over)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._over, go_on)
 
-    def _over(self) -> None:
+    def _over(self, go_on: Callable[[], None]) -> None:
         self._timer = None
-        self._go_on()
+        go_on()

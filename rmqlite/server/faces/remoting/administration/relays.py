@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from rmqlite.requests.topics import Queue
+from rmqlite.server.faces.remoting.asked import NotAnswered
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.faces.remoting.clients import Clients, Consumer
-from rmqlite.server.faces.remoting.connection import NotAnswered
 from rmqlite.server.front.front import Front
 from rmqlite.wire.remoting.bodies.queues import (
     ClientOffsets,

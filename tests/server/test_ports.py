@@ -1,0 +1,100 @@
+"""All ports of a broker: what their connections have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from rmqlite.server.clock_watch import ClockWatch
+from rmqlite.server.faces.face import Face, Running
+from rmqlite.server.faces.metrics.face import MetricsFace
+from rmqlite.server.faces.native.face import NativeFace
+from rmqlite.server.faces.remoting.face import VIP_BELOW, RemotingFace
+from rmqlite.server.gate.tls import load_keys
+from rmqlite.server.web import web_face
+from tests.support.broker_processes import free_port
+from tests.support.brokers import BrokerUnderTest
+from tests.support.certificates import made
+from tests.support.fronts import Served, served
+
+PORTS = ("listen_port", "name_server_port", "grpc_port", "metrics_port", "web_port")
+PATIENCE_S = 60.0
+
+
+def has_no_delay(ends: tuple[int, int]) -> bool | None:
+    """The option of the broker's end of a connection; None if it has none, yet or any more.
+
+    ends: their ports, because gRPC's addresses are those of IPv6.
+    """
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if not each.readlink().name.startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(each.name))) as end:
+                is_tcp = end.family in (socket.AF_INET, socket.AF_INET6)
+                if is_tcp and (end.getsockname()[1], end.getpeername()[1]) == ends:
+                    return bool(end.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+    return None
+
+
+async def is_without_delay(port: int, context: ssl.SSLContext | None) -> bool:
+    """Does the broker's end of a new connection send small answers at once?"""
+
+    def connected() -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
+        return context.wrap_socket(client, server_hostname="localhost") if context else client
+
+    async with asyncio.timeout(PATIENCE_S):
+        with await asyncio.to_thread(connected) as client:
+            ends = client.getpeername()[1], client.getsockname()[1]
+            while (found := has_no_delay(ends)) is None:
+                await asyncio.sleep(0)
+        while has_no_delay(ends) is not None:
+            await asyncio.sleep(0)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["disabled", "permissive", "enforcing"])
+def test_every_port_sends_small_answers_at_once(
+    under_test: BrokerUnderTest, tmp_path: Path, mode: str
+) -> None:
+    """Nagle's algorithm lets the second of two answers wait 40 ms for an acknowledgement."""
+    ports = {name: free_port() for name in PORTS}
+    folder = made(tmp_path / "keys")
+    keys = {"tls_cert_path": folder / "broker.pem", "tls_key_path": folder / "broker.key"}
+    changes = {**ports, **keys, "tls_mode": mode}
+    under_test.config = under_test.config.model_copy(update=changes)
+    found: dict[str, bool] = {}
+
+    async def inside(server: Served, _: asyncio.Task[None]) -> None:
+        config = server.config
+        clock, store = under_test.clock, under_test.store
+        watch = ClockWatch(clock, clock.machine, store.clock_origin)
+        keys = load_keys(config)
+        faces: list[Face] = [RemotingFace(config, keys), NativeFace(config, keys)]
+        faces += [MetricsFace(config, keys), web_face(config, keys)]
+        context = (
+            ssl.create_default_context(cafile=folder / "ca.pem") if mode != "disabled" else None
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = Running(server.front, tasks, under_test.broker, server.commit, watch, 0)
+            for face in faces:
+                await face.bind()
+                await face.open(running)
+            for name, port in {**ports, "vip": ports["listen_port"] - VIP_BELOW}.items():
+                # gRPC closes a connection of TLS at once that is not HTTP/2.
+                is_plain = name == "grpc_port"
+                found[name] = await is_without_delay(port, None if is_plain else context)
+            server.front.close()
+            for face in faces:
+                await face.drain()
+                await face.close()
+
+    served(under_test, inside)
+    assert found == dict.fromkeys([*PORTS, "vip"], True)
