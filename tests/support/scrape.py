@@ -54,6 +54,8 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
         with closing(SyncThread()) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
             metrics = Metrics(broker.broker, commit, watched, Access())
-            return metrics.collected(broker.broker.status(parked_polls=0)).text().decode()
+            text = metrics.collected(broker.broker.status(parked_polls=0)).text().decode()
+            broker.store.table_changes.on_change = broker.write_tables
+            return text
 
     return Scrape(asyncio.run(main()))
