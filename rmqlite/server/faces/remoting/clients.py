@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.server.faces.remoting.administration.large_bodies import read_large
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.front.front import Front
@@ -26,7 +27,7 @@ from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import OfGroup
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.shapes import check_size, read_body, write_body
+from rmqlite.wire.remoting.shapes import check_size, write_body
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
@@ -35,7 +36,7 @@ PRODUCERS_MAX: Final = 20_000
 
 _AT_ONCE_MAX: Final = 50
 """Groups of a heartbeat that are joined in one turn of the loop: 5 ms for new ones."""
-_VERSION: Final = re.compile(rb'"subVersion"\s*:\s*"?[0-9]+"?')
+_VERSION: Final = re.compile(rb'"subVersion"\s*+:\s*+"?[0-9]++"?')
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class Clients:
 
     async def heartbeat(self, call: Call) -> Command:
         """Register every group of a client; one that is refused does not keep out the others."""
-        beat = self._read(call)
+        beat = await self._read(call)
         refused: RmqliteError | None = None
         connection, client_id = call.connection, beat.client_id
         if not connection.is_open:
@@ -162,7 +163,7 @@ class Clients:
 
     async def check(self, call: Call) -> Command:
         """May a consumer use this filter?  Java asks before it starts with SQL92."""
-        asked = read_body(ClientConfigCheck, call.command.body)
+        asked = await read_large(ClientConfigCheck, call.command.body)
         data = asked.subscription_data
         wanted = filter_of(data.topic, data.sub_string, data.expression_type)
         await self._front.groups.check(HeartbeatRequest(asked.group, asked.client_id, (wanted,)))
@@ -178,7 +179,7 @@ class Clients:
 
     # ---- inside
 
-    def _read(self, call: Call) -> _Beat:
+    async def _read(self, call: Call) -> _Beat:
         """A heartbeat, as it was read before if only its versions differ.
 
         Java sends one for each topic whose queues it has taken over, with all its topics in it:
@@ -189,7 +190,7 @@ class Clients:
         digest = blake2b(_VERSION.sub(b"", body), digest_size=16).digest()
         known = self._beats.get(call.connection)
         if known is None or known.digest != digest:
-            beat = read_body(Heartbeat, body)
+            beat = await read_large(Heartbeat, body)
             client_id = beat.client_id
             known = _Beat(
                 digest,
