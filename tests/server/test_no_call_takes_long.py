@@ -17,6 +17,7 @@ from rmqlite.server.faces.native.conversion import Conversion
 from rmqlite.server.faces.native.guard import everybody
 from rmqlite.server.faces.native.in_flight import InFlight
 from rmqlite.server.faces.native.table import methods_of
+from rmqlite.server.serve import GC_OBJECTS
 from rmqlite.wire import rpcs
 from rmqlite.wire.remoting.codes.request import Party
 from rmqlite.wire.remoting.codes.table import ANSWERED
@@ -116,7 +117,10 @@ def near_its_limits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
     gc.collect()
     # As the server does.
     gc.freeze()
+    before = gc.get_threshold()
+    gc.set_threshold(GC_OBJECTS, 20, 100)
     yield broker
+    gc.set_threshold(*before)
     gc.unfreeze()
     broker.store.release()
 
