@@ -146,7 +146,10 @@ class GroupTable:
         return info
 
     def delete(self, group: str) -> None:
-        """Forget a group; an unknown one is no error."""
+        """Forget a group; an unknown one is no error.
+
+        Its members make it again, with RocketMQ's defaults, if groups are made on demand.
+        """
         if group not in self._known:
             return
         self._change({group: None})

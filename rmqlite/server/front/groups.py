@@ -82,7 +82,7 @@ class GroupCalls(Part):
 
     @admin
     async def delete(self, group: str, *, with_offsets: bool = False) -> None:
-        """Delete a group's settings."""
+        """Delete a group's settings, and its offsets when that is on disk."""
         self._broker.groups.delete(group)
         await self._saved()
         if with_offsets:
