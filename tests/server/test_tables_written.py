@@ -122,6 +122,24 @@ def test_what_cannot_be_written_is_answered_and_taken_back(
     assert under_test.broker.groups.get("kept")
 
 
+def test_a_call_that_waits_after_its_change_hears_that_it_was_taken_back(
+    under_test: BrokerUnderTest, files: FaultyFiles
+) -> None:
+    """Nothing is left to be written then, which would look like success."""
+
+    async def scenario(server: Served) -> None:
+        files.fail("replace")
+        refusals = server.commit.refusals
+        under_test.broker.topics.create(TopicInfo("a", 4, 4))
+        with pytest.raises(StoreUnavailable):
+            await server.commit.durable(0)
+        with pytest.raises(StoreUnavailable):
+            await server.commit.durable(0, refusals)
+        await server.commit.durable(0, server.commit.refusals)
+
+    run(under_test, scenario)
+
+
 def test_a_message_whose_topic_cannot_be_written_is_refused(
     under_test: BrokerUnderTest, files: FaultyFiles
 ) -> None:

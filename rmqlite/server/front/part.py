@@ -70,9 +70,9 @@ class Part:
         """
         await self._commit.durable(self._broker.store.end)
 
-    async def _saved(self) -> None:
-        """_durable(), for the tables only."""
-        await self._commit.durable(0)
+    async def _saved(self, refusals: int | None = None) -> None:
+        """_durable(), for the tables only; refusals: as for GroupCommit.durable()."""
+        await self._commit.durable(0, refusals)
 
     async def _stored(self, steps: Steps[A]) -> A:
         """Do steps that append or change tables; their answer, when that is on disk."""

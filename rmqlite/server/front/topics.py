@@ -70,9 +70,10 @@ class TopicCalls(Part):
     @admin
     async def delete(self, topic: str) -> None:
         """Delete a topic; calls that wait for its messages end."""
+        refusals = self._commit.refusals
         async with self._alone():
             self._broker.deleting.delete_topic(topic)
-        await self._saved()
+        await self._saved(refusals)
         self._pulls.wake([(topic, number) for number in range(self._config.topic_queues_max)])
 
     @admin

@@ -39,7 +39,7 @@ KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
 offsets, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
 
-BEGUN_AT_ONCE: Final = 4
+BEGUN_AT_ONCE: Final = 2
 """Requests that begin in one pass of the loop, of all connections: a read may bring hundreds, and
 the first step of each takes up to some milliseconds."""
 
