@@ -97,7 +97,7 @@ class Broker:
         )
         halves = self.transactions.halves
         self.retention = Retention(config, store, self.wait_queues, halves.oldest_open)
-        self.deleting = Deleting(store, self.topics, self.groups, self.offsets)
+        self.deleting = Deleting(store, self.topics, self.offsets)
         self.locks = QueueLocks(config, clock)
         self.membership = Membership(config, clock, self._read_queues)
         self.topics.on_change.append(self.membership.topic_changed)

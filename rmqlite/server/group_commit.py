@@ -3,6 +3,7 @@
 SYNC_FLUSH: a call is answered, and readers are woken, when its bytes are on disk.  While one
 sync runs, new calls gather; they share the next sync and its cost.
 ASYNC_FLUSH: no call waits, readers are woken at once, and a sync follows at an interval.
+A sync also writes the tables that have changed, each once; calls wait for them in both.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Thread
+from typing import NamedTuple
 
 from rmqlite import compiled
 from rmqlite.broker.histogram import Durations
 from rmqlite.clock import elapsed_s
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import FlushFailed
+from rmqlite.errors import FlushFailed, StoreUnavailable
 from rmqlite.store.disk.regular_file import Descriptor
 from rmqlite.store.disk_jobs import SyncJob
 from rmqlite.store.dispatch import QueueKey
@@ -26,7 +28,16 @@ from rmqlite.store.message_store import MessageStore
 
 Readable = Callable[[Iterable[QueueKey]], None]
 Ran = Callable[[float | FlushFailed], None]
-Answer = Callable[[FlushFailed | None], object]
+Failed = FlushFailed | StoreUnavailable
+Answer = Callable[[Failed | None], object]
+
+
+class _Waiter(NamedTuple):
+    """A call that waits for the log up to log_end, and for the changes of tables up to changes."""
+
+    log_end: int
+    changes: int
+    answer: Answer
 
 
 class SyncThread:
@@ -144,7 +155,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._failure: asyncio.Future[None] = self._loop.create_future()
         self._fresh: set[QueueKey] = set()
-        self._waiters: list[tuple[int, Answer]] = []
+        self._waiters: list[_Waiter] = []
         self._is_wanted = False
         self._until_s: float | None = None
         """The loop's time at which the sync that runs takes too long; None if none runs."""
@@ -152,6 +163,8 @@ class GroupCommit:
         self._error: FlushFailed | None = None
         self.syncs = Durations()
         """How long the disk took for each sync, without the wait for the thread."""
+        self._tables = store.table_changes
+        self._tables.on_change = self.wanted
 
     def appended(self, topic: str, queue_id: int) -> None:
         """A queue has a new message."""
@@ -172,22 +185,26 @@ class GroupCommit:
         else:
             self._loop.call_later(self._interval_s, self._start)
 
-    async def durable(self, log_end: int) -> None:
-        """Return when the log is on disk up to log_end.  Raises FlushFailed.
+    @property
+    def refusals(self) -> int:
+        """How often changes of tables were taken back; a call that waits before durable() asks."""
+        return self._tables.refusals
 
-        With ASYNC_FLUSH it returns at once.
+    async def durable(self, log_end: int, refusals: int | None = None) -> None:
+        """Return when all changed tables, and the log up to log_end, are on disk.
+
+        With ASYNC_FLUSH it does not wait for the log.  refusals: as they were before the call
+        changed anything, if it has waited since.  Raises FlushFailed; StoreUnavailable: the changes
+        of tables were taken back, and records of the call are in the log all the same.
         """
-        if self._error is not None:
-            # Without the frames of the calls that raised it before.
-            raise self._error.with_traceback(None)
-        if self._is_sync and self._store.durable_end >= log_end:
-            # The sync was faster than this task: another one would write nothing.
+        self._check(refusals)
+        if self._is_done(log_end):
+            if not self._is_sync:
+                self.wanted()
             return
-        self.wanted()
-        if not self._is_sync:
-            return
+        self._want_now()
         waiter: asyncio.Future[None] = self._loop.create_future()
-        self._waiters.append((log_end, partial(_end, waiter)))
+        self._wait(log_end, partial(_end, waiter))
         try:
             await waiter
         finally:
@@ -195,19 +212,24 @@ class GroupCommit:
             # future: a cycle that would hold the whole request.
             del waiter
 
-    def then(self, log_end: int, answer: Answer) -> None:
-        """Call answer when the log is on disk up to log_end, with None, or with a FlushFailed.
+    def then(self, log_end: int, answer: Answer, refusals: int | None = None) -> None:
+        """Call answer when durable() would return, with None, or with what it would raise.
 
-        With ASYNC_FLUSH it is called at once.  Otherwise a sync starts at once: whoever appends
-        for many callers has gathered them before, so nobody else has to be waited for.
+        A sync starts at once: whoever appends for many callers has gathered them before, so nobody
+        else has to be waited for.
         """
-        if self._error is not None or not self._is_sync or self._store.durable_end >= log_end:
-            answer(self._error)
+        try:
+            self._check(refusals)
+        except (FlushFailed, StoreUnavailable) as error:
+            answer(error)
+            return
+        if self._is_done(log_end):
+            answer(None)
             return
         if self._waiters:
             # The answers of many callers take a while: these get a turn of the loop of their own.
             answer = partial(self._in_turn, answer)
-        self._waiters.append((log_end, answer))
+        self._wait(log_end, answer)
         self._start()
 
     def fail(self, error: FlushFailed) -> None:
@@ -221,12 +243,37 @@ class GroupCommit:
         """Wait for a sync that fails, then raise its FlushFailed, which ends the broker."""
         await self._failure
 
-    def _in_turn(self, answer: Answer, error: FlushFailed | None) -> None:
+    def _check(self, refusals: int | None) -> None:
+        """Raises the error with which a call ends at once."""
+        if self._error is not None:
+            # Without the frames of the calls that raised it before.
+            raise self._error.with_traceback(None)
+        if refusals is not None and refusals != self._tables.refusals and self._tables.refusal:
+            raise self._tables.refusal.with_traceback(None)
+
+    def _is_done(self, log_end: int) -> bool:
+        """Was the sync faster than the call?  Another one would write nothing for it."""
+        is_logged = not self._is_sync or self._store.durable_end >= log_end
+        return is_logged and self._tables.written == self._tables.made
+
+    def _wait(self, log_end: int, answer: Answer) -> None:
+        self._waiters.append(_Waiter(log_end if self._is_sync else 0, self._tables.made, answer))
+
+    def _want_now(self) -> None:
+        """wanted(), also with ASYNC_FLUSH in this turn of the loop."""
+        if self._is_sync:
+            self.wanted()
+        elif self._until_s is None and not self._waiters:
+            self._loop.call_soon(self._start)
+
+    def _in_turn(self, answer: Answer, error: Failed | None) -> None:
         self._loop.call_soon(answer, error)
 
     def _start(self) -> None:
         self._is_wanted = False
-        if self._until_s is not None or (self._is_sync and not self._fresh and not self._waiters):
+        has_changes = self._tables.written < self._tables.made
+        is_idle = self._is_sync and not self._fresh and not self._waiters and not has_changes
+        if self._until_s is not None or is_idle:
             return
         fresh: set[QueueKey] = set()
         if self._is_sync:
@@ -244,19 +291,35 @@ class GroupCommit:
             return
         if job.paths:
             self.syncs.add(ran)
+        before = self._tables.refusals, self._tables.written
         self._store.synced(job)
-        answers = [answer for log_end, answer in self._waiters if log_end <= job.log_end]
-        self._waiters = [waiter for waiter in self._waiters if waiter[0] > job.log_end]
-        if self._store.end > job.log_end:
+        answers = self._take_answers(job.log_end, *before)
+        if self._waiters or self._store.end > job.log_end or not self._is_done(0):
             # Appended while the disk worked; now it works while these calls are answered.
-            if self._is_sync:
+            if self._is_sync or self._waiters:
                 self._start()
             else:
                 self.wanted()
         if fresh:
             self._readable(fresh)
-        for answer in answers:
-            answer(None)
+        for answer, error in answers:
+            answer(error)
+
+    def _take_answers(
+        self, log_end: int, refusals: int, written: int
+    ) -> list[tuple[Answer, StoreUnavailable | None]]:
+        """The answers of a sync.  refusals, written: of the tables, before it."""
+        answers: list[tuple[Answer, StoreUnavailable | None]] = []
+        waiters, self._waiters = self._waiters, []
+        refusal = self._tables.refusal if self._tables.refusals > refusals else None
+        for waiter in waiters:
+            if refusal is not None and waiter.changes > written:
+                answers.append((waiter.answer, refusal))
+            elif waiter.log_end <= log_end and waiter.changes <= self._tables.written:
+                answers.append((waiter.answer, None))
+            else:
+                self._waiters.append(waiter)
+        return answers
 
     def _look(self) -> None:
         """Does the sync that runs take too long?  One timer for many syncs, which are short."""
@@ -278,11 +341,11 @@ class GroupCommit:
 
     def _refuse_waiters(self, error: FlushFailed) -> None:
         waiters, self._waiters = self._waiters, []
-        for _, answer in waiters:
-            answer(error)
+        for waiter in waiters:
+            waiter.answer(error)
 
 
-def _end(waiter: asyncio.Future[None], error: FlushFailed | None) -> None:
+def _end(waiter: asyncio.Future[None], error: Failed | None) -> None:
     """Wake the call that waits, unless it was cancelled."""
     if waiter.done():
         return

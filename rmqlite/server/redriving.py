@@ -16,7 +16,7 @@ from rmqlite.broker.broker import Broker
 from rmqlite.broker.redrive.redrive import STEP_LETTERS_MAX
 from rmqlite.broker.schedule.pace import Pace
 from rmqlite.clock import WAKE_MS_MAX, Clock
-from rmqlite.errors import FlushFailed, RmqliteError
+from rmqlite.errors import FlushFailed, RmqliteError, StoreUnavailable
 from rmqlite.requests.redrive import RedriveJob
 from rmqlite.server.group_commit import GroupCommit
 from rmqlite.server.turns import let_others, set_or_late
@@ -83,8 +83,8 @@ class Redriving:
         pace.take(self._clock.now_ms(), stepped.sent)
         try:
             await self._commit.durable(self._broker.store.end)
-        except FlushFailed as error:
-            if error.is_final:
+        except (FlushFailed, StoreUnavailable) as error:
+            if isinstance(error, FlushFailed) and error.is_final:
                 raise
             self._rest(job, error)
             return self._clock.now_ms() + REST_MS

@@ -3,13 +3,19 @@
 A call needs many turns of the loop: gRPC's thread reports each of its steps, from the connection
 to the answer, and each step takes some turns.  With one turn between two slices, a call waits
 for about twenty-five slices, which take a second; with many turns, for one or two slices.
+
+What many calls do at the same time adds up: the loop does everything that is ready before it
+looks for new bytes.  So only a few calls begin in one pass of the loop, and of all calls together
+one later slice is done in it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 from rmqlite.broker.steps import Steps
 
@@ -17,6 +23,41 @@ T = TypeVar("T")
 
 TURNS: Final = 50
 """If no call has anything to do, so many turns take 0.15 ms: a twentieth of a slice."""
+
+
+class Gate:
+    """Lets a few of those who come in one pass of the loop go on, and the others in later ones."""
+
+    def __init__(self, at_once: int) -> None:
+        self._at_once = at_once
+        self._gone_on = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._loop = asyncio.get_running_loop()
+
+    async def turn(self) -> None:
+        """Return in a pass in which few others do; they return in the order in which they came."""
+        if self._waiting or self._gone_on >= self._at_once:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._waiting.append(turn)
+            await turn
+            return
+        self._gone_on += 1
+        if self._gone_on == 1:
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._gone_on = 0
+        while self._waiting and self._gone_on < self._at_once:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._gone_on += 1
+        if self._gone_on:
+            self._loop.call_soon(self._next)
+
+
+_SLICES: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Gate]] = WeakKeyDictionary()
+"""The gate of all slices of a loop."""
 
 
 async def let_others() -> None:
@@ -43,6 +84,15 @@ async def done_in_turns(steps: Steps[T]) -> T:
             answer: T = end.value
             return answer
         await let_others()
+        await _slices().turn()
+
+
+def _slices() -> Gate:
+    loop = asyncio.get_running_loop()
+    gate = _SLICES.get(loop)
+    if gate is None:
+        gate = _SLICES[loop] = Gate(1)
+    return gate
 
 
 def at_once(call: Coroutine[Any, Any, T]) -> T | None:

@@ -49,6 +49,7 @@ from rmqlite.store.tables import tables
 from rmqlite.store.tables.clock_table import clock_table, open_clock
 from rmqlite.store.tables.deleted_table import DELETED_TABLE, load_deleted
 from rmqlite.store.tables.levels_table import change_levels, load_levels
+from rmqlite.store.tables.table_changes import TableChanges
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class MessageStore:
         self._root = config.store_path
         self._files = files
         self._clock = clock
+        self.table_changes = TableChanges(files, self._root / "config")
         files.make_folder(self._root / "config")
         keep_names(files, self._root)
         # Read before locking: closing the file would release the lock of this process.
@@ -152,12 +154,14 @@ class MessageStore:
         self._appended += len(run)
 
     def begin_sync(self) -> SyncJob:
-        """A job that makes everything appended so far durable."""
-        paths = tuple(self._log.take_unsynced())
-        return SyncJob(self._files, paths, self._log.point, self._failure)
+        """A job that makes everything appended so far durable, and the tables changed so far."""
+        paths, changed = tuple(self._log.take_unsynced()), self.table_changes.begin()
+        return SyncJob(self._files, paths, self._log.point, self._failure, changed)
 
     def synced(self, job: SyncJob) -> None:
         """Note that a job has run: its records may be acknowledged and read."""
+        if job.tables is not None:
+            self.table_changes.ended(job.tables)
         self._sync_end = max(self._sync_end, job.log_end)
         self._made_durable(job)
 
@@ -197,7 +201,7 @@ class MessageStore:
         self.persisted(job)
 
     def save_table(self, name: str, tree: tables.Tree) -> None:
-        """Replace one table under config/ now.
+        """Replace one table under config/ now, in this thread; see also table_changes.
 
         Raises StoreUnavailable (nothing has changed), and FlushFailed as append does.
         """
@@ -220,6 +224,8 @@ class MessageStore:
 
     def close(self, more: Mapping[str, tables.Snapshot]) -> None:
         """Persist everything and mark the store as cleanly stopped, as RocketMQ does."""
+        if (changed := self.table_changes.begin()) is not None:
+            changed.run()
         self.persist(more)
         self._files.remove(self._root / "abort")
         self.release()

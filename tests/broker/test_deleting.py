@@ -283,8 +283,11 @@ def test_a_group_is_deleted_with_or_without_its_offsets(under_test: BrokerUnderT
     under_test.send(plain("a"))
     for keeps in (True, False):
         under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue(TOPIC, 0): 1}))
-        under_test.broker.deleting.delete_group(GROUP, with_offsets=not keeps)
+        under_test.broker.groups.delete(GROUP)
+        if not keeps:
+            under_test.broker.offsets.forget_group(GROUP)
         under_test.restart()
         assert GROUP not in [info.group for info in under_test.broker.groups.all()]
         assert under_test.broker.offsets.of(GROUP) == ({Queue(TOPIC, 0): 1} if keeps else {})
-    under_test.broker.deleting.delete_group("nobody", with_offsets=True)
+    under_test.broker.groups.delete("nobody")
+    under_test.broker.offsets.forget_group("nobody")

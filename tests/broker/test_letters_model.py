@@ -17,6 +17,7 @@ from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed
 from tests.support.letters import groups, purge
 from tests.support.messages import GROUP, save_group
+from tests.support.steps import done
 from tests.support.stores import new_record
 
 DLQ = dlq_topic(GROUP)
@@ -104,7 +105,7 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     is_open = [number for number in shown if plain.is_open(number)]
     assert (mine.letters, mine.open) == (len(shown), len(is_open))
     assert mine.purged == begin - plain.kept_from
-    assert broker.broker.letters.dead.open_counts()[GROUP] == len(is_open)
+    assert done(broker.broker.letters.dead.open_counts())[GROUP] == len(is_open)
     first = max(begin, end - WINDOW)
     assert mine.reasons_of == end - first
     counted = Counter(plain.reasons[number] for number in is_open if number >= first)

@@ -637,7 +637,7 @@ def test_dead_letters_of_the_schedule_go_where_they_were_going(make: Make) -> No
     under_test = make()
     under_test.send(Message("orders", b"late", delay_level=1))
     rows = under_test.broker.topics
-    del rows._infos["orders"], rows._rows["orders"]
+    del rows._known["orders"]
     under_test.clock.forward(1_000)
     under_test.deliver()
     job = under_test.broker.redrive.start(RedriveRequest(RedriveSpec(SCHEDULE_GROUP)))

@@ -146,6 +146,8 @@ def test_a_round_that_cannot_be_stored_is_tried_again(under_test: BrokerUnderTes
 
     async def scenario(producer: Producer) -> None:
         send_half(under_test, "a")
+        # The table with its topic is on disk.
+        await asyncio.sleep(1)
         files = under_test.files
         assert isinstance(files, FaultyFiles)
         files.fail("write", times=1)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from rmqlite.errors import Overloaded
-from rmqlite.server.waiting import Waiting
+from rmqlite.server.waiting import PULLS_AT_ONCE, Waiting
 from tests.support.clock import FakeClock
 from tests.support.loops import run_with
 
@@ -91,3 +91,26 @@ def test_closing_wakes_everyone_and_lets_nobody_in() -> None:
         return clock.now_ms() - began_ms
 
     assert run_with(clock, main()) == 0
+
+
+def test_of_many_calls_a_few_are_woken_in_a_turn() -> None:
+    """Five thousand at once would hold up everybody else; each is woken all the same."""
+
+    async def main() -> None:
+        waiting = Waiting("maxParkedPolls", 1_000)
+        parked = [asyncio.create_task(waiting.wait(KEY, 60)) for _ in range(500)]
+        await asyncio.sleep(0)
+        waiting.wake([KEY])
+        # Who comes after the message has looked already.
+        late = asyncio.create_task(waiting.wait(KEY, 60))
+        before = woken = 0
+        while woken < len(parked):
+            await asyncio.sleep(0)
+            woken = sum(task.done() for task in parked)
+            assert woken - before <= PULLS_AT_ONCE
+            before = woken
+        assert not late.done()
+        waiting.wake([KEY])
+        await late
+
+    run_with(FakeClock(), main())

@@ -62,6 +62,7 @@ def served(
             finally:
                 ending.cancel()
                 await asyncio.wait([ending])
+                under_test.store.table_changes.on_change = under_test.write_tables
 
     asyncio.run(main())
 
@@ -74,3 +75,4 @@ def breaking(under_test: BrokerUnderTest, error: RmqliteError) -> None:
 
     for door in ("append", "append_packed", "save_table", "change_levels"):
         setattr(under_test.store, door, broken)
+    under_test.store.table_changes.add = broken  # type: ignore[method-assign]

@@ -13,6 +13,7 @@ from rmqlite.server.faces.metrics.metrics import Metrics
 from rmqlite.server.front.access import Access
 from rmqlite.server.group_commit import GroupCommit, SyncThread
 from tests.support.brokers import BrokerUnderTest
+from tests.support.steps import done
 
 
 class Scrape:
@@ -54,6 +55,8 @@ def scrape(broker: BrokerUnderTest, watch: ClockWatch | None = None) -> Scrape:
         with closing(SyncThread()) as syncer:
             commit = GroupCommit(broker.config, broker.store, syncer, lambda _: None)
             metrics = Metrics(broker.broker, commit, watched, Access())
-            return metrics.collected(broker.broker.status(parked_polls=0)).text().decode()
+            text = done(metrics.collected(broker.broker.status(parked_polls=0))).text().decode()
+            broker.store.table_changes.on_change = broker.write_tables
+            return text
 
     return Scrape(asyncio.run(main()))

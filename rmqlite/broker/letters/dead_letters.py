@@ -43,6 +43,7 @@ from rmqlite.store.records.record import Head
 
 STEP_LETTERS: Final = 250
 """Letters that one step reads; then other calls may run."""
+_STEP_GROUPS: Final = 500
 LOOK_MAX: Final = 20_000
 """Letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
@@ -88,13 +89,15 @@ class DeadLetters:
             yield
         return tuple(found)
 
-    def open_counts(self) -> dict[str, int]:
-        """The number of each group's letters that were neither purged nor redriven.
+    def open_counts(self) -> Steps[dict[str, int]]:
+        """The number of each group's letters that were neither purged nor redriven, in steps.
 
         It reads no letter.
         """
-        counts = {}
+        counts: dict[str, int] = {}
         for group, queues in dead_letter_queues(self._store).items():
+            if len(counts) % _STEP_GROUPS == _STEP_GROUPS - 1:
+                yield
             counts[group] = 0
             for queue_id, queue in queues.items():
                 begin, end = self._markers.begin(group, queue_id), queue.max_offset

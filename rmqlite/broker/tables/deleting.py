@@ -1,4 +1,4 @@
-"""Deletes topics and groups.
+"""Deletes topics.
 
 The queues of a deleted topic are empty from then on, for all readers and after every crash; its
 records stay in the log until retention takes them, so a message can still be looked at by its
@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 
 from rmqlite.broker.steps import Steps
-from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.names import is_dlq, is_system
@@ -23,12 +22,9 @@ log = logging.getLogger(__name__)
 class Deleting:
     """Deletes what its tables have."""
 
-    def __init__(
-        self, store: MessageStore, topics: TopicTable, groups: GroupTable, offsets: ConsumerOffsets
-    ) -> None:
+    def __init__(self, store: MessageStore, topics: TopicTable, offsets: ConsumerOffsets) -> None:
         self._store = store
         self._topics = topics
-        self._groups = groups
         self._offsets = offsets
 
     def delete_topic(self, topic: str) -> None:
@@ -44,16 +40,6 @@ class Deleting:
             self._topics.delete(topic)
             log.info("topic deleted topic=%s", topic)
         self._offsets.forget_topic(topic)
-
-    def delete_group(self, group: str, *, with_offsets: bool) -> None:
-        """Delete a group's settings; one that does not exist is no error.
-
-        Its members make it again, with RocketMQ's defaults, if groups are made on demand.
-        Raises StoreUnavailable: nothing has changed.
-        """
-        self._groups.delete(group)
-        if with_offsets:
-            self._offsets.forget_group(group)
 
     def delete_unused(self) -> Steps[int]:
         """Delete the queues of topics that do not exist, one in each step; how many topics."""

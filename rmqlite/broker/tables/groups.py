@@ -1,8 +1,8 @@
 """The settings of consumer groups: RocketMQ's config/subscriptionGroup.json.
 
 A retry policy of our own stands beside them: RocketMQ ignores it, and drops it when it writes
-the table.  Every change is on disk before it is answered; a call that needs several new groups
-makes them in one write.  The members of groups are in membership.py.
+the table.  A change is made in memory, and all changes of one turn are on disk after one write:
+then the front answers those who made them.  The members of groups are in membership.py.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.config import BrokerConfig
@@ -21,6 +22,7 @@ from rmqlite.requests.groups import GroupChange, GroupExtras, GroupInfo
 from rmqlite.retry_policy import ROCKETMQS, TABLE_KEY, RetryPolicy
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import tables
+from rmqlite.store.tables.table_changes import put_all
 from rmqlite.table_shapes import GroupRow, GroupsTable
 
 log = logging.getLogger(__name__)
@@ -39,45 +41,48 @@ _NOT_OURS: Final[Row] = {
 """RocketMQ's other columns of a row, with its defaults; GroupExtras has them in this order."""
 
 
+class _Known(NamedTuple):
+    """text: the row as it stands in the file."""
+
+    info: GroupInfo
+    policy: RetryPolicy
+    row: Row
+    text: str
+
+
 class GroupTable:
-    """Settings of consumer groups, by name; changes are on disk before they are answered."""
+    """Settings of consumer groups, by name."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig, topics: TopicTable) -> None:
         """Raises StoreDamaged, which names the group."""
         self._store = store
         self._config = config
         self._topics = topics
-        self._rows: dict[str, Row] = {}
-        self._texts: dict[str, str] = {}
-        """Each row as text for the file."""
-        self._infos: dict[str, GroupInfo] = {}
-        self._policies: dict[str, RetryPolicy] = {}
+        self._known: dict[str, _Known] = {}
         table = store.load_table(_TABLE, GroupsTable) or GroupsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.subscription_group_table.values():
             info = _info(row)
-            self._policies[info.group] = RetryPolicy.parse(info.retry_policy)
-            self._rows[info.group] = row.row()
-            self._texts[info.group] = tables.encode_row(info.group, row.row(), _ROW_DEPTH)
-            self._infos[info.group] = info
+            self._known[info.group] = _known(info, RetryPolicy.parse(info.retry_policy), row.row())
 
     def all(self) -> tuple[GroupInfo, ...]:
-        return tuple(self._infos[name] for name in sorted(self._infos))
+        return tuple(self._known[name].info for name in sorted(self._known))
+
+    def get(self, group: str) -> GroupInfo | None:
+        known = self._known.get(group)
+        return None if known is None else known.info
 
     def existing(self, group: str) -> GroupInfo:
         """Raises GroupUnknown."""
-        info = self._infos.get(group)
+        info = self.get(group)
         if info is None:
             raise GroupUnknown(group)
         return info
 
     def for_use(self, group: str) -> GroupInfo:
-        """The group, created on demand.
-
-        Raises InvalidName, GroupUnknown, Overloaded, StoreUnavailable.
-        """
-        info = self._infos.get(group)
+        """The group, created on demand.  Raises InvalidName, GroupUnknown, Overloaded."""
+        info = self.get(group)
         if info is None:
             info = self.wanted(group)
             self.make([info])
@@ -85,7 +90,7 @@ class GroupTable:
 
     def wanted(self, group: str) -> GroupInfo:
         """The group, or the one that make() would make.  Raises InvalidName, GroupUnknown."""
-        info = self._infos.get(group)
+        info = self.get(group)
         if info is not None:
             return info
         check_group(group)
@@ -94,30 +99,27 @@ class GroupTable:
         return GroupInfo(group)
 
     def make(self, infos: Iterable[GroupInfo]) -> None:
-        """Make the missing ones of these groups, all of them in one write, or none.
-
-        Raises Overloaded, StoreUnavailable.
-        """
-        missing = {info: ROCKETMQS for info in infos if info.group not in self._infos}
+        """Make the missing ones of these groups, or none.  Raises Overloaded."""
+        missing = {info: ROCKETMQS for info in infos if info.group not in self._known}
         if missing:
             self._save(missing)
 
     def retry_level(self, group: str, failed_before: int) -> int:
         """The delay level of the next retry, by the group's policy and the levels in force."""
-        return self._policies[group].level(failed_before, self._store.levels.current)
+        return self._known[group].policy.level(failed_before, self._store.levels.current)
 
     def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
         """Change settings, or make the group; in force for the next failure.
 
         Waiting retries keep their times.  More retry queues widen the retry topic, fewer leave
-        it as it is.  Raises InvalidName, InvalidValue, Overloaded, StoreUnavailable; then
-        nothing has changed.
+        it as it is.  Raises InvalidName, InvalidValue, Overloaded; then nothing has changed.
         """
         check_group(change.group)
         _check_limit("max_reconsume_times", change.max_reconsume_times, 0, INT_MAX)
         _check_limit("retry_queues", change.retry_queues, 1, self._config.topic_queues_max)
-        info = self._infos.get(change.group) or GroupInfo(change.group)
-        policy = self._policies.get(change.group, ROCKETMQS)
+        known = self._known.get(change.group)
+        info = known.info if known else GroupInfo(change.group)
+        policy = known.policy if known else ROCKETMQS
         if change.retry_policy is not None:
             policy = RetryPolicy.parse(change.retry_policy)
         wanted = {
@@ -130,7 +132,7 @@ class GroupTable:
         # Widen first: nobody would read retries in queues that the topic lacks.
         self._topics.widen(retry_topic(info.group), info.retry_queues)
         has_new_extras = extras not in (None, self.extras(info.group))
-        if info != self._infos.get(info.group) or has_new_extras:
+        if info != self.get(info.group) or has_new_extras:
             self._save({info: policy}, extras)
             log.info(
                 "group changed group=%s max_reconsume_times=%d retry_policy=%r retry_queues=%d"
@@ -146,17 +148,15 @@ class GroupTable:
     def delete(self, group: str) -> None:
         """Forget a group; an unknown one is no error.
 
-        Raises StoreUnavailable: then it still exists.
+        Its members make it again, with RocketMQ's defaults, if groups are made on demand.
         """
-        if group not in self._infos:
+        if group not in self._known:
             return
-        self._write({name: text for name, text in self._texts.items() if name != group})
-        for table in (self._texts, self._rows, self._infos, self._policies):
-            del table[group]
+        self._change({group: None})
         log.info("group deleted group=%s", group)
 
     def extras(self, group: str) -> GroupExtras:
-        row = self._rows.get(group, {})
+        row = self._row_of(group)
         # Whoever edited the table may have written anything there.
         known = {
             key: row[key] if type(row.get(key)) is type(usual) else usual
@@ -167,36 +167,42 @@ class GroupTable:
     def _save(
         self, policies: Mapping[GroupInfo, RetryPolicy], extras: GroupExtras | None = None
     ) -> None:
-        """Put these groups into the table; on an error nothing has changed."""
+        """Put these groups into the table.  Raises Overloaded: nothing has changed."""
         self._check_room(policies)
-        rows = {info.group: self._row(info) for info in policies}
-        if extras is not None:
-            for row in rows.values():
-                row |= dict(zip(_NOT_OURS, astuple(extras), strict=True))
-        texts = {group: tables.encode_row(group, row, _ROW_DEPTH) for group, row in rows.items()}
-        self._write(self._texts | texts)
-        self._rows |= rows
-        self._texts |= texts
-        self._infos |= {info.group: info for info in policies}
-        self._policies |= {info.group: policy for info, policy in policies.items()}
+        columns = {} if extras is None else dict(zip(_NOT_OURS, astuple(extras), strict=True))
+        self._change(
+            {
+                info.group: _known(info, policy, self._row(info) | columns)
+                for info, policy in policies.items()
+            }
+        )
 
-    def _write(self, texts: Mapping[str, str]) -> None:
-        version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
-        tree = {
-            "dataVersion": {"counter": version.counter, "timestamp": version.changed_at_ms},
-            "subscriptionGroupTable": tables.joined(texts.values(), _ROW_DEPTH),
+    def _change(self, changes: Mapping[str, _Known | None]) -> None:
+        """Put rows into the table, or remove those that are None; written with the next sync."""
+        before = self._put(changes)
+        self._store.table_changes.add(_TABLE, self._snapshot, partial(self._put, before))
+
+    def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
+        before = put_all(self._known, changes)
+        self.version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
+        return before
+
+    def _snapshot(self) -> tables.Snapshot:
+        version = {"counter": self.version.counter, "timestamp": self.version.changed_at_ms}
+        texts = [known.text for known in self._known.values()]
+        return lambda: {
+            "dataVersion": version,
+            "subscriptionGroupTable": tables.joined(texts, _ROW_DEPTH),
         }
-        self._store.save_table(_TABLE, tree)
-        self.version = version
 
     def _check_room(self, infos: Iterable[GroupInfo]) -> None:
-        added = sum(info.group not in self._infos for info in infos)
-        if added and len(self._infos) + added > self._config.groups_max:
+        added = sum(info.group not in self._known for info in infos)
+        if added and len(self._known) + added > self._config.groups_max:
             raise Overloaded("maxGroups", self._config.groups_max)
 
     def _row(self, info: GroupInfo) -> Row:
         row = {
-            **(self._rows.get(info.group) or _NOT_OURS),
+            **(self._row_of(info.group) or _NOT_OURS),
             "consumeEnable": info.can_consume,
             "groupName": info.group,
             "retryMaxTimes": info.max_reconsume_times,
@@ -206,6 +212,14 @@ class GroupTable:
         if not info.retry_policy:
             del row[TABLE_KEY]
         return row
+
+    def _row_of(self, group: str) -> Row:
+        known = self._known.get(group)
+        return {} if known is None else known.row
+
+
+def _known(info: GroupInfo, policy: RetryPolicy, row: Row) -> _Known:
+    return _Known(info, policy, row, tables.encode_row(info.group, row, _ROW_DEPTH))
 
 
 def _check_limit(field: str, value: int | None, least: int, most: int) -> None:

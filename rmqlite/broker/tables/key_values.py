@@ -2,16 +2,19 @@
 
 Two namespaces have a meaning.  ORDER_TOPIC_CONFIG holds, by topic, which brokers have how many
 queues, and routes tell it to clients while orderMessageEnable is on.  NAMESRV_CONFIG holds that
-switch.  Every change is on disk before it is answered.
+switch.  A change is made in memory, and all changes of one turn are on disk after one write:
+then the front answers those who made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from rmqlite.errors import Overloaded
 from rmqlite.store.message_store import MessageStore
+from rmqlite.store.tables.tables import Snapshot
 from rmqlite.table_shapes import KeyValuesTable
 
 TABLE: Final = "kvConfig.json"
@@ -30,31 +33,30 @@ class KeyValues:
         """Raises StoreDamaged for a table that cannot be read."""
         self._store = store
         table = store.load_table(TABLE, KeyValuesTable) or KeyValuesTable()
-        self._values = {namespace: dict(of) for namespace, of in table.config_table.items()}
+        self._values: dict[str, dict[str, str]] = {}
+        self._pairs = self._chars = 0
+        for namespace, of in table.config_table.items():
+            for key, value in of.items():
+                self._put(namespace, key, value)
 
     def of(self, namespace: str) -> Mapping[str, str]:
         """The values of a namespace; the caller must not change them."""
         return self._values.get(namespace, {})
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises Overloaded, StoreUnavailable: then nothing has changed."""
-        changed = {**self._values, namespace: {**self.of(namespace), key: value}}
-        pairs = [(space, *pair) for space, of in changed.items() for pair in of.items()]
-        if len(pairs) > PAIRS_MAX:
+        """Raises Overloaded: then nothing has changed."""
+        before = self.of(namespace).get(key)
+        if before is None and self._pairs >= PAIRS_MAX:
             raise Overloaded("PAIRS_MAX of the name server's table", PAIRS_MAX)
-        if sum([sum(map(len, each)) for each in pairs]) > CHARS_MAX:
+        added = _chars(namespace, key, value) - _chars(namespace, key, before)
+        if self._chars + added > CHARS_MAX:
             raise Overloaded("CHARS_MAX of the name server's table", CHARS_MAX)
-        self._save(changed)
+        self._change(namespace, key, value)
 
     def delete(self, namespace: str, key: str) -> None:
-        """Forget a value; an unknown one is no error.  Raises StoreUnavailable."""
-        if key not in self.of(namespace):
-            return
-        rest = {name: value for name, value in self.of(namespace).items() if name != key}
-        changed = {**self._values, namespace: rest}
-        if not rest:
-            del changed[namespace]
-        self._save(changed)
+        """Forget a value; an unknown one is no error."""
+        if key in self.of(namespace):
+            self._change(namespace, key, None)
 
     @property
     def has_order(self) -> bool:
@@ -62,7 +64,7 @@ class KeyValues:
         return self.of(_SETTINGS).get(_HAS_ORDER) == "true"
 
     def set_order(self, has_order: bool) -> None:
-        """Switch that on or off.  Raises Overloaded, StoreUnavailable."""
+        """Switch that on or off.  Raises Overloaded."""
         if has_order != self.has_order:
             self.put(_SETTINGS, _HAS_ORDER, "true" if has_order else "false")
 
@@ -70,6 +72,29 @@ class KeyValues:
         """The order configuration that a topic's route tells; None: there is none."""
         return self.of(_ORDERS).get(topic) if self.has_order else None
 
-    def _save(self, values: dict[str, dict[str, str]]) -> None:
-        self._store.save_table(TABLE, {"configTable": values})
-        self._values = values
+    def _change(self, namespace: str, key: str, value: str | None) -> None:
+        """Put a value, or remove it if it is None; written with the next sync."""
+        undo = partial(self._put, namespace, key, self.of(namespace).get(key))
+        self._put(namespace, key, value)
+        self._store.table_changes.add(TABLE, self._snapshot, undo)
+
+    def _put(self, namespace: str, key: str, value: str | None) -> None:
+        values = self._values.setdefault(namespace, {})
+        before = values.get(key)
+        if value is not None:
+            values[key] = value
+        elif before is not None:
+            del values[key]
+        if not values:
+            del self._values[namespace]
+        self._pairs += (value is not None) - (before is not None)
+        self._chars += _chars(namespace, key, value) - _chars(namespace, key, before)
+
+    def _snapshot(self) -> Snapshot:
+        values = {namespace: of.copy() for namespace, of in self._values.items()}
+        return lambda: {"configTable": values}
+
+
+def _chars(namespace: str, key: str, value: str | None) -> int:
+    """What a value counts for CHARS_MAX; None counts nothing."""
+    return 0 if value is None else len(namespace) + len(key) + len(value)

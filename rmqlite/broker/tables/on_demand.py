@@ -1,8 +1,8 @@
 """The topics and groups that one call needs; missing ones are made all at once.
 
 A call first looks up everything it needs, and is refused if something is missing and may not
-be made.  Only then make() writes the missing ones: each table once, however many names the
-call has.
+be made.  Only then make() adds the missing ones to their tables, which the next sync writes before
+the records of the call.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class OnDemand:
     def make(self) -> None:
         """Make the missing groups, then the missing topics.
 
-        Raises MessageTooLarge for too many new queues; Overloaded, StoreUnavailable: groups
-        that were made before the topics failed stay.
+        Raises MessageTooLarge for too many new queues; Overloaded: groups that were made before
+        the topics were refused stay.
         """
         if self._new_queues > NEW_QUEUES_MAX:
             rule = f"one call may send the first message to at most {NEW_QUEUES_MAX} queues"

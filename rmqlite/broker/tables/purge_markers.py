@@ -1,6 +1,6 @@
 """Markers up to which a group's dead letters are hidden: config/deadLetterMarkers.json.
 
-A purge moves a marker, a queue offset, which is on disk before the call is answered.  The log
+A purge moves a marker, a queue offset; the front answers when it is on disk.  The log
 is never rewritten: the letters stay until retention removes them, a consumer of the %DLQ%
 topic still gets them, and a restore shows them again.
 """
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 from rmqlite.names import dlq_topic, group_of, is_dlq
 from rmqlite.store.consume_queue import ConsumeQueue
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.tables.tables import Tree
+from rmqlite.store.tables.table_changes import put_all
+from rmqlite.store.tables.tables import Snapshot
 from rmqlite.table_shapes import PurgeMarkersTable
 
 TABLE: Final = "deadLetterMarkers.json"
@@ -41,15 +43,15 @@ class PurgeMarkers:
         return max(marker, queue.min_offset) if queue else marker
 
     def move(self, group: str, markers: Mapping[int, int]) -> None:
-        """Move a group's markers, by queue id; they are on disk when it returns.
+        """Move a group's markers, by queue id; written with the next sync."""
+        of_topic = self._markers.setdefault(dlq_topic(group), {})
+        before = put_all(of_topic, markers)
+        self._store.table_changes.add(TABLE, self._snapshot, partial(put_all, of_topic, before))
 
-        Raises StoreUnavailable: nothing has changed; FlushFailed: a restart may find the old
-        or the new ones.
-        """
-        topic = dlq_topic(group)
-        moved = {**self._markers, topic: {**self._markers.get(topic, {}), **markers}}
-        self._store.save_table(TABLE, _tree(moved))
-        self._markers = moved
+    def _snapshot(self) -> Snapshot:
+        """In the shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
+        markers = {topic: dict(each) for topic, each in sorted(self._markers.items()) if each}
+        return lambda: {"offsetTable": markers}
 
     def _load(self, topic: str, queue_id: int, marker: int) -> None:
         queue = self._store.queue(topic, queue_id)
@@ -75,8 +77,3 @@ def dead_letter_queues(store: MessageStore) -> dict[str, dict[int, ConsumeQueue]
         if group and queue is not None:
             found.setdefault(group, {})[queue_id] = queue
     return found
-
-
-def _tree(markers: Mapping[str, Mapping[int, int]]) -> Tree:
-    """The shape of RocketMQ's tables of offsets: topic -> queue id -> offset."""
-    return {"offsetTable": {topic: dict(each) for topic, each in sorted(markers.items())}}

@@ -1,14 +1,15 @@
 """The existing topics and the numbers of their queues: RocketMQ's config/topics.json.
 
-Rows that RocketMQ wrote keep their other fields.  Every change is on disk before it is
-answered; a call that needs several new topics makes them in one write.
+Rows that RocketMQ wrote keep their other fields.  A change is made in memory, and all changes of
+one turn are on disk after one write: then the front answers those who made them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import (
@@ -34,6 +35,7 @@ from rmqlite.requests.figures import TableVersion
 from rmqlite.requests.topics import TopicExtras, TopicInfo
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.tables import tables
+from rmqlite.store.tables.table_changes import put_all
 from rmqlite.table_shapes import TopicsTable
 
 READ: Final = 4
@@ -49,37 +51,43 @@ _NOT_OURS: Final[Row] = {"order": False, "topicFilterType": "SINGLE_TAG", "topic
 """RocketMQ's other columns of a row, with its defaults."""
 
 
+class _Known(NamedTuple):
+    """text: the row as it stands in the file."""
+
+    info: TopicInfo
+    row: Row
+    text: str
+
+
 class TopicTable:
     """Topics by name."""
 
     def __init__(self, store: MessageStore, config: BrokerConfig) -> None:
         self._store = store
         self._config = config
-        self._rows: dict[str, Row] = {}
-        self._texts: dict[str, str] = {}
-        """Each row as text for the file."""
-        self._infos: dict[str, TopicInfo] = {}
+        self._known: dict[str, _Known] = {}
         self.on_change: list[Callable[[str], None]] = []
         """Each is called with every topic that was made, changed or deleted."""
         for info in self._built_in():
-            self._put(info, self._row(info))
+            self._known[info.topic] = _known(info, self._row(info))
         table = store.load_table(_TABLE, TopicsTable) or TopicsTable()
         version = table.data_version
         self.version = TableVersion(version.counter, version.timestamp)
         for row in table.topic_config_table.values():
             info = TopicInfo(row.topic_name, row.read_queue_nums, row.write_queue_nums, row.perm)
-            self._put(info, row.row())
+            self._known[info.topic] = _known(info, row.row())
 
     def all(self) -> tuple[TopicInfo, ...]:
         """All topics, sorted by name, with the system's own."""
-        return tuple(self._infos[name] for name in sorted(self._infos))
+        return tuple(self._known[name].info for name in sorted(self._known))
 
     def get(self, topic: str) -> TopicInfo | None:
-        return self._infos.get(topic)
+        known = self._known.get(topic)
+        return None if known is None else known.info
 
     def existing(self, topic: str) -> TopicInfo:
         """Raises TopicUnknown."""
-        info = self._infos.get(topic)
+        info = self.get(topic)
         if info is None:
             raise TopicUnknown(topic)
         return info
@@ -100,7 +108,7 @@ class TopicTable:
 
         Retry topics are only made with their groups.  Raises TopicUnknown, PermissionMissing.
         """
-        info = self._infos.get(topic)
+        info = self.get(topic)
         if info is None:
             probed = self.probed(topic)
             if probed is not None:
@@ -114,12 +122,11 @@ class TopicTable:
         return info
 
     def make(self, infos: Iterable[TopicInfo]) -> None:
-        """Make the missing ones of these topics, all of them in one write, or none.
+        """Make the missing ones of these topics, or none.
 
-        Raises StoreUnavailable, and Overloaded; retry topics do not count, because maxGroups
-        limits them.
+        Raises Overloaded; retry topics do not count, because maxGroups limits them.
         """
-        missing = [info for info in infos if info.topic not in self._infos]
+        missing = [info for info in infos if info.topic not in self._known]
         self._check_room(missing)
         if missing:
             self._save(missing)
@@ -133,7 +140,7 @@ class TopicTable:
         if is_system(info.topic):
             raise PermissionMissing(info.topic, "creating", "the name is a system topic's")
         self._check_settings(info)
-        existing = self._infos.get(info.topic)
+        existing = self.get(info.topic)
         if existing is not None and existing != info:
             raise TopicExists(info.topic)
         self.make([info])
@@ -143,24 +150,22 @@ class TopicTable:
         """Give a topic other settings, or create it.
 
         If it loses queues, their messages stay in the log, but nobody can read them until it
-        has as many queues again.  Raises InvalidName, InvalidValue, Overloaded,
-        StoreUnavailable; then nothing has changed.
+        has as many queues again.  Raises InvalidName, InvalidValue, Overloaded; then nothing has
+        changed.
         """
         check_topic(info.topic)
         _check_users(info.topic)
         self._check_settings(info)
-        if info.topic not in self._infos:
+        known = self.get(info.topic)
+        if known is None:
             self._check_room([info])
-        elif info == self._infos[info.topic] and extras == self.extras(info.topic):
+        elif info == known and extras == self.extras(info.topic):
             return
         self._save([info], {info.topic: extras})
 
     def delete(self, topic: str) -> None:
-        """Forget a topic that exists.  Raises StoreUnavailable: then it still exists."""
-        self._write({name: text for name, text in self._texts.items() if name != topic})
-        for table in (self._texts, self._rows, self._infos):
-            del table[topic]
-        self._tell([topic])
+        """Forget a topic that exists."""
+        self._change({topic: None})
 
     def check_deletable(self, topic: str) -> None:
         """Raises InvalidName for a topic that the broker needs."""
@@ -169,7 +174,7 @@ class TopicTable:
             raise InvalidName("topic", topic, _USERS_RULE)
 
     def extras(self, topic: str) -> TopicExtras:
-        row = self._rows.get(topic) or _NOT_OURS
+        row = self._row_of(topic)
         sys_flag = row.get("topicSysFlag")
         # Whoever edited the table may have written anything there.
         sys_flag = sys_flag if isinstance(sys_flag, int) else 0
@@ -177,7 +182,7 @@ class TopicTable:
 
     def ensure(self, topic: str, queues: int) -> TopicInfo:
         """A topic of the broker's own; it is created if missing, without regard to maxTopics."""
-        info = self._infos.get(topic)
+        info = self.get(topic)
         if info is None:
             info = TopicInfo(topic, queues, queues)
             self._save([info])
@@ -189,7 +194,7 @@ class TopicTable:
         RocketMQ leaves this to updateTopic, and until then puts retries into queues that no
         consumer reads (reference §7.4).
         """
-        info = self._infos.get(topic)
+        info = self.get(topic)
         if info is None:
             return
         wider = replace(
@@ -212,39 +217,42 @@ class TopicTable:
 
     def _check_room(self, missing: Iterable[TopicInfo]) -> None:
         added = sum(not is_retry(info.topic) for info in missing)
-        if added and len(self._infos) + added > self._config.topics_max:
+        if added and len(self._known) + added > self._config.topics_max:
             raise Overloaded("maxTopics", self._config.topics_max)
 
     def _save(
         self, infos: Iterable[TopicInfo], extras: Mapping[str, TopicExtras] | None = None
     ) -> None:
-        """Put these topics into the table; on StoreUnavailable nothing has changed."""
+        """Put these topics into the table."""
         extras = extras or {}
-        rows = {info.topic: self._row(info, extras.get(info.topic)) for info in infos}
-        texts = {topic: tables.encode_row(topic, row, _ROW_DEPTH) for topic, row in rows.items()}
-        self._write(self._texts | texts)
-        self._rows |= rows
-        self._texts |= texts
-        self._infos |= {info.topic: info for info in infos}
-        self._tell(rows)
+        self._change(
+            {info.topic: _known(info, self._row(info, extras.get(info.topic))) for info in infos}
+        )
 
-    def _write(self, texts: Mapping[str, str]) -> None:
-        version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
-        tree = {
-            "dataVersion": {"counter": version.counter, "timestamp": version.changed_at_ms},
-            "topicConfigTable": tables.joined(texts.values(), _ROW_DEPTH),
-        }
-        self._store.save_table(_TABLE, tree)
-        self.version = version
+    def _change(self, changes: Mapping[str, _Known | None]) -> None:
+        """Put rows into the table, or remove those that are None; written with the next sync."""
+        before = self._put(changes)
+        self._store.table_changes.add(_TABLE, self._snapshot, partial(self._put, before))
 
-    def _tell(self, topics: Iterable[str]) -> None:
-        for topic in topics:
+    def _put(self, changes: Mapping[str, _Known | None]) -> Mapping[str, _Known | None]:
+        before = put_all(self._known, changes)
+        self.version = TableVersion(self.version.counter + 1, self._store.newest_timestamp_ms)
+        for topic in changes:
             for told in self.on_change:
                 told(topic)
+        return before
+
+    def _snapshot(self) -> tables.Snapshot:
+        version = {"counter": self.version.counter, "timestamp": self.version.changed_at_ms}
+        texts = [known.text for known in self._known.values()]
+        return lambda: {
+            "dataVersion": version,
+            "topicConfigTable": tables.joined(texts, _ROW_DEPTH),
+        }
 
     def _row(self, info: TopicInfo, extras: TopicExtras | None = None) -> Row:
         row = {
-            **(self._rows.get(info.topic) or _NOT_OURS),
+            **self._row_of(info.topic),
             "perm": info.perm,
             "readQueueNums": info.read_queues,
             "topicName": info.topic,
@@ -255,10 +263,9 @@ class TopicTable:
         # RocketMQ writes the fields in this order.
         return dict(sorted(row.items()))
 
-    def _put(self, info: TopicInfo, row: Row) -> None:
-        self._infos[info.topic] = info
-        self._rows[info.topic] = row
-        self._texts[info.topic] = tables.encode_row(info.topic, row, _ROW_DEPTH)
+    def _row_of(self, topic: str) -> Row:
+        known = self._known.get(topic)
+        return _NOT_OURS if known is None else known.row
 
     def _built_in(self) -> list[TopicInfo]:
         queues = self._config.default_topic_queues
@@ -271,6 +278,10 @@ class TopicTable:
         if self._config.auto_create_topic:
             topics.append(TopicInfo(AUTO_CREATE_TOPIC, queues, queues, READ + WRITE + INHERIT))
         return topics
+
+
+def _known(info: TopicInfo, row: Row) -> _Known:
+    return _Known(info, row, tables.encode_row(info.topic, row, _ROW_DEPTH))
 
 
 def _check_users(topic: str) -> None:

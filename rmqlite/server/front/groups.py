@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.broker.figures.progress import Progress
+from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.figures import QueueTimes, TableVersion, Taken
 from rmqlite.requests.groups import (
     Assignment,
@@ -81,12 +82,17 @@ class GroupCalls(Part):
     @admin
     async def change(self, change: GroupChange, extras: GroupExtras | None = None) -> GroupInfo:
         """Change a group's settings, or create the group."""
-        return self._broker.groups.change(change, extras)
+        changed = self._broker.groups.change(change, extras)
+        await self._saved()
+        return changed
 
     @admin
     async def delete(self, group: str, *, with_offsets: bool = False) -> None:
-        """Delete a group's settings."""
-        self._broker.deleting.delete_group(group, with_offsets=with_offsets)
+        """Delete a group's settings, and its offsets when that is on disk."""
+        self._broker.groups.delete(group)
+        await self._saved()
+        if with_offsets:
+            self._broker.offsets.forget_group(group)
 
     @view
     async def settings(self) -> Iterator[tuple[GroupInfo, GroupExtras]]:
@@ -155,6 +161,7 @@ class GroupCalls(Part):
     async def commit(self, commit: OffsetsCommit) -> None:
         """Store all of these offsets, or none."""
         self._broker.commit_offsets(commit)
+        await self._saved()
 
     @needs(_member_rights)
     async def heartbeat(self, request: HeartbeatRequest) -> Assignment:
@@ -166,6 +173,12 @@ class GroupCalls(Part):
         self._check_wait(request.wait_ms)
         await done_in_turns(self._broker.membership.check_sql(request))
         assignment = self._broker.heartbeat(request)
+        try:
+            await self._saved()
+        except StoreUnavailable:
+            # Its group is gone again.
+            self._broker.membership.leave(request.group, request.client_id)
+            raise
         if assignment.epoch != request.known_epoch:
             return assignment
         try:

@@ -24,10 +24,12 @@ class KeyValueCalls(Part):
     @admin
     async def put(self, namespace: str, key: str, value: str) -> None:
         self._values.put(namespace, key, value)
+        await self._saved()
 
     @admin
     async def delete(self, namespace: str, key: str) -> None:
         self._values.delete(namespace, key)
+        await self._saved()
 
     @anyone
     async def has_order(self) -> bool:
@@ -37,6 +39,7 @@ class KeyValueCalls(Part):
     @admin
     async def set_order(self, has_order: bool) -> None:
         self._values.set_order(has_order)
+        await self._saved()
 
     @anyone
     async def order_of(self, topic: str) -> str | None:

@@ -40,7 +40,9 @@ class LetterCalls(Part):
     @admin
     async def purge(self, request: PurgeRequest) -> Purged:
         """Hide a group's dead letters, or show them again."""
-        return self._broker.letters.dead.purge(request)
+        purged = self._broker.letters.dead.purge(request)
+        await self._saved()
+        return purged
 
     @_of_asked
     async def retries(self, query: LettersQuery) -> LetterPage:

@@ -20,7 +20,7 @@ from rmqlite.broker.pulling import Pulled
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.broker.sends.draft_sends import Outcome
 from rmqlite.clock import elapsed_s
-from rmqlite.errors import FlushFailed
+from rmqlite.errors import StoreUnavailable
 from rmqlite.requests.bulk import BulkAnswer, BulkJob, BulkRequest
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.messages import (
@@ -44,6 +44,7 @@ from rmqlite.server.front.access import (
     view,
 )
 from rmqlite.server.front.part import Part
+from rmqlite.server.group_commit import Failed
 from rmqlite.server.turns import done_in_turns
 from rmqlite.store.records.stored import Record
 
@@ -91,9 +92,7 @@ class MessageCalls(Part):
                 await self._durable()
                 return sent
             request = request.plain()
-        results = await done_in_turns(self._broker.send(request, born_host))
-        await self._durable()
-        return results
+        return await self._stored(self._broker.send(request, born_host))
 
     def check_sender(self, caller: Caller | None, topic: str) -> None:
         """Raises AccessDenied unless this caller may send to a topic.
@@ -124,16 +123,16 @@ class MessageCalls(Part):
         refused it.
         """
         self._check_open()
+        refusals = self._commit.refusals
         outcomes = await done_in_turns(self._broker.drafts.send(calls))
-        self._commit.then(self._broker.store.end, partial(_answer, outcomes, answer))
+        stored = partial(_answer, outcomes, answer)
+        self._commit.then(self._broker.store.end, stored, refusals)
 
     @needs(lambda request, _: [topic_right(Right.PUB, each) for each in set(request.topics)])
     async def schedule_bulk(self, request: BulkRequest, born_host: bytes) -> BulkAnswer:
         self._check_open()
-        answer = await done_in_turns(self._broker.schedule_bulk(request, born_host))
-        # Also for duplicates: the message that they repeat may not be on disk yet.
-        await self._durable()
-        return answer
+        # It waits for the disk also for duplicates: the first message may not be there yet.
+        return await self._stored(self._broker.schedule_bulk(request, born_host))
 
     @touches(_send_back_rights)
     async def send_back(self, request: SendBackRequest) -> SendBackResult:
@@ -221,11 +220,11 @@ class MessageCalls(Part):
 
 
 def _answer(
-    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: FlushFailed | None
+    outcomes: list[Outcome], answer: Callable[[DraftsSent], None], error: Failed | None
 ) -> None:
     if error is None:
         answer(DraftsSent(outcomes))
-    elif error.is_final:
+    elif isinstance(error, StoreUnavailable) or error.is_final:
         answer(DraftsSent([error] * len(outcomes)))
     else:
         answer(DraftsSent(outcomes, is_durable=False))

@@ -7,18 +7,22 @@ class is made, so a new method cannot forget them.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
 from rmqlite.broker.broker import Broker
+from rmqlite.broker.steps import Steps
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import AccessDenied, BrokerClosing, FlushFailed, InvalidValue
 from rmqlite.server.front.access import CALLER, Access, Rule, of_admins, rule_of
 from rmqlite.server.gate.limits import Limits
 from rmqlite.server.group_commit import GroupCommit
+from rmqlite.server.turns import done_in_turns, let_others
 from rmqlite.server.waiting import Waiting
 
 A = TypeVar("A")
@@ -35,6 +39,7 @@ class Behind:
     heartbeats: Waiting
     access: Access
     limits: Limits | None
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Part:
@@ -48,6 +53,7 @@ class Part:
         self._commit = behind.commit
         self._pulls = behind.pulls
         self._heartbeats = behind.heartbeats
+        self._writing = behind.writing
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
@@ -58,8 +64,30 @@ class Part:
                 setattr(cls, name, _guarded(method, rule))
 
     async def _durable(self) -> None:
-        """Return when everything appended until now is on disk.  Raises FlushFailed."""
+        """Return when everything appended and every table changed until now is on disk.
+
+        Raises FlushFailed; StoreUnavailable: the changes of tables were taken back.
+        """
         await self._commit.durable(self._broker.store.end)
+
+    async def _saved(self, refusals: int | None = None) -> None:
+        """_durable(), for the tables only; refusals: as for GroupCommit.durable()."""
+        await self._commit.durable(0, refusals)
+
+    async def _stored(self, steps: Steps[A]) -> A:
+        """Do steps that append or change tables; their answer, when that is on disk."""
+        refusals = self._commit.refusals
+        answer = await done_in_turns(steps)
+        await self._commit.durable(self._broker.store.end, refusals)
+        return answer
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncIterator[None]:
+        """Inside it, one call at a time writes to the disk in the loop; others have their turns
+        between two."""
+        async with self._writing:
+            yield
+            await let_others()
 
     def _check_open(self) -> None:
         """Raises BrokerClosing once the broker drains."""

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
-from rmqlite.broker.steps import Steps
 from rmqlite.requests.levels import LevelsChange, LevelsChanged, LevelsInForce
 from rmqlite.requests.schedule import (
     ChangeByFilter,
@@ -72,11 +71,11 @@ class ScheduleCalls(Part):
 
     @admin
     async def change_by_ids(self, request: ChangeByIds) -> tuple[ChangedId, ...]:
-        return await self._changed(self._broker.changes.by_ids(request))
+        return await self._stored(self._broker.changes.by_ids(request))
 
     @admin
     async def change_by_filter(self, request: ChangeByFilter) -> ChangedPage:
-        return await self._changed(self._broker.changes.by_filter(request))
+        return await self._stored(self._broker.changes.by_filter(request))
 
     @anyone
     async def levels(self) -> LevelsInForce:
@@ -84,9 +83,5 @@ class ScheduleCalls(Part):
 
     @admin
     async def change_levels(self, change: LevelsChange) -> LevelsChanged:
-        return self._broker.levels.change(change)
-
-    async def _changed(self, steps: Steps[T]) -> T:
-        answer = await done_in_turns(steps)
-        await self._durable()
-        return answer
+        async with self._alone():
+            return self._broker.levels.change(change)

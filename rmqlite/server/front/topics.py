@@ -52,12 +52,15 @@ class TopicCalls(Part):
     @admin
     async def create(self, topic: TopicInfo) -> TopicInfo:
         """Create a topic, or change it."""
-        return self._broker.topics.create(topic)
+        made = self._broker.topics.create(topic)
+        await self._saved()
+        return made
 
     @admin
     async def change(self, topic: TopicInfo, extras: TopicExtras) -> None:
         """Give a topic other settings, or create it."""
         self._broker.topics.change(topic, extras)
+        await self._saved()
 
     @of_topic(Right.VIEW)
     async def extras(self, topic: str) -> TopicExtras:
@@ -67,13 +70,16 @@ class TopicCalls(Part):
     @admin
     async def delete(self, topic: str) -> None:
         """Delete a topic; calls that wait for its messages end."""
-        self._broker.deleting.delete_topic(topic)
+        refusals = self._commit.refusals
+        async with self._alone():
+            self._broker.deleting.delete_topic(topic)
+        await self._saved(refusals)
         self._pulls.wake([(topic, number) for number in range(self._config.topic_queues_max)])
 
     @admin
     async def delete_unused(self) -> int:
         """Delete the queues of topics that do not exist; how many topics."""
-        return await done_in_turns(self._broker.deleting.delete_unused())
+        return await self._stored(self._broker.deleting.delete_unused())
 
     @admin
     async def clean(self) -> None:
@@ -107,7 +113,9 @@ class TopicCalls(Part):
     @needs(_route_rights)
     async def route(self, request: RouteRequest) -> Route:
         """The settings that a client needs before it sends to a topic or reads it."""
-        return self._broker.route(request)
+        route = self._broker.route(request)
+        await self._saved()
+        return route
 
     @of_topic(Right.VIEW)
     async def queue_ranges(self, topic: str) -> tuple[QueueRange, ...]:

@@ -39,7 +39,7 @@ def read_body(cls: type[T], body: bytes) -> T:
     """The value.  Raises FieldError with the path of what is wrong."""
     if not body:
         raise FieldError("body", None, "a JSON object")
-    _check_size(body)
+    check_size(body)
     shape = _shape_of(cls)
     try:
         text = body.decode()
@@ -51,8 +51,11 @@ def read_body(cls: type[T], body: bytes) -> T:
     return cast(T, shape.read(tree, ()))
 
 
-def _check_size(body: bytes) -> None:
-    """Raises FieldError; the counts are too high by the signs that stand inside texts."""
+def check_size(body: bytes) -> None:
+    """Raises FieldError for a body that read_body() refuses before it parses it.
+
+    The counts are too high by the signs that stand inside texts.
+    """
     rule = ""
     if len(body) > JSON_BYTES_MAX:
         rule = f"at most {JSON_BYTES_MAX} bytes"

@@ -236,11 +236,11 @@ def test_a_heartbeat_with_other_versions_only_is_not_read_again(
     """A Java consumer of a thousand topics sends a thousand of them when it starts."""
     read: list[bytes] = []
 
-    def counted(cls: type[Any], body: bytes) -> Any:
+    async def counted(cls: type[Any], body: bytes) -> Any:
         read.append(body)
         return read_body(cls, body)
 
-    monkeypatch.setattr(limits, "read_body", counted)
+    monkeypatch.setattr(limits, "read_large", counted)
 
     async def scenario(face: FaceUnderTest) -> None:
         async with face.client() as client:

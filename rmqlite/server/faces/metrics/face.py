@@ -20,6 +20,7 @@ from rmqlite.server.front.access import BROKER, CALLER
 from rmqlite.server.front.front import Front
 from rmqlite.server.gate.tls import Keys
 from rmqlite.server.gate.watched import WatchedFiles
+from rmqlite.server.turns import done_in_turns
 
 TOKEN_BYTES_MAX: Final = 4_096
 TOKEN_CHARS_MIN: Final = 16
@@ -52,7 +53,7 @@ class MetricsFace:
             if self._token is not None and not self._token.is_in(authorization):
                 return UNAUTHORIZED
             CALLER.set(BROKER)
-            collected = metrics.collected(await front.status())
+            collected = await done_in_turns(metrics.collected(await front.status()))
             return Page(await asyncio.to_thread(collected.text), TEXT_TYPE)
 
         async def health_page(_authorization: str) -> Page:

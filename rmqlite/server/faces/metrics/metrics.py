@@ -24,6 +24,7 @@ from prometheus_client.registry import Collector
 
 from rmqlite.broker.broker import Broker
 from rmqlite.broker.histogram import Histogram
+from rmqlite.broker.steps import Steps
 from rmqlite.errors import StoreDamaged, StoreUnavailable
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.server.clock_watch import ClockWatch
@@ -34,6 +35,8 @@ from rmqlite.server.group_commit import GroupCommit
 TEXT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX: Final = "rmqlite_"
 _LEVEL: Final = ("level", "delay")
+_STEP_GROUPS: Final = 500
+"""Samples of groups that are made in one step, within 3 ms."""
 
 
 class Now(NamedTuple):
@@ -171,7 +174,7 @@ GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], float]]]] = (
     ),
 )
 
-GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Mapping[str, int]]]]] = (
+GROUP_GAUGES: Final[Sequence[tuple[str, str, Callable[[Now], Steps[dict[str, int]]]]]] = (
     (
         "dead_letters_open",
         "Dead letters of a consumer group that nobody has sent again or purged.",
@@ -263,11 +266,18 @@ class Metrics:
         self._files = files
         self._process = ProcessCollector(registry=None)
 
-    def collected(self, status: BrokerStatus) -> Collected:
-        """All metrics now, those of the process included.  status: the broker's status now."""
-        return Collected([*self._own(status), *self._process.collect()])
+    def collected(self, status: BrokerStatus) -> Steps[Collected]:
+        """All metrics, those of the process included, in steps.  status: the broker's, now."""
+        own: list[Metric] = []
+        for metric in self._own(status):
+            if metric is None:
+                yield
+            else:
+                own.append(metric)
+        return Collected([*own, *self._process.collect()])
 
-    def _own(self, status: BrokerStatus) -> Iterator[Metric]:
+    def _own(self, status: BrokerStatus) -> Iterator[Metric | None]:
+        """None: the end of a step."""
         now = Now(self._broker, status, self._commit, self._watch, self._access, self._files)
         build = {"version": status.version}
         yield InfoMetricFamily(PREFIX + "build", "The broker that is running.", build)
@@ -289,22 +299,31 @@ class Metrics:
                 _add(family, (value,) if label else (), histogram)
             yield family
 
-    def _by_group(self, now: Now) -> Iterator[Metric]:
+    def _by_group(self, now: Now) -> Iterator[Metric | None]:
         # Also groups that count 0: rate() does not notice a series that begins with 1.
         groups = [info.group for info in self._broker.groups.all()]
         for name, help_text, counts_of in GROUP_COUNTERS:
-            counts = counts_of(now)
             family = CounterMetricFamily(PREFIX + name, help_text, labels=("group",))
-            for group in groups:
-                family.add_metric((group,), counts.get(group, 0))
+            yield from _added(family, groups, counts_of(now))
             yield family
-        for name, help_text, counts_of in GROUP_GAUGES:
-            counts = counts_of(now)
+        for name, help_text, steps_of in GROUP_GAUGES:
+            counts = yield from steps_of(now)
             gauge = GaugeMetricFamily(PREFIX + name, help_text, labels=("group",))
             # Also groups that nobody has created, such as SCHEDULE_CONSUMER.
-            for group in sorted({*groups, *counts}):
-                gauge.add_metric((group,), counts.get(group, 0))
+            yield from _added(gauge, sorted({*groups, *counts}), counts)
             yield gauge
+
+
+def _added(
+    family: CounterMetricFamily | GaugeMetricFamily,
+    groups: Sequence[str],
+    counts: Mapping[str, int],
+) -> Iterator[None]:
+    """Add a sample of each group to a family, in steps."""
+    for number, group in enumerate(groups, 1):
+        family.add_metric((group,), counts.get(group, 0))
+        if number % _STEP_GROUPS == 0:
+            yield
 
 
 def _by_level(now: Now) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.faces.remoting.guard import Guard
 from rmqlite.server.front.access import CALLER, Caller
 from rmqlite.server.gate.limits import Limits, Request
+from rmqlite.server.turns import Gate
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import REFUSED_SEND_EXT
 from rmqlite.wire.remoting.codes.table import REFUSED
@@ -39,6 +40,13 @@ KEEPING: Final = frozenset({14, 15, 34, 35, 38, 41, 42})
 """What keeps a consumer in its group, and does not fall under the limit of other requests: its
 offsets, heartbeats and locks, the list of its group's members.  A client that is refused its
 offset takes any error for "there is none", and begins elsewhere."""
+
+BEGUN_AT_ONCE: Final = 2
+"""Requests that begin in one pass of the loop, of all connections: a read may bring hundreds, and
+the first step of each takes up to some milliseconds."""
+
+AT_ONCE_S: Final = 0.01
+"""For so long requests are answered at once in one pass of the loop; then they take turns."""
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +92,9 @@ class Calls:
         self._limits = limits
         self._gone = gone
         self._loop = asyncio.get_running_loop()
+        self._gate = Gate(BEGUN_AT_ONCE)
+        self._at_once_until_s = 0.0
+        """In this pass of the loop; 0 if it has answered none at once."""
         self.running: set[asyncio.Task[None]] = set()
 
     def begin(self, connection: Connection, command: Command, size: int) -> None:
@@ -110,7 +121,7 @@ class Calls:
             return
         # The task inherits it.
         CALLER.set(caller)
-        if command.code in self._at_once and connection.answers_at_once:
+        if command.code in self._at_once and connection.answers_at_once and self._has_time():
             frame = self._frame_at_once(Call(connection, command))
             if frame is not None:
                 connection.answer(command, size, frame)
@@ -137,6 +148,17 @@ class Calls:
             limits.own(connection, caller.access_key)
         return caller
 
+    def _has_time(self) -> bool:
+        """May one more request be answered at once in this pass of the loop?"""
+        now_s = self._loop.time()
+        if not self._at_once_until_s:
+            self._at_once_until_s = now_s + AT_ONCE_S
+            self._loop.call_soon(self._pass_ended)
+        return now_s < self._at_once_until_s
+
+    def _pass_ended(self) -> None:
+        self._at_once_until_s = 0.0
+
     def _frame_at_once(self, call: Call) -> bytes | None:
         """The answer to a request that has to wait for nothing."""
         try:
@@ -150,6 +172,7 @@ class Calls:
     ) -> None:
         frame: bytes | None = None
         try:
+            await self._gate.turn()
             answer = await handler(Call(connection, command))
             if answer is not None:
                 frame = _framed(answer)

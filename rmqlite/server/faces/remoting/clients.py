@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 from rmqlite.errors import InvalidValue, RmqliteError
 from rmqlite.names import is_retry, retry_topic
 from rmqlite.requests.groups import HeartbeatRequest, LeaveRequest, Subscription
+from rmqlite.server.faces.remoting.administration.large_bodies import read_large
 from rmqlite.server.faces.remoting.calls import Call, Handler, Refusal
 from rmqlite.server.faces.remoting.connection import Connection
 from rmqlite.server.front.front import Front
@@ -25,14 +27,16 @@ from rmqlite.wire.remoting.codes import consuming as codes
 from rmqlite.wire.remoting.codes.consuming import OfGroup
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.command import Command
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.wire.remoting.shapes import check_size, write_body
 
 TAG: Final = "TAG"
 SQL92: Final = "SQL92"
 PRODUCERS_MAX: Final = 20_000
 """How many pairs of client and producer group are remembered."""
 
-_VERSION: Final = re.compile(rb'"subVersion"\s*:\s*"?[0-9]+"?')
+_AT_ONCE_MAX: Final = 50
+"""Groups of a heartbeat that are joined in one turn of the loop: 5 ms for new ones."""
+_VERSION: Final = re.compile(rb'"subVersion"\s*+:\s*+"?[0-9]++"?')
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +129,7 @@ class Clients:
 
     async def heartbeat(self, call: Call) -> Command:
         """Register every group of a client; one that is refused does not keep out the others."""
-        beat = self._read(call)
+        beat = await self._read(call)
         refused: RmqliteError | None = None
         connection, client_id = call.connection, beat.client_id
         if not connection.is_open:
@@ -133,21 +137,11 @@ class Clients:
             return call.command.answer(ResponseCode.SUCCESS)
         for producer in beat.producers:
             self._add_producer(connection, call.command, client_id, producer)
-        for data, request in beat.consumers:
-            group = data.group_name
-            before = self.consumers(group).get(client_id)
-            # First, so that it is told of its own arrival, as RocketMQ does it.
-            language, version = call.command.language, call.command.version
-            self._add_consumer(Consumer(connection, client_id, data, language, version))
-            try:
-                await self._front.groups.heartbeat(request)
-            except RmqliteError as error:
-                refused = error
-                self._forget(connection, group, client_id)
-                if before is not None and before.connection.is_open:
-                    self._add_consumer(before)
-            if not connection.is_open:
-                self._drop_consumer(connection, group, client_id)
+        # Some at once: their new groups are on disk after one write.
+        for begin in range(0, len(beat.consumers), _AT_ONCE_MAX):
+            some = beat.consumers[begin : begin + _AT_ONCE_MAX]
+            ended = await asyncio.gather(*[self._join(call, *each) for each in some])
+            refused = next((error for error in ended if error is not None), refused)
         if refused is not None:
             raise refused
         return call.command.answer(ResponseCode.SUCCESS)
@@ -169,7 +163,7 @@ class Clients:
 
     async def check(self, call: Call) -> Command:
         """May a consumer use this filter?  Java asks before it starts with SQL92."""
-        asked = read_body(ClientConfigCheck, call.command.body)
+        asked = await read_large(ClientConfigCheck, call.command.body)
         data = asked.subscription_data
         wanted = filter_of(data.topic, data.sub_string, data.expression_type)
         await self._front.groups.check(HeartbeatRequest(asked.group, asked.client_id, (wanted,)))
@@ -185,17 +179,18 @@ class Clients:
 
     # ---- inside
 
-    def _read(self, call: Call) -> _Beat:
+    async def _read(self, call: Call) -> _Beat:
         """A heartbeat, as it was read before if only its versions differ.
 
         Java sends one for each topic whose queues it has taken over, with all its topics in it:
         to read a thousand times a thousand subscriptions would take half a minute.
         """
         body = call.command.body
+        check_size(body)
         digest = blake2b(_VERSION.sub(b"", body), digest_size=16).digest()
         known = self._beats.get(call.connection)
         if known is None or known.digest != digest:
-            beat = read_body(Heartbeat, body)
+            beat = await read_large(Heartbeat, body)
             client_id = beat.client_id
             known = _Beat(
                 digest,
@@ -206,6 +201,27 @@ class Clients:
             if call.connection.is_open:
                 self._beats[call.connection] = known
         return known
+
+    async def _join(
+        self, call: Call, data: ConsumerData, request: HeartbeatRequest
+    ) -> RmqliteError | None:
+        """Register a consumer of one group; why it is refused, if it is."""
+        connection, group, client_id = call.connection, data.group_name, request.client_id
+        before = self.consumers(group).get(client_id)
+        # First, so that it is told of its own arrival, as RocketMQ does it.
+        language, version = call.command.language, call.command.version
+        self._add_consumer(Consumer(connection, client_id, data, language, version))
+        refused = None
+        try:
+            await self._front.groups.heartbeat(request)
+        except RmqliteError as error:
+            refused = error
+            self._forget(connection, group, client_id)
+            if before is not None and before.connection.is_open:
+                self._add_consumer(before)
+        if not connection.is_open:
+            self._drop_consumer(connection, group, client_id)
+        return refused
 
     def _changed(self, group: str) -> None:
         """The members of a group, or its queues, have changed: tell its members here."""

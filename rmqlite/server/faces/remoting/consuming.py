@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from contextlib import nullcontext
 from typing import Final
@@ -12,6 +13,7 @@ from rmqlite.errors import Refused, RmqliteError
 from rmqlite.requests.groups import OffsetsCommit, OffsetsQuery, Subscription
 from rmqlite.requests.messages import PullRequest, PullStatus, SendBackRequest
 from rmqlite.requests.topics import Queue, TimeQuery
+from rmqlite.server.faces.remoting.administration.large_bodies import read_large
 from rmqlite.server.faces.remoting.calls import AtOnce, Call, Handler, Refusal
 from rmqlite.server.faces.remoting.clients import Clients, filter_of
 from rmqlite.server.faces.remoting.connection import Connection
@@ -30,7 +32,7 @@ from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.codes.sending import CONSUMER_SEND_MSG_BACK
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.names import FieldError
-from rmqlite.wire.remoting.shapes import read_body, write_body
+from rmqlite.wire.remoting.shapes import write_body
 
 COMMITS: Final = 1
 MAY_WAIT: Final = 2
@@ -174,17 +176,18 @@ class Consuming:
     # ---- locks
 
     async def lock(self, call: Call) -> Command:
-        asked = read_body(LockRequest, call.command.body)
+        asked = await read_large(LockRequest, call.command.body)
         locked = await self._front.groups.lock(
             asked.consumer_group,
             asked.client_id,
             [Queue(each.topic, each.queue_id) for each in asked.mq_set],
         )
         kept = [each for each in asked.mq_set if Queue(each.topic, each.queue_id) in locked]
-        return call.command.answer(ResponseCode.SUCCESS, body=write_body(LockedQueues(tuple(kept))))
+        body = await asyncio.to_thread(write_body, LockedQueues(tuple(kept)))
+        return call.command.answer(ResponseCode.SUCCESS, body=body)
 
     async def unlock(self, call: Call) -> Command:
-        asked = read_body(LockRequest, call.command.body)
+        asked = await read_large(LockRequest, call.command.body)
         await self._front.groups.unlock(
             asked.consumer_group,
             asked.client_id,

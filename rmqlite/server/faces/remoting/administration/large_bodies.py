@@ -1,13 +1,15 @@
-"""JSON bodies with a table or a list that is too long to be made at once.
+"""JSON bodies that are too long to be read or made at once.
 
-Its entries are made and written some at a time, and other calls get their turns in between.
+The entries of a table or a list are made and written some at a time, and other calls get their
+turns in between.  A long body of a request is read in another thread.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rmqlite.broker.steps import Steps
 from rmqlite.server.faces.remoting.calls import Refusal
@@ -15,8 +17,11 @@ from rmqlite.server.turns import done_in_turns
 from rmqlite.wire.remoting.codes.response_code import ResponseCode
 from rmqlite.wire.remoting.limits import FRAME_BYTES_MAX
 from rmqlite.wire.remoting.names import camel_case
-from rmqlite.wire.remoting.shapes import write_body
+from rmqlite.wire.remoting.shapes import check_size, read_body, write_body
 
+T = TypeVar("T")
+READ_BYTES_MAX: Final = 32 << 10
+"""So many bytes of a body are read at once, within a millisecond; the longest takes 20 ms."""
 ENTRIES_A_STEP: Final = 200
 """An entry takes up to 25 µs, and each item of a table in it up to 1 µs."""
 ITEMS_AN_ENTRY: Final = 25
@@ -25,6 +30,17 @@ COPIED_BYTES: Final = 1 << 20
 """After a copy of so many bytes, 0.5 ms, other calls get their turns."""
 BYTES_MAX: Final = FRAME_BYTES_MAX - (64 << 10)
 """A longer body would not fit into a frame."""
+
+
+async def read_large(cls: type[T], body: bytes) -> T:
+    """read_body(); another thread reads a long body, whose limits are checked before.
+
+    Raises FieldError.
+    """
+    if len(body) <= READ_BYTES_MAX:
+        return read_body(cls, body)
+    check_size(body)
+    return await asyncio.to_thread(read_body, cls, body)
 
 
 async def large_body(empty: Any, name: str, entries: Iterable[Any]) -> bytes:
