@@ -51,4 +51,4 @@ def _run(callback: Callable[[Future[T]], Any], future: Future[T]) -> None:
     try:
         callback(future)
     except BaseException:
-        log.exception("a callback of a future failed callback=%r", callback)
+        log.exception("a callback of a future failed")

@@ -125,6 +125,9 @@ class PushConsumer(Closing):
         self._running = None
         self.client_id: str = self._given_client_id or own_client_id()
         self._backlog = Backlog(self._consume_threads)
+        if self._was_forked:
+            # A listener may have forked: the child of its thread must end with it.
+            self._backlog.stop()
         self._threads = [
             threading.Thread(target=self._consume, name=f"rmqlite-{self.group}-{n}", daemon=True)
             for n in range(self._consume_threads)
