@@ -143,6 +143,8 @@ class Message:
             tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
             object.__setattr__(self, "keys", tuple(tokens))
         if self.properties:
+            # A copy: threads of the client encode it later, and it must be what was checked.
+            object.__setattr__(self, "properties", dict(self.properties))
             _check_properties(self.properties)
         # Nearly all texts are plain: one check of all of them, and only then field by field.
         text = f"{self.tags}{''.join(self.keys)}{self.message_id}"

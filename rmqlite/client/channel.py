@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import grpc
 
 from rmqlite.client.credentials import Credentials, with_environment
+from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.wire.rpcs import Rpc
@@ -71,6 +72,18 @@ class Started(Protocol):
         ...
 
 
+class _Started:
+    __slots__ = ("_call", "_future")
+
+    def __init__(self, call: object, future: Any) -> None:
+        self._call = call
+        self._future = future
+
+    def cancel(self) -> None:
+        if is_in_grpc(self._call):
+            self._future.cancel()
+
+
 class Connection(Closing):
     """Calls to the broker at endpoint ("host:port", or "tls://host:port").  Usable from any thread.
 
@@ -86,13 +99,26 @@ class Connection(Closing):
         credentials: Credentials | None = None,
     ) -> None:
         """Raises InvalidValue and ConfigInvalid for credentials that cannot be used."""
-        found = with_environment(credentials)
-        self._signer = Signer(found.access_key, found.secret) if found.access_key else None
+        self._credentials = with_environment(credentials)
         self._endpoint = endpoint
-        self._owned = channel is None
-        self._channel = channel or _channel_to(endpoint, found)
+        self._given = channel
+        self._channel: grpc.Channel | None = None
+        self._is_closed = False
+        if channel is None:
+            _check_endpoint(endpoint, self._credentials)
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child: the parent's channel and its nonces stay the parent's."""
+        account = self._credentials
+        self._signer = Signer(account.access_key, account.secret) if account.access_key else None
+        if self._channel is not None:
+            leave_to_parent(self._channel)
+        self._channel = None
         self._calls: dict[str, grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
-        self._closed = threading.Event()
+        self._opening = threading.Lock()
+        self._pause = threading.Event()
 
     def call(
         self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, wait_for_ready: bool = False
@@ -101,14 +127,17 @@ class Connection(Closing):
 
         wait_for_ready: while the broker cannot be reached, wait for it until the timeout.
         """
-        method, data = self._prepared(rpc, value)
+        data = self._prepared(rpc, value)
         how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
+        call = enter_grpc()
         try:
-            answer = method(data, **how)
+            answer = self._method(rpc.path)(data, **how)
         except grpc.RpcError as error:
             raise self._translated(error) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise _closed() from error
+        finally:
+            leave_grpc(call)
         return _decoded(rpc, answer)
 
     def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
@@ -124,7 +153,7 @@ class Connection(Closing):
             except RmqliteError as error:
                 pause_s = retry_pause_s(attempt)
                 late = elapsed_s() + pause_s >= deadline_s
-                if not error.can_retry or attempt == retries or late or self._closed.wait(pause_s):
+                if not error.can_retry or attempt == retries or late or self._pause.wait(pause_s):
                     raise
         raise AssertionError("the last attempt returns or raises")
 
@@ -141,42 +170,62 @@ class Connection(Closing):
 
         Raises InvalidValue for a value that cannot be encoded, Refused once closed.
         """
-        method, data = self._prepared(rpc, value)
+        data = self._prepared(rpc, value)
         how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
+        call = enter_grpc()
         try:
-            future = method.future(data, **how)
-        except ValueError as error:
-            raise _closed() from error
+            future = self._method(rpc.path).future(data, **how)
+        except BaseException as error:
+            leave_grpc(call)
+            if isinstance(error, ValueError):
+                raise _closed() from error
+            raise
 
         def finished(done: Any) -> None:
+            leave_grpc(call)
             outcome: A | RmqliteError = self._outcome(rpc, done)
             on_done(outcome)
 
         future.add_done_callback(finished)
-        return future
+        return _Started(call, future)
 
     def close(self) -> None:
         """End every call under way with an Unavailable; later ones are Refused."""
-        if not self._closed.is_set():
-            self._closed.set()
-            if self._owned:
-                self._channel.close()
+        with self._opening:
+            self._is_closed = True
+            channel, self._channel = self._channel, None
+        self._pause.set()
+        if channel is not None:
+            call = enter_grpc()
+            try:
+                channel.close()
+            finally:
+                leave_grpc(call)
 
-    def _prepared(
-        self, rpc: Rpc[Q, A], value: Q
-    ) -> tuple[grpc.UnaryUnaryMultiCallable[bytes, bytes], bytes]:
-        if self._closed.is_set():
+    def _method(self, path: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+        """Raises Refused once closed."""
+        method = self._calls.get(path)
+        if method is None:
+            with self._opening:
+                if self._is_closed:
+                    raise _closed()
+                # Not before the first call: a process that only forks others uses no gRPC itself.
+                if self._given is None and self._channel is None:
+                    self._channel = _channel_to(self._endpoint, self._credentials)
+                channel = self._given or self._channel
+                assert channel is not None
+                method = self._calls[path] = channel.unary_unary(path)
+        return method
+
+    def _prepared(self, rpc: Rpc[Q, A], value: Q) -> bytes:
+        if self._is_closed:
             raise _closed()
         # Encode here: gRPC would only log a field's wrong type, and report INTERNAL.
         try:
-            data = rpc.encode_request(value)
+            return rpc.encode_request(value)
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             rule = "the types that it declares"
             raise InvalidValue("request", f"{rpc.name}: {error}", rule) from error
-        method = self._calls.get(rpc.path)
-        if method is None:
-            method = self._calls[rpc.path] = self._channel.unary_unary(rpc.path)
-        return method, data
 
     def _how(self, rpc: Rpc[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:
         """What a call has beside its request; each attempt has a signature of its own."""
@@ -204,15 +253,19 @@ class Connection(Closing):
         return error_from_status(error.code().name, f"{self._endpoint}: {error.details()}")
 
 
+def _check_endpoint(endpoint: str, credentials: Credentials) -> None:
+    scheme, _, _ = endpoint.rpartition("://")
+    if scheme not in ("", "tls"):
+        raise InvalidValue("endpoint", endpoint, "host:port, or tls://host:port")
+    if scheme and credentials.ca:
+        _check_ca(credentials.ca)
+
+
 def _channel_to(endpoint: str, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
     scheme, _, address = endpoint.rpartition("://")
-    if scheme not in ("", "tls"):
-        raise InvalidValue("endpoint", endpoint, "host:port, or tls://host:port")
     if not scheme:
         return grpc.insecure_channel(address, options=_OPTIONS)
-    if credentials.ca:
-        _check_ca(credentials.ca)
     ca, key, certificate = [
         each.encode() or None
         for each in (credentials.ca, credentials.private_key, credentials.certificate)

@@ -7,9 +7,9 @@ stays away.  The bytes are exactly those of the broker's files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
+from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
 from rmqlite.errors import RmqliteError
@@ -156,14 +156,14 @@ class _Ahead(Generic[_Q, _A]):
     def __init__(
         self, connection: Connection, rpc: rpcs.Rpc[_Q, _A], request: _Q, timeout_s: float
     ) -> None:
-        self._outcome: SimpleQueue[_A | RmqliteError] = SimpleQueue()
-        self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.put)
+        self._outcome: CallFuture[_A] = CallFuture()
+        self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.settle)
 
     def answer(self) -> _A | None:
         """Wait for the answer; None if the call may be repeated.  Raises any other error."""
-        outcome = self._outcome.get()
-        if not isinstance(outcome, RmqliteError):
-            return outcome
-        if outcome.can_retry:
-            return None
-        raise outcome
+        try:
+            return self._outcome.result()
+        except RmqliteError as error:
+            if error.can_retry:
+                return None
+            raise

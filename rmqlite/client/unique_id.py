@@ -3,7 +3,8 @@
     ip 4 | pid 2 | token 4 | ms since the start of the local month 4 | counter 2
 
 RocketMQ's token is the hash of a class loader; here it is random per generator, so that
-two producers of one process never share an id.
+two producers never share an id: not in one process, not in two containers whose processes have
+the same id and address, and not in two children of one process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from rmqlite.client.forks import follow, process_id
 from rmqlite.clock import month_start_ms, wall_ms
 
 TOGETHER_MAX: Final = 1_000
@@ -22,16 +24,22 @@ _LONGER_THAN_A_MONTH_MS: Final = 32 * 86_400_000
 
 
 class UniqueIds:
-    """Makes unique ids.  Usable from any thread.  now_ms: the wall clock."""
+    """Makes unique ids.  Usable from any thread, and in a forked child.  now_ms: the wall clock."""
 
     def __init__(self, now_ms: Callable[[], int] = wall_ms) -> None:
-        prefix = own_address() + (_process_id() & 0xFFFF).to_bytes(2, "big")
-        self._prefix = (prefix + secrets.token_bytes(4)).hex().upper()
         self._now_ms = now_ms
-        self._lock = threading.Lock()
-        self._counter = secrets.randbelow(1 << 16)
         self._newest_ms = 0
         self._month_ms = 0
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """Draw another prefix: the ids of this process."""
+        prefix = own_address() + (process_id() & 0xFFFF).to_bytes(2, "big")
+        self._prefix = (prefix + secrets.token_bytes(4)).hex().upper()
+        self._lock = threading.Lock()
+        self._counter = secrets.randbelow(1 << 16)
+        # The parent may have been between two of these at the fork.
         self._next_month_ms = 0
 
     def next(self) -> str:
@@ -64,20 +72,15 @@ class UniqueIds:
 
 def own_address() -> bytes:
     """The 4 bytes of the address that this machine would send from; 127.0.0.1 without a net."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             # Connecting a datagram socket picks a route and sends nothing.
             probe.connect(("192.0.2.1", 9))
             return socket.inet_aton(probe.getsockname()[0])
-        except OSError:
-            return socket.inet_aton("127.0.0.1")
+    except OSError:
+        return socket.inet_aton("127.0.0.1")
 
 
 def own_client_id() -> str:
     """A unique name for this client: "ip@pid#random", similar to RocketMQ's."""
-    return f"{socket.inet_ntoa(own_address())}@{_process_id()}#{secrets.token_hex(4)}"
-
-
-def _process_id() -> int:
-    """On Linux a process has the id of its main thread; only the store may import os."""
-    return threading.main_thread().native_id or 0
+    return f"{socket.inet_ntoa(own_address())}@{process_id()}#{secrets.token_hex(4)}"

@@ -1,8 +1,11 @@
-"""Everything but a plain success is a failure with a reason."""
+"""Nothing returned is a success; an exception and any other value are failures with a reason."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,9 +15,12 @@ from rmqlite.client import (
     DEAD_LETTER,
     RECONSUME_LATER,
     ConsumeResult,
+    PushConsumer,
     reconsume_later,
 )
 from rmqlite.client.consuming.listener import REASON_BYTES_MAX, consume
+from rmqlite.errors import InvalidValue
+from rmqlite.message import StoredMessage
 from tests.client.conftest import stored
 
 
@@ -22,7 +28,7 @@ def answering(result: Any) -> ConsumeResult:
     return consume(lambda _: result, stored(0))
 
 
-def failing(error: Exception) -> ConsumeResult:
+def failing(error: BaseException) -> ConsumeResult:
     def listener(_: Any) -> ConsumeResult:
         raise error
 
@@ -37,12 +43,128 @@ def test_a_listeners_answer_is_taken_as_it_is() -> None:
     assert answering(chosen) == ConsumeResult(False, -1, "no such customer")
 
 
-@pytest.mark.parametrize(("answer", "what"), [(None, "nothing"), (True, "a bool"), ("ok", "a str")])
-def test_any_other_answer_is_a_failure_that_says_so(answer: Any, what: str) -> None:
-    """A forgotten return must not lose a message; RocketMQ treats null so."""
+def test_a_listener_without_a_return_has_consumed_its_message() -> None:
+    """As a task of any other Python library."""
+
+    def listener(_: StoredMessage) -> None:
+        pass
+
+    assert consume(listener, stored(0)) == CONSUME_SUCCESS
+
+
+@pytest.mark.parametrize(("answer", "what"), [(True, "a bool"), ("ok", "a str"), (0, "an int")])
+def test_any_other_answer_is_a_failure_that_the_log_names(
+    answer: Any, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else every message of the group fails, and nobody sees why."""
     result = answering(answer)
     assert not result.is_success
-    assert f"returned {what}" in result.reason
+    assert result.reason.startswith("TypeError: listener answering.<locals>.<lambda> must return")
+    assert result.reason.endswith(f"not {what.replace('an ', 'a ')}")
+    assert "listener=answering.<locals>.<lambda> topic=t" in caplog.text
+
+
+def test_a_coroutine_that_a_listener_returns_is_closed() -> None:
+    """Python would warn that nobody awaited it, when it is too late to see where it was made."""
+
+    async def work() -> None:
+        pass
+
+    assert "not a coroutine" in answering(work()).reason
+
+
+class AsyncWorker:
+    async def __call__(self, _: StoredMessage) -> None:
+        pass
+
+    async def work(self, _: StoredMessage) -> None:
+        pass
+
+
+async def asynchronous(_: StoredMessage) -> None:
+    pass
+
+
+async def asynchronous_steps(_: StoredMessage) -> AsyncIterator[None]:
+    yield
+
+
+def steps(_: StoredMessage) -> Iterator[None]:
+    yield
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        asynchronous,
+        asynchronous_steps,
+        steps,
+        partial(asynchronous),
+        AsyncWorker(),
+        partial(AsyncWorker()),
+        AsyncWorker().work,
+        "print",
+    ],
+)
+def test_a_listener_whose_code_would_not_run_is_refused(listener: Any) -> None:
+    """It would fail every message; its author has to hear it at once."""
+    with (
+        PushConsumer("nowhere:1", "g") as consumer,
+        pytest.raises(InvalidValue, match="a plain function"),
+    ):
+        consumer.listen(listener)
+    with pytest.raises(InvalidValue, match="a plain function"):
+        PushConsumer("nowhere:1", "g", listener)
+
+
+def test_a_type_checker_sees_a_wrong_listener() -> None:
+    """mypy reports an ignore that it does not need: these lines are wrong, and stay so."""
+
+    def answering_true(_: StoredMessage) -> bool:
+        return True
+
+    def answering_nothing(_: StoredMessage) -> None:
+        pass
+
+    with PushConsumer("nowhere:1", "g") as consumer:
+        consumer.listen(answering_nothing)
+        consumer.listen(answering_true)  # type: ignore[arg-type]
+        with pytest.raises(InvalidValue):
+            consumer.listen(asynchronous)  # type: ignore[arg-type]
+
+
+class Exit(BaseException):
+    """Such as greenlet's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (asyncio.CancelledError("by its task"), "CancelledError: by its task"),
+        (SystemExit(3), "SystemExit: 3"),
+        (KeyboardInterrupt(), "KeyboardInterrupt: "),
+        (GeneratorExit(), "GeneratorExit: "),
+        (Exit("killed"), "Exit: killed"),
+    ],
+)
+def test_an_exception_that_is_no_exception_fails_its_message_only(
+    error: BaseException, reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It would end the thread, and the message would be neither retried nor dead."""
+    assert failing(error) == ConsumeResult(False, 0, reason)
+    (record,) = caplog.records
+    assert "listener=failing.<locals>.listener" in record.getMessage()
+
+
+@pytest.mark.parametrize("thrown", [ValueError(), SystemExit()])
+def test_an_error_whose_text_fails_has_its_type_as_reason(thrown: BaseException) -> None:
+    """Its text is code of the user, too."""
+
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise thrown
+
+    assert failing(Odd()).reason == "Odd"
 
 
 def test_an_exception_is_a_failure_with_its_type_and_text(

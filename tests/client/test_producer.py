@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from rmqlite.errors import (
     Refused,
     RmqliteError,
 )
-from rmqlite.requests.messages import SendRequest
+from rmqlite.requests.messages import SendRequest, SendResult
 from tests.support.fake_broker import WAIT_S, FakeBroker
 
 NEVER_MS = 3_600_000
@@ -316,6 +318,41 @@ def test_close_sends_what_has_gathered_and_takes_no_more(make: Any) -> None:
         producer.send_async(message("b"))
     with pytest.raises(Refused, match="closed"):
         producer.send(message("b"))
+
+
+@pytest.mark.parametrize("error", [ValueError(), SystemExit(), KeyboardInterrupt()])
+def test_the_thread_survives_whatever_a_callback_raises(
+    make: Any, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else every later send waits forever; the other callbacks run, and the log has a line."""
+    called = threading.Event()
+
+    def fail(_: Future[SendResult]) -> None:
+        raise error
+
+    producer = make(linger_ms=NEVER_MS)
+    future = producer.send_async(message("a"))
+    future.add_done_callback(fail)
+    future.add_done_callback(lambda _: called.set())
+    producer.flush()
+    assert called.wait(WAIT_S)
+    assert "a callback of a future failed" in caplog.text
+    again = producer.send_async(message("b"))
+    producer.flush()
+    assert again.done()
+    with pytest.raises(type(error)) if not isinstance(error, Exception) else nullcontext():
+        again.add_done_callback(fail)  # at once, on this thread: its interrupt is its own
+
+
+def test_a_message_is_sent_as_it_was_when_it_was_checked(broker: FakeBroker, make: Any) -> None:
+    """Its properties are read again on another thread: a change would end that thread."""
+    properties = {"a": "1"}
+    producer = make(linger_ms=NEVER_MS)
+    producer.send_async(Message("t", b"x", properties=properties))
+    properties["TAGS"] = "never checked"
+    producer.flush()
+    assert broker.asked["Send"][0].messages[0].properties["a"] == "1"
+    assert "TAGS" not in broker.asked["Send"][0].messages[0].properties
 
 
 def test_a_bad_message_does_not_fail_its_neighbours(broker: FakeBroker, make: Any) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +13,9 @@ import pytest
 from rmqlite.client import Message, PullConsumer
 from rmqlite.client.consuming.tag_expression import parse_tags
 from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
-from rmqlite.requests.messages import PullRequest, PullStatus
+from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
-from tests.support.fake_broker import FakeBroker
+from tests.support.fake_broker import WAIT_S, FakeBroker
 
 QUEUE = Queue("orders", 0)
 
@@ -149,6 +151,30 @@ def test_a_pull_need_not_hold_a_thread(consumer: PullConsumer) -> None:
     assert bodies(consumer.pull_async("orders", 0, 3).result(10)) == "34"
     assert bodies(consumer.pull_async("orders", 0, 0, expression="T1").result(10)) == "13"
     assert consumer.position(QUEUE) == 0
+
+
+@pytest.mark.parametrize("error", [SystemExit(), KeyboardInterrupt()])
+def test_a_callback_of_a_pull_ends_no_thread(
+    broker: FakeBroker, consumer: PullConsumer, error: BaseException
+) -> None:
+    """It runs on gRPC's thread, which has the answers of all calls of this consumer."""
+    let_go, failed = threading.Event(), threading.Event()
+
+    def answer(request: PullRequest) -> Any:
+        assert let_go.wait(WAIT_S)
+        return broker.plain("Pull", request)
+
+    def fail(_: Future[PullResult]) -> None:
+        failed.set()
+        raise error
+
+    broker.answers["Pull"] = answer
+    pulls = [consumer.pull_async("orders", 0, offset) for offset in (3, 4)]
+    pulls[0].add_done_callback(fail)
+    let_go.set()
+    assert [bodies(pull.result(WAIT_S)) for pull in pulls] == ["34", "4"]
+    assert failed.wait(WAIT_S)
+    assert bodies(consumer.pull_async("orders", 0, 2).result(WAIT_S)) == "234"
 
 
 def test_a_pull_without_a_thread_fails_like_any_other(

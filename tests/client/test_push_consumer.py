@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -53,7 +54,7 @@ class Seen:
         self._broker = broker
         self.messages: list[StoredMessage] = []
         self.results: dict[str, ConsumeResult | None] = {}
-        self.errors: dict[str, Exception] = {}
+        self.errors: dict[str, BaseException] = {}
         self.gates: dict[str, threading.Event] = {}
 
     def __call__(self, message: StoredMessage) -> ConsumeResult | None:
@@ -298,6 +299,23 @@ def test_a_failed_message_that_retention_deleted_is_let_go(
     seen.gates["a"].set()
     broker.until(lambda: broker.committed.get(QUEUE) == 1)
     assert "gone from the broker" in caplog.text
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), SystemExit(1), KeyboardInterrupt()])
+def test_a_thread_survives_whatever_its_listener_raises(
+    broker: FakeBroker, seen: Seen, make: Make, error: BaseException
+) -> None:
+    """Its message is sent back with the reason, the next ones are consumed, close() is quick."""
+    fill(broker, "abc")
+    seen.errors["a"] = error
+    consumer = make(consume_threads=1, close_timeout_ms=NEVER_MS)
+    broker.until(lambda: broker.committed.get(QUEUE) == 3)
+    assert seen.names[:3] == ["a", "b", "c"]
+    (sent_back,) = broker.asked["SendBack"][:1]
+    assert sent_back.reason == f"{type(error).__name__}: {error}"
+    del seen.errors["a"]
+    consumer.close()
+    assert not broker.members
 
 
 # ---- commits and flow control

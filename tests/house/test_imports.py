@@ -47,7 +47,7 @@ ALONE = {
     "os": {
         *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
-        *("rmqlite.access.files", "rmqlite.cli.main"),
+        *("rmqlite.access.files", "rmqlite.cli.main", "rmqlite.client.forks"),
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},

@@ -1,14 +1,17 @@
 """The user's listener and its results.
 
-Only a success finishes a message.  Anything else that a listener does (it raises, forgets to
-return, returns nonsense) means: again later, with a reason that describes what happened.
+A listener that returns nothing succeeds, as a task does in other Python libraries.  One that raises
+anything at all, or returns another value than a result, fails its message: again later, with a
+reason that describes what happened.  The listener's thread survives all of it.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias
 
 from rmqlite.compression import inflated
@@ -47,7 +50,8 @@ CONSUME_SUCCESS: Final = ConsumeResult(True)
 RECONSUME_LATER: Final = ConsumeResult(False)
 
 Listener: TypeAlias = Callable[[StoredMessage], ConsumeResult | None]
-"""Runs on one of the consumer's threads, several at a time.  None counts as RECONSUME_LATER."""
+"""Runs on one of the consumer's threads, several at a time.  None counts as CONSUME_SUCCESS."""
+LISTENER_RULE: Final = "a plain function: neither async nor a generator, whose code would not run"
 
 
 def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
@@ -55,33 +59,69 @@ def reconsume_later(*, delay_level: int = 0, reason: str = "") -> ConsumeResult:
     return ConsumeResult(False, delay_level, reason)
 
 
+def check_listener(listener: Listener) -> Listener:
+    """The listener itself.  Raises InvalidValue if calling it could not run its code."""
+    called: object = listener
+    while isinstance(called, partial):
+        called = called.func
+    if not callable(called) or any(map(_runs_later, (called, type(called).__call__))):
+        raise InvalidValue("listener", _name_of(listener), LISTENER_RULE)
+    return listener
+
+
 def consume(listener: Listener, message: StoredMessage) -> ConsumeResult:
     """Run the listener with the inflated body; always returns a result.
 
     The reason is cut to REASON_BYTES_MAX.  A body that cannot be inflated is a failure, too.
     """
-    result: object
     try:
         # Inflate here, not after the pull: a message that waits for a thread stays small.
-        result = listener(inflated(message))
-    except Exception as error:
+        return _result_of(listener(inflated(message)), listener)
+    except BaseException as error:
+        # SystemExit, KeyboardInterrupt and CancelledError, too: here they end no program, only
+        # this thread, and its message would be neither consumed nor failed.
         log.exception(
-            "a message was not consumed topic=%s message_id=%s", message.topic, message.message_id
+            "a message was not consumed listener=%s topic=%s message_id=%s",
+            _name_of(listener),
+            message.topic,
+            message.message_id,
         )
         return reconsume_later(reason=_cut(_described(error)))
-    if not isinstance(result, ConsumeResult):
-        what = "nothing" if result is None else f"a {type(result).__name__}"
-        reason = f"the listener returned {what}, not CONSUME_SUCCESS or RECONSUME_LATER"
-        return reconsume_later(reason=reason)
-    if result.is_success:
-        return result
-    return reconsume_later(delay_level=result.delay_level, reason=_cut(result.reason))
 
 
-def _described(error: Exception) -> str:
+def _result_of(returned: object, listener: Listener) -> ConsumeResult:
+    if returned is None:
+        return CONSUME_SUCCESS
+    if not isinstance(returned, ConsumeResult):
+        if isinstance(returned, Coroutine):
+            returned.close()  # else Python warns later, far from here, that nobody awaited it
+        raise TypeError(
+            f"listener {_name_of(listener)} must return None, CONSUME_SUCCESS or"
+            f" reconsume_later(...), not a {type(returned).__name__}"
+        )
+    if returned.is_success:
+        return returned
+    return reconsume_later(delay_level=returned.delay_level, reason=_cut(returned.reason))
+
+
+def _runs_later(function: object) -> bool:
+    return (
+        inspect.iscoroutinefunction(function)
+        or inspect.isasyncgenfunction(function)
+        or inspect.isgeneratorfunction(function)
+    )
+
+
+def _name_of(listener: object) -> str:
+    while isinstance(listener, partial):
+        listener = listener.func
+    return str(getattr(listener, "__qualname__", type(listener).__qualname__))
+
+
+def _described(error: BaseException) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # the user's __str__ is the user's code too
+    except BaseException:  # the user's __str__ is the user's code too
         return type(error).__name__
 
 

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final
 
+from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
 from rmqlite.client.credentials import Credentials
@@ -108,18 +109,13 @@ class PullConsumer(Closing):
 
         The future's callbacks run on gRPC's own thread.
         """
-        future: Future[PullResult] = Future()
-        future.set_running_or_notify_cancel()
+        future: CallFuture[PullResult] = CallFuture()
 
         def answered(outcome: PullResult | RmqliteError) -> None:
-            if isinstance(outcome, RmqliteError):
-                future.set_exception(outcome)
-                return
-            result, error = _readable(outcome, expression, inflate=True)
-            if error is not None and not result.messages:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
+            if isinstance(outcome, PullResult):
+                result, error = _readable(outcome, expression, inflate=True)
+                outcome = error if error is not None and not result.messages else result
+            future.settle(outcome)
 
         request = PullRequest(
             self.group,

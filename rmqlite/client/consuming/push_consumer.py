@@ -18,7 +18,7 @@ from typing import Final
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.backlog import Backlog
 from rmqlite.client.consuming.broker_link import BrokerLink
-from rmqlite.client.consuming.listener import Listener, consume
+from rmqlite.client.consuming.listener import Listener, check_listener, consume
 from rmqlite.client.consuming.loop import Loop
 from rmqlite.client.consuming.membership import Membership
 from rmqlite.client.consuming.process_queue import CacheLimits
@@ -27,6 +27,7 @@ from rmqlite.client.consuming.readers import Readers
 from rmqlite.client.consuming.send_back import SendBacks
 from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import own_client_id
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.names import check_group, check_topic, retry_topic
@@ -100,8 +101,8 @@ class PushConsumer(Closing):
             if value < least:
                 raise InvalidValue(name, value, f"{least} or more")
         self.group: Final = group
-        self.client_id: Final = client_id or own_client_id()
-        self._listener = listener
+        self._given_client_id = client_id
+        self._listener = None if listener is None else check_listener(listener)
         self._subscriptions: dict[str, Subscription] = {}
         self._consume_from = consume_from
         self._max_reconsume_times = max_reconsume_times
@@ -111,13 +112,26 @@ class PushConsumer(Closing):
         limits = CacheLimits(cached_messages_max, cached_bytes_max)
         self._settings = PullSettings(group, pull_batch, limits)
         self._connection = Connection(endpoint, credentials=credentials)
-        self._backlog = Backlog(consume_threads)
-        self._threads = [
-            threading.Thread(target=self._consume, name=f"rmqlite-{group}-{n}", daemon=True)
-            for n in range(consume_threads)
-        ]
+        self._consume_threads = consume_threads
         self._running: _Running | None = None
         self._closed = False
+        self._was_forked = False
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child: it has none of the threads, and is no member of the group."""
+        self._was_forked = self._was_forked or self._running is not None
+        self._running = None
+        self.client_id: str = self._given_client_id or own_client_id()
+        self._backlog = Backlog(self._consume_threads)
+        if self._was_forked:
+            # A listener may have forked: the child of its thread must end with it.
+            self._backlog.stop()
+        self._threads = [
+            threading.Thread(target=self._consume, name=f"rmqlite-{self.group}-{n}", daemon=True)
+            for n in range(self._consume_threads)
+        ]
         self._lifecycle = threading.Lock()
 
     def subscribe(self, topic: str, expression: str = EVERYTHING, *, sql: str = "") -> None:
@@ -136,13 +150,14 @@ class PushConsumer(Closing):
     def listen(self, listener: Listener) -> Listener:
         """Call this for every message; also a decorator.  Before start().
 
-        It gets one message, whose topic is the original one even in a retry (see reconsume_times),
-        and returns CONSUME_SUCCESS, RECONSUME_LATER or reconsume_later(...).  Anything else, or an
-        exception, counts as RECONSUME_LATER with a reason; so does a body that cannot be inflated,
-        without a call of the listener.
+        It gets one message, whose topic is the original one even in a retry (see reconsume_times).
+        It succeeds if it returns nothing, or CONSUME_SUCCESS; reconsume_later(...) fails the
+        message.  Any exception, also SystemExit, and any other value fail it, too: that is logged,
+        and the reason says so.  A body that cannot be inflated fails without a call of the
+        listener.  Raises InvalidValue for an async function or a generator, Refused after start().
         """
         self._check_not_started()
-        self._listener = listener
+        self._listener = check_listener(listener)
         return listener
 
     @property
@@ -253,6 +268,13 @@ class PushConsumer(Closing):
             state = "closed" if self._closed else "started"
             rule = "do it before start()"
             raise Refused(f"this consumer was {state}: {rule}", field="consumer", rule=rule)
+        if self._was_forked:
+            rule = "start another one in this process"
+            raise Refused(
+                f"this consumer was started before the fork, it runs in the parent: {rule}",
+                field="consumer",
+                rule=rule,
+            )
 
     # ---- the listener threads
 

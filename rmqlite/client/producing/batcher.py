@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias
 
+from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Started, retry_pause_s
 from rmqlite.clock import elapsed_s
 from rmqlite.errors import InvalidValue, Refused, RmqliteError, Unavailable
@@ -66,7 +67,7 @@ class BatchLimits:
 class _Entry:
     message: Message
     size_bytes: int
-    future: Future[SendResult]
+    future: CallFuture[SendResult]
 
 
 @dataclass(slots=True)
@@ -111,8 +112,7 @@ class Batcher:
         On the batcher's own thread, in a callback, it does not block: only that thread can
         make room.
         """
-        entry = _Entry(message, size_bytes(message), Future())
-        entry.future.set_running_or_notify_cancel()  # under way: it cannot be cancelled
+        entry = _Entry(message, size_bytes(message), CallFuture())
         with self._changed:
             while (
                 self._in_flight >= self._limits.in_flight_max
@@ -249,10 +249,7 @@ class Batcher:
             self._waiting.append(call)
             return
         for index, entry in enumerate(call.entries):
-            if isinstance(outcome, RmqliteError):
-                entry.future.set_exception(outcome)
-            else:
-                entry.future.set_result(outcome[index])
+            entry.future.settle(outcome if isinstance(outcome, RmqliteError) else outcome[index])
         # Set the outcomes first: when flush() returns, all of them must be set.
         with self._changed:
             self._in_flight -= len(call.entries)

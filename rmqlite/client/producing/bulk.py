@@ -11,13 +11,14 @@ import enum
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
+from rmqlite.client.call_future import CallFuture
 from rmqlite.client.channel import Closing, Connection, retry_pause_s
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
@@ -112,7 +113,7 @@ class _Call:
     """One request, through all its attempts."""
 
     request: BulkRequest
-    answered: Future[BulkAnswer]
+    answered: CallFuture[BulkAnswer] = field(init=False)
     attempt: int = 0
     failing_since_s: float = 0.0
 
@@ -154,8 +155,13 @@ class BulkScheduler(Closing):
         self._timeout_s = timeout_ms / 1000
         self._retry_s = retry_ms / 1000
         self._ids = UniqueIds()
-        self._pause = threading.Event()
         self._connection = Connection(endpoint, credentials=credentials)
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child."""
+        self._pause = threading.Event()
 
     def schedule(self, messages: Iterable[BulkMessage]) -> Iterator[BulkOutcome]:
         """The outcome of each message, in order, while the next messages are under way.
@@ -185,19 +191,15 @@ class BulkScheduler(Closing):
         """
         waiting = iter(requests)
         flying: deque[_Call] = deque()
-        try:
-            while True:
-                room = self._in_flight - len(flying)
-                flying.extend(self._start(request) for request in islice(waiting, room))
-                if not flying:
-                    return
-                call = flying.popleft()
-                answer = self._answer(call)
-                self.progress = self.progress.plus(answer)
-                yield call.request, answer
-        finally:
-            for call in flying:
-                call.answered.cancel()
+        while True:
+            room = self._in_flight - len(flying)
+            flying.extend(self._start(request) for request in islice(waiting, room))
+            if not flying:
+                return
+            call = flying.popleft()
+            answer = self._answer(call)
+            self.progress = self.progress.plus(answer)
+            yield call.request, answer
 
     def close(self) -> None:
         self._pause.set()
@@ -239,33 +241,23 @@ class BulkScheduler(Closing):
         yield from self._cut(request.part(count // 2, count))
 
     def _start(self, request: BulkRequest) -> _Call:
-        call = _Call(request, Future())
+        call = _Call(request)
         self._try(call)
         return call
 
     def _try(self, call: _Call) -> None:
         """Make the call, or repeat it; call.answered gets its outcome."""
-        answered: Future[BulkAnswer] = Future()
-        call.answered = answered
-
-        def done(outcome: BulkAnswer | RmqliteError) -> None:
-            if not answered.set_running_or_notify_cancel():
-                return
-            if isinstance(outcome, RmqliteError):
-                answered.set_exception(outcome)
-            else:
-                answered.set_result(outcome)
-
+        call.answered = answered = CallFuture[BulkAnswer]()
         timeout_s, wait = self._timeout_s, call.attempt > 0
         if wait:
             left_s = call.failing_since_s + self._retry_s - elapsed_s()
             timeout_s = min(timeout_s, max(RETRY_S_MIN, left_s))
         try:
             self._connection.start(
-                rpcs.SCHEDULE_BULK, call.request, timeout_s, done, wait_for_ready=wait
+                rpcs.SCHEDULE_BULK, call.request, timeout_s, answered.settle, wait_for_ready=wait
             )
         except RmqliteError as error:
-            done(error)
+            answered.settle(error)
 
     def _answer(self, call: _Call) -> BulkAnswer:
         """Wait for the answer; repeat the call while the broker is away."""

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 
 from rmqlite.client.channel import Closing, Connection, Started
 from rmqlite.client.credentials import Credentials
+from rmqlite.client.forks import follow
 from rmqlite.client.producing.batcher import Batcher, BatchLimits, Outcome, size_bytes
 from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
@@ -62,10 +63,16 @@ class Producer(Closing):
         )
         self._group = group
         self._connection = Connection(endpoint, credentials=credentials)
-        self._levels = LevelLookup(self._connection, self._limits.timeout_s, retries)
         self._ids = UniqueIds()
-        self._batcher = Batcher(self._start, self._limits)
-        self._shared = SharedCalls(self._call, self._limits)
+        self.begin_anew()
+        follow(self)
+
+    def begin_anew(self) -> None:
+        """For a forked child: the parent sends what it gathered, the child only its own."""
+        limits = self._limits
+        self._levels = LevelLookup(self._connection, limits.timeout_s, limits.retries)
+        self._batcher = Batcher(self._start, limits)
+        self._shared = SharedCalls(self._call, limits)
 
     def send(self, message: Message, queue_id: int | None = None) -> SendResult:
         """Send one message; return when it is on disk (SYNC_FLUSH).

@@ -1,0 +1,28 @@
+"""Clients in processes that fork, as gunicorn --preload, Celery and multiprocessing do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.broker_processes import StartBroker
+from tests.support.forking import SCENES
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_a_client_works_in_a_forked_child_or_says_why_not(
+    start_broker: StartBroker, scene: str
+) -> None:
+    """Never an id that its parent gave, a message that its parent sends, or a call that hangs."""
+    support = {"GRPC_ENABLE_FORK_SUPPORT": "0"} if scene == "without_support" else {}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.forking", scene, start_broker().endpoint],
+        env=os.environ | support,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
