@@ -304,8 +304,8 @@ class _Batch:
         levels = np.zeros(self._count, np.int64)
         for name, where in ((DELAY, ~self.is_scheduled), (RESCHEDULED_FROM, self.is_scheduled)):
             pairs, rows = self.pairs.last(name)
-            numbers, good = self.pairs.numbers(pairs)
-            taken = good & where[rows]
+            numbers, good = self.pairs.numbers(pairs, has_plus=name == DELAY)
+            taken = good & where[rows] & (numbers <= _INT_MAX)
             levels[rows[taken]] = numbers[taken]
         rows = np.flatnonzero(points & (levels > 0))
         return rows, levels[rows]

@@ -160,10 +160,16 @@ class Pairs:
         indexes[rows] = np.arange(len(pairs), dtype=np.int32) * 2
         return as_text(values.take(pa.array(indexes, mask=_without(self.count, rows))))
 
-    def numbers(self, pairs: Longs) -> tuple[Longs, Flags]:
-        """The values as numbers, and which of them are numbers: 1 to 18 digits, nothing else."""
+    def numbers(self, pairs: Longs, *, has_plus: bool = False) -> tuple[Longs, Flags]:
+        """The values as numbers, and which of them are numbers: 1 to 18 digits, nothing else.
+
+        has_plus: may there be a plus sign before the digits, as in Java's numbers?
+        """
         begins = self.key_ends[pairs] + 1
         lengths = self.value_ends[pairs] - begins
+        if has_plus and len(pairs):
+            plus = (lengths > 0) & (self.data[np.where(lengths > 0, begins, 0)] == ord("+"))
+            begins, lengths = begins + plus, lengths - plus
         good = (lengths > 0) & (lengths <= _DIGITS_MAX)
         found = np.zeros(len(pairs), np.int64)
         for place in range(int(lengths[good].max(initial=0))):
