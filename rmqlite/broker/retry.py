@@ -116,7 +116,8 @@ def after_failure(
     limit of retries is the sender's; if there is none, the consumer's, or else the group's.
     """
     head, own = failed.head, failed.properties
-    origin_topic, times = head.topic, one_more(times_failed(head, group.group))
+    origin_topic, before = head.topic, times_failed(head, group.group)
+    times = one_more(before)
     if is_in_chain(head.topic, group.group):
         origin_topic = origin_of(head) or head.topic
     else:
@@ -124,7 +125,7 @@ def after_failure(
     senders = senders_limit(decode_properties(own.encoded))
     limits = (senders, request.max_reconsume_times, group.max_reconsume_times)
     most = next(limit for limit in limits if limit is not None)
-    is_dead = times >= most or request.delay_level < 0
+    is_dead = before >= most or request.delay_level < 0
     origin = place_properties(head) | {FIRST_FAILURE_TIMESTAMP: str(now_ms)}
     changes: dict[str, str | bytes] = {
         **{name: value for name, value in origin.items() if own.get(name) is None},
