@@ -21,7 +21,7 @@ from rmqlite import compiled
 from rmqlite.broker.broker import Broker
 from rmqlite.clock import SystemClock
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import Unavailable
+from rmqlite.errors import FlushFailed, StoreUnavailable, Unavailable
 from rmqlite.server.checking_back import CheckingBack
 from rmqlite.server.clock_watch import ClockWatch
 from rmqlite.server.delivery import Delivery
@@ -152,7 +152,7 @@ class _Server:
             store = _opened_store(config, self._clock)
             drained = await self._until_stopped(config, store, reload_asked, on_ready)
         except BaseExceptionGroup as group:
-            log.critical("the broker stops, the next start will recover the store", exc_info=group)
+            _log_stop(group)
         finally:
             await self._end()
             if store is not None and drained is None:
@@ -247,10 +247,30 @@ def _event_of(*signals: signal.Signals) -> asyncio.Event:
     return event
 
 
+def _log_stop(group: BaseExceptionGroup) -> None:
+    """Why the broker stops: a failed disk in one line, a mistake of ours with its stack."""
+    failed, others = group.split(FlushFailed)
+    if failed is None or others is not None:
+        log.critical("the broker stops, the next start will recover the store", exc_info=group)
+        return
+    error: BaseException = failed
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    log.critical("the disk has failed, the next start will recover the store error=%s", error)
+
+
 def _closed(broker: Broker) -> int:
-    """Close the store; return the exit code."""
+    """Close the store; return the exit code: 0 if all that was acknowledged is on disk."""
     try:
         broker.store.close(broker.tables())
+    except StoreUnavailable as error:
+        # The log is synced before, and all but the newest committed offsets is made of it again.
+        broker.store.release()
+        log.warning(
+            "the tables cannot be written, the next start will recover them from the log;"
+            " groups may get some messages again error=%s",
+            error,
+        )
     except Unavailable as error:
         broker.store.release()
         log.critical("the store cannot be closed, the next start will recover it error=%s", error)

@@ -62,9 +62,13 @@ _T = TypeVar("_T")
 class MessageStore:
     """One store directory, open for writing.  Used by one thread; holds its lock file."""
 
-    def __init__(self, config: BrokerConfig, files: Files, clock: Clock) -> None:
+    def __init__(
+        self, config: BrokerConfig, files: Files, clock: Clock, *, is_marked: bool = True
+    ) -> None:
         """Open and recover.
 
+        is_marked: from now on until it is closed, the store counts as one whose process was killed;
+        False only for an opening that appends nothing, so that a kill leaves nothing to recover.
         Raises StoreLocked, StoreDamaged, StoreUnavailable, and ConfigInvalid for a configured
         file length that differs from the files'.
         """
@@ -99,7 +103,7 @@ class MessageStore:
                 self.deletions.clamp(self._log.end)
             newest_ms = self._log.newest_timestamp_ms
             self.clock_origin = open_clock(files, self._root, clock, newest_ms, self._dispatch)
-            if not files.kind(self._root / "abort"):
+            if is_marked and not files.kind(self._root / "abort"):
                 files.replace(self._root / "abort", b"")
             self.durable_end = self._log.end
             """The physical offset up to which the log is on disk."""
@@ -223,9 +227,13 @@ class MessageStore:
             change_levels(*at, self._dispatch, table, is_configured=is_configured)
 
     def close(self, more: Mapping[str, tables.Snapshot]) -> None:
-        """Persist everything and mark the store as cleanly stopped, as RocketMQ does."""
-        if (changed := self.table_changes.begin()) is not None:
-            changed.run()
+        """Persist everything and mark the store as cleanly stopped, as RocketMQ does.
+
+        Raises FlushFailed; StoreUnavailable: then the log is on disk all the same.
+        """
+        job = self.begin_sync()
+        job.run()
+        self.synced(job)
         self.persist(more)
         self._files.remove(self._root / "abort")
         self.release()

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rmqlite.clock import Clock, SystemClock, local_text, wall_ms
 from rmqlite.config import BrokerConfig
-from rmqlite.errors import StoreLocked
+from rmqlite.errors import StoreLocked, Unavailable
 from rmqlite.levels import LevelTable
 from rmqlite.store.disk.files import Files, ReadOnlyFiles, SystemFiles
 from rmqlite.store.message_store import MessageStore
@@ -76,8 +76,12 @@ def repair(
     finally:
         disk.close()
         lock.release()
-    store = MessageStore(plan.config, disk, clock or SystemClock())
-    store.close({})
+    store = MessageStore(plan.config, disk, clock or SystemClock(), is_marked=False)
+    try:
+        store.close({})
+    except Unavailable:
+        store.release()
+        raise
     return side
 
 

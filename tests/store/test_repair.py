@@ -23,8 +23,8 @@ from rmqlite.store.log.repaired_place import (
     is_repaired,
 )
 from rmqlite.store.records.record import encode_blank, read_head
-from rmqlite.store.repair import plan_repair
-from tests.support.files import QuickFiles
+from rmqlite.store.repair import plan_repair, repair
+from tests.support.files import FOR_GOOD, FaultyFiles, QuickFiles
 from tests.support.repairs import (
     Known,
     filled,
@@ -587,6 +587,21 @@ def test_a_table_that_nobody_can_read_is_moved_aside(
     assert (side / "config" / f"{name}.bak").read_bytes() == b'{"torn'
     assert lost(before, known(closed)) == []
     assert closed.view() == view
+
+
+def test_a_killed_repair_leaves_a_store_that_counts_as_closed(
+    closed: StoreUnderTest, before: Known
+) -> None:
+    """The file abort stayed, although nothing was appended that has to be recovered."""
+    flip(closed.log_files()[0], 95)
+    plan = planned(closed)
+    files = FaultyFiles()
+    files.fail("replace", where=lambda path: path.name == "checkpoint", times=FOR_GOOD)
+    with pytest.raises(StoreUnavailable):
+        repair(plan, files=files, clock=closed.clock)
+    assert not (closed.root / "abort").exists()
+    assert lost(before, known(closed)) == []
+    assert not (closed.root / "abort").exists()
 
 
 def test_topics_are_made_again_from_the_queues(closed: StoreUnderTest) -> None:

@@ -1,0 +1,83 @@
+"""How a broker stops whose disk is full or fails: its exit code, and what its log says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support.brokers import BrokerUnderTest
+
+ROOT: Final = Path(__file__).parents[2]
+PROCESS: Final = """
+import logging, os, signal, sys, threading
+from contextlib import suppress
+from pathlib import Path
+
+from rmqlite import compiled
+from rmqlite.client import Message, Producer
+from rmqlite.config import BrokerConfig
+from rmqlite.errors import Unavailable
+from rmqlite.server import serve
+from tests.support.files import FOR_GOOD, FaultyFiles
+
+store, flush, operation = sys.argv[1:]
+# The compiled form syncs without these files.
+compiled.is_on = False
+files = FaultyFiles()
+serve.SystemFiles = lambda: files
+
+def work(endpoint):
+    with Producer(endpoint, "senders", retries=0) as producer:
+        producer.send(Message("orders", b"acknowledged"))
+        files.fail(operation, times=FOR_GOOD)
+        if operation == "sync":
+            with suppress(Unavailable):
+                producer.send(Message("orders", b"not acknowledged"))
+    os.kill(os.getpid(), signal.SIGTERM)
+
+logging.basicConfig(format="%(levelname)s %(message)s")
+ports = {"listen_port": 0, "grpc_port": 0, "name_server_port": 0}
+sizes = {"mapped_file_size_commit_log": 1 << 20, "max_message_bytes": 1 << 19}
+sizes |= {"mapped_file_size_consume_queue": 4_000, "max_hash_slots": 100, "max_index_entries": 500}
+config = BrokerConfig(store_path=Path(store), flush_disk_type=flush, **ports, **sizes)
+ready = lambda at: threading.Thread(target=work, args=(at.grpc,)).start()
+sys.exit(serve.serve(config, ready))
+"""
+
+
+def stopped(folder: Path, flush: str, operation: str) -> tuple[int, list[str]]:
+    """Let an operation of the disk fail, then stop; the exit code and the lines of the log."""
+    command = [sys.executable, "-c", PROCESS, str(folder), flush, operation]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    lines = ended.stderr.splitlines()
+    return ended.returncode, [line for line in lines if not line.startswith("INFO")]
+
+
+def found(folder: Path) -> list[bytes]:
+    broker = BrokerUnderTest(folder)
+    queues = [broker.messages("orders", queue_id) for queue_id in range(4)]
+    broker.close()
+    return [message.body for queue in queues for message in queue]
+
+
+@pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
+def test_a_clean_stop_on_a_full_disk_is_no_failure(tmp_path: Path, flush: str) -> None:
+    """The tables are not written, but the log is on disk, of which the next start makes them."""
+    code, lines = stopped(tmp_path / "store", flush, "replace")
+    assert code == 0, lines
+    assert lines[-1].startswith("WARNING the tables cannot be written, the next start will recover")
+    assert found(tmp_path / "store") == [b"acknowledged"]
+
+
+def test_a_failed_sync_stops_the_broker_with_one_plain_line(tmp_path: Path) -> None:
+    """Its cause is the disk: the broker's own stack is of no use to an operator."""
+    code, lines = stopped(tmp_path / "store", "SYNC_FLUSH", "sync")
+    assert code == 1
+    assert [line for line in lines if "Traceback" in line] == []
+    (told,) = [line for line in lines if line.startswith("CRITICAL the disk has failed")]
+    assert "told to fail" in told
+    assert b"acknowledged" in found(tmp_path / "store")
