@@ -67,8 +67,7 @@ class MessageStore:
     ) -> None:
         """Open and recover.
 
-        is_marked: from now on until it is closed, the store counts as one whose process was killed;
-        False only for an opening that appends nothing, so that a kill leaves nothing to recover.
+        is_marked: until it is closed it counts as killed; False if nothing will be appended.
         Raises StoreLocked, StoreDamaged, StoreUnavailable, and ConfigInvalid for a configured
         file length that differs from the files'.
         """
@@ -227,10 +226,7 @@ class MessageStore:
             change_levels(*at, self._dispatch, table, is_configured=is_configured)
 
     def close(self, more: Mapping[str, tables.Snapshot]) -> None:
-        """Persist everything and mark the store as cleanly stopped, as RocketMQ does.
-
-        Raises FlushFailed; StoreUnavailable: then the log is on disk all the same.
-        """
+        """Sync, persist, mark the store as closed.  Raises StoreUnavailable: the log is synced."""
         job = self.begin_sync()
         job.run()
         self.synced(job)

@@ -37,6 +37,7 @@ def work(endpoint):
         if operation == "sync":
             with suppress(Unavailable):
                 producer.send(Message("orders", b"not acknowledged"))
+            return
     os.kill(os.getpid(), signal.SIGTERM)
 
 logging.basicConfig(format="%(levelname)s %(message)s")
