@@ -190,7 +190,7 @@ def busy(endpoint: str) -> None:
     admin.create_topic("empty", 1)
     producer = Producer(endpoint, "shop", linger_ms=NEVER_MS)
     raw, bulk = RawReader(endpoint), BulkScheduler(endpoint)
-    poll = puller.pull_async("empty", 0, 0, wait_ms=10_000)
+    poll = puller.pull_async("empty", 0, 0, wait_ms=25_000)
 
     def check() -> None:
         own = PushConsumer(endpoint, "g", lambda _: None)
