@@ -54,3 +54,11 @@ def test_a_client_id_tells_address_and_process() -> None:
     assert socket.inet_aton(address) == own_address()
     assert rest.startswith(f"{os.getpid()}#")
     assert own_client_id() != own_client_id()
+
+
+def test_what_belongs_to_one_process_is_drawn_anew() -> None:
+    """A forked child has the memory of its parent, and would repeat its ids."""
+    ids = UniqueIds(lambda: 1_700_000_000_000)
+    before = ids.next()
+    ids.begin_anew()
+    assert ids.next()[:20] != before[:20]

@@ -7,6 +7,7 @@ the process of the tests has threads and gRPC of other tests.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -30,6 +31,7 @@ TOPIC = "forked"
 CHILDREN = 3
 EACH = 300
 WAIT_S = 60.0
+ALARM_S = 90
 NEVER_MS = 3_600_000
 
 
@@ -37,6 +39,7 @@ def forked(child: Callable[[], None]) -> int:
     """The process id of a child that runs this, and ends as any Python program does."""
     process_id = os.fork()
     if not process_id:
+        signal.alarm(ALARM_S)  # a child that hangs ends, and not well
         child()
         sys.exit(0)
     return process_id
@@ -190,7 +193,7 @@ def busy(endpoint: str) -> None:
     admin.create_topic("empty", 1)
     producer = Producer(endpoint, "shop", linger_ms=NEVER_MS)
     raw, bulk = RawReader(endpoint), BulkScheduler(endpoint)
-    poll = puller.pull_async("empty", 0, 0, wait_ms=10_000)
+    poll = puller.pull_async("empty", 0, 0, wait_ms=25_000)
 
     def check() -> None:
         own = PushConsumer(endpoint, "g", lambda _: None)
