@@ -241,4 +241,5 @@ REQUESTS: Final[dict[int, Callable[[At], tuple[Ext, bytes]]]] = {
     327: only(brokerName=BROKER),
     328: only(),
     329: only(),
+    361: only(**PULL),
 }
