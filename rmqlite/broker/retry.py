@@ -45,7 +45,7 @@ from rmqlite.message import (
     senders_limit,
     unpack_host,
 )
-from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.names import dlq_topic, group_of, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import LEFT_BEHIND
@@ -161,8 +161,11 @@ def is_in_chain(topic: str, group: str) -> bool:
 
 
 def times_failed(head: Head, group: str) -> int:
-    """How often a group has failed a record before."""
-    return head.reconsume_times if is_in_chain(head.topic, group) else 0
+    """How often a group has failed a record before; a sender may begin above 0, as in RocketMQ.
+
+    What another group has failed does not count.
+    """
+    return head.reconsume_times if group_of(head.topic) in (None, group) else 0
 
 
 def place_properties(head: Head) -> dict[str, str]:

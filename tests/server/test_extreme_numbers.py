@@ -21,6 +21,7 @@ from rmqlite.broker.pulling import decoded
 from rmqlite.broker.sends.draft_records import DraftCall
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
+    FAILURE_REASON,
     MAX_RECONSUME_TIMES,
     REDRIVEN_TIMES,
     RETRY_TOPIC,
@@ -245,6 +246,23 @@ def test_a_message_with_extreme_numbers_is_failed_and_redriven_like_any_other(
         return attempts
 
     same_in_both(scenario)
+
+
+@pytest.mark.parametrize("times", [INT32_MAX - 1, INT32_MAX])
+def test_a_sender_may_begin_with_a_count(tmp_path: Path, times: int) -> None:
+    """As in RocketMQ: beyond the limit, the first failure makes a dead letter."""
+    broker = BrokerUnderTest(tmp_path)
+    create_topic(broker, TOPIC, queues=1)
+    draft = Draft(TOPIC, 0, b"", b"x", 0, BORN_HOST, reconsume_times=times)
+    (outcome,) = done(broker.broker.drafts.send([DraftCall((draft,))]))
+    assert not isinstance(outcome, Exception)
+    broker.sync()
+    broker.broker.send_back(SendBackRequest(GROUP, outcome.physical_offsets[0], reason="no"))
+    broker.sync()
+    (letter,) = broker.messages(dlq_topic(GROUP))
+    assert letter.reconsume_times == INT32_MAX
+    assert letter.properties[FAILURE_REASON] == "no"
+    broker.close()
 
 
 def test_a_count_stays_at_the_largest_number(tmp_path: Path) -> None:
