@@ -28,7 +28,7 @@ from pydantic import (
     model_validator,
 )
 
-from rmqlite.config_keys.refused import NO_REPLICAS, WITHOUT_MEANING
+from rmqlite.config_keys.refused import AS_IT_IS, NO_REPLICAS, WITHOUT_MEANING
 from rmqlite.config_keys.values import (
     Bytes,
     EntriesBytes,
@@ -44,7 +44,6 @@ from rmqlite.config_keys.values import (
     Port,
     Queues,
     Switch,
-    always_on,
     ip_address,
     level_string,
     master_id,
@@ -163,9 +162,6 @@ class BrokerConfig(BaseModel):
     )
     auto_create_topic: Switch = _key("autoCreateTopicEnable", True)
     auto_create_group: Switch = _key("autoCreateSubscriptionGroup", True)
-    filters_by_properties: Annotated[Literal[True], BeforeValidator(always_on)] = _key(
-        "enablePropertyFilter", True
-    )
     default_topic_queues: Queues = _key("defaultTopicQueueNums", 4)
     topic_queues_max: Queues = _key("maxTopicQueues", 1_024)
     topics_max: Annotated[int, whole("topics")] = _key("maxTopics", 5_000)
@@ -309,15 +305,16 @@ def parse_config(text: str, source: str = "conf") -> BrokerConfig:
         key, equals, value = (part.strip(" \t\f") for part in line.partition("="))
         if not equals:
             raise ConfigInvalid(source, number, key, "", "a line is key=value")
-        if key not in _KNOWN:
+        if key not in _KNOWN and AS_IT_IS.get(key) != value:
             raise ConfigInvalid(source, number, key, value, _why_not(key))
         if key in lines:
             rule = f"line {lines[key]} has this key already"
             raise ConfigInvalid(source, number, key, value, rule)
         if "\\" in value:
             raise ConfigInvalid(source, number, key, value, "no backslash: write it in one line")
-        values[key] = value
         lines[key] = number
+        if key in _KNOWN:
+            values[key] = value
     return BrokerConfig.model_validate(values, context=Origin(source, lines))
 
 
@@ -325,6 +322,8 @@ _KNOWN: Final = frozenset(KEYS.values())
 
 
 def _why_not(key: str) -> str:
+    if key in AS_IT_IS:
+        return f"{AS_IT_IS[key]}: {WITHOUT_MEANING[key]}"
     if key in WITHOUT_MEANING:
         return f"RocketMQ's key has no meaning here: {WITHOUT_MEANING[key]}"
     return "no such key" + did_you_mean(key, _KNOWN, "; conf/broker.conf lists them all")

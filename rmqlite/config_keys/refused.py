@@ -1,7 +1,7 @@
 """RocketMQ's configuration keys that this broker refuses, each with the reason.
 
 An operator's broker.conf may have them; if the broker ignored one, the operator would believe
-that it works.
+that it works.  A value that asks for what is so here in any case is no mistake.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "longPollingEnable": _ALWAYS,
     "checkCRCOnRecover": _ALWAYS,
     "messageIndexEnable": _ALWAYS,
+    "enablePropertyFilter": _ALWAYS,
     "transientStorePoolEnable": "messages are written to the log at once, never pooled before",
     "warmMapedFileEnable": "files are written, not mapped: there is nothing to warm",
     "enableScheduleAsyncDeliver": "due messages are always delivered in batches",
@@ -53,3 +54,18 @@ WITHOUT_MEANING: Final[Mapping[str, str]] = {
     "maxTransferCountOnMessageInDisk": "the limit of one pull is maxPullMessages",
 }
 """Key -> reason."""
+
+AS_IT_IS: Final[Mapping[str, str]] = {
+    "slaveReadEnable": "false",
+    "enableDLegerCommitLog": "false",
+    "longPollingEnable": "true",
+    "checkCRCOnRecover": "true",
+    "messageIndexEnable": "true",
+    "enablePropertyFilter": "true",
+    "transientStorePoolEnable": "false",
+    "warmMapedFileEnable": "false",
+    "enableScheduleAsyncDeliver": "true",
+    "enableConsumeQueueExt": "false",
+    "traceTopicEnable": "true",
+}
+"""Key -> the value that is taken."""

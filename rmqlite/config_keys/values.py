@@ -57,12 +57,6 @@ def _switch(value: object) -> bool:
     return value in (True, "true")
 
 
-def always_on(value: object) -> bool:
-    if value not in (True, "true"):
-        raise ValueError("true: that is always on here")
-    return True
-
-
 def matching(pattern: str, rule: str) -> BeforeValidator:
     def read(value: object) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value, re.ASCII):

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from rmqlite.config import KEYS, BrokerConfig, load_config, parse_config
-from rmqlite.config_keys.refused import WITHOUT_MEANING
+from rmqlite.config_keys.refused import AS_IT_IS, WITHOUT_MEANING
 from rmqlite.errors import ConfigInvalid
 from rmqlite.levels import DEFAULT_LEVELS, parse_levels
 
@@ -88,11 +88,14 @@ def test_a_key_of_rocketmq_without_meaning_here_is_refused_with_the_reason(key: 
     assert error.line == 1
 
 
-def test_filters_by_properties_may_be_asked_for_but_not_switched_off() -> None:
-    """RocketMQ needs the key for SQL92, so many files have it; false would be a broken promise."""
-    assert parse_config("enablePropertyFilter=true") == BrokerConfig()
-    error = refusal("enablePropertyFilter=false")
-    assert (error.field, error.rule) == ("enablePropertyFilter", "true: that is always on here")
+@pytest.mark.parametrize(("key", "value"), AS_IT_IS.items())
+def test_a_key_may_ask_for_what_is_so_in_any_case(key: str, value: str) -> None:
+    """As enablePropertyFilter=true, which RocketMQ needs for SQL92; its opposite would not hold."""
+    assert parse_config(f"{key}={value}") == BrokerConfig()
+    opposite = "false" if value == "true" else "true"
+    error = refusal(f"{key}={opposite}")
+    assert (error.field, error.rule) == (key, f"{value}: {WITHOUT_MEANING[key]}")
+    assert refusal(f"{key}={value}\n{key}={value}").rule == "line 1 has this key already"
 
 
 def test_no_key_is_both_known_and_without_meaning() -> None:
