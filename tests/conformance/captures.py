@@ -28,8 +28,9 @@ from tests.support.remoting import records_of
 
 SENDS = frozenset({10, 310, 320})
 OF_CLIENT = "client->server"
-WITH_RECORDS = frozenset({11, 12, 33})
-OF_QUEUE = frozenset({11, 14, 15, 29, 30, 31, 32})
+PULLS = frozenset({11, 361})
+WITH_RECORDS = PULLS | {12, 33}
+OF_QUEUE = PULLS | {14, 15, 29, 30, 31, 32}
 
 
 ELSEWHERE = "elsewhere"
@@ -196,7 +197,7 @@ def _fill(answer: Command, asked: Command, place: Place, found: Before, made: _M
         if "TRAN_MSG" in properties or not _is_plain(place.topic):
             return
         end, place = int(answer.ext["queueOffset"]), at
-    elif asked.code == 11 and "maxOffset" in answer.ext and place not in made.first_sent:
+    elif asked.code in PULLS and "maxOffset" in answer.ext and place not in made.first_sent:
         end = int(answer.ext["maxOffset"])
     elif asked.code == 30 and place not in made.first_sent and answer.code == 0:
         end = int(answer.ext["offset"])

@@ -1,6 +1,7 @@
-"""What the real clients and a real RocketMQ 4.9.8 said to each other, frame by frame.
+"""What real clients and a real RocketMQ said to each other, frame by frame.
 
-The archive holds one file for each scenario: a Java, Go or C++ client, or one mqadmin command.
+An archive holds one file for each scenario: of 4.9.8 a Java, Go or C++ client, or one mqadmin
+command; of 5.3.2 its Java client, with timers, recall, lite pull and POP.
 A row is one frame: conn, dir (client->server or server->client), request_code or response_code
 with answers_request_code, header as it was decoded, body_json, body_text or body_hex, and for
 most rows frame_hex, the bytes.  The rows of raw-probes are frames made by hand: probe, to,
@@ -18,7 +19,9 @@ from typing import Any, Final
 from rmqlite.wire.remoting.command import Command
 from rmqlite.wire.remoting.frame import FrameDecoder
 
-ARCHIVE: Final = Path(__file__).resolve().parents[1] / "golden" / "remoting-4.9.8.tar.xz"
+GOLDEN: Final = Path(__file__).resolve().parents[1] / "golden"
+ROCKETMQ_4: Final = "4.9.8"
+ROCKETMQ_5: Final = "5.3.2"
 PROBES: Final = "raw-probes"
 _CUT: Final = "…cut…"
 Row = dict[str, Any]
@@ -34,19 +37,19 @@ def command_of(frame: bytes) -> Command:
 
 
 @cache
-def scenarios() -> dict[str, list[Row]]:
+def scenarios(version: str = ROCKETMQ_4) -> dict[str, list[Row]]:
     """Rows by scenario, raw-probes left out."""
-    return {name: rows for name, rows in _all().items() if name != PROBES}
+    return {name: rows for name, rows in _all(version).items() if name != PROBES}
 
 
 def probes() -> list[Row]:
-    return _all()[PROBES]
+    return _all(ROCKETMQ_4)[PROBES]
 
 
 @cache
-def _all() -> dict[str, list[Row]]:
+def _all(version: str) -> dict[str, list[Row]]:
     found = {}
-    with tarfile.open(ARCHIVE) as archive:
+    with tarfile.open(GOLDEN / f"remoting-{version}.tar.xz") as archive:
         for member in archive:
             file = archive.extractfile(member)
             assert file is not None
