@@ -296,7 +296,7 @@ class StoreLocked(Refused):
 
 
 class StoreUnavailable(Unavailable):
-    """The disk did not take the bytes (full, or an I/O error); nothing of the request is stored."""
+    """The disk did not take the bytes (full, or an I/O error): ask again, nothing was promised."""
 
     code = "store-unavailable"
     _is_full = False

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from rmqlite.client.forks import follow
 from rmqlite.errors import RmqliteError, Unavailable
@@ -17,19 +17,18 @@ log = logging.getLogger(__name__)
 
 
 class CallFuture(Future[T]):
-    """Under way from the beginning: it cannot be cancelled."""
+    """Under way from the beginning: it cannot be cancelled.  Whoever makes one settles it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.set_running_or_notify_cancel()
-        self._is_settled = False
-        follow(self)
+        # In a set of its own: a weak reference to each costs a message a sixth more.
+        _open.futures.add(self)
 
     def begin_anew(self) -> None:
         """For a forked child: nobody else would end its wait.  Callbacks are for the parent."""
-        if not self._is_settled:
-            super().__init__()
-            self.settle(Unavailable("the call belongs to the parent of this process"))
+        super().__init__()
+        self.settle(Unavailable("the call belongs to the parent of this process"))
 
     def settle(self, outcome: T | RmqliteError) -> None:
         """The call has this outcome."""
@@ -37,7 +36,7 @@ class CallFuture(Future[T]):
             self.set_exception(outcome)
         else:
             self.set_result(outcome)
-        self._is_settled = True
+        _open.futures.discard(self)
 
     def add_done_callback(self, fn: Callable[[Future[T]], Any]) -> None:
         """As of any future.  What a callback raises is logged, be it SystemExit.
@@ -45,6 +44,21 @@ class CallFuture(Future[T]):
         If the future is done, the callback runs at once, and raises such errors to the caller.
         """
         super().add_done_callback(fn if self.done() else partial(_run, fn))
+
+
+class _Open:
+    """The futures of this process that are not settled."""
+
+    def __init__(self) -> None:
+        self.futures: set[CallFuture[Any]] = set()
+
+    def begin_anew(self) -> None:
+        for future in tuple(self.futures):
+            future.begin_anew()
+
+
+_open: Final = _Open()
+follow(_open)
 
 
 def _run(callback: Callable[[Future[T]], Any], future: Future[T]) -> None:

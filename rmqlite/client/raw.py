@@ -157,7 +157,11 @@ class _Ahead(Generic[_Q, _A]):
         self, connection: Connection, rpc: rpcs.Rpc[_Q, _A], request: _Q, timeout_s: float
     ) -> None:
         self._outcome: CallFuture[_A] = CallFuture()
-        self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.settle)
+        try:
+            self.call: Started = connection.start(rpc, request, timeout_s, self._outcome.settle)
+        except RmqliteError as error:
+            self._outcome.settle(error)
+            raise
 
     def answer(self) -> _A | None:
         """Wait for the answer; None if the call may be repeated.  Raises any other error."""

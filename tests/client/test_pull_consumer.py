@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from rmqlite.client import Message, PullConsumer
+from rmqlite.client import Message, PullConsumer, call_future
 from rmqlite.client.consuming.tag_expression import parse_tags
-from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, TopicUnknown
+from rmqlite.errors import InvalidName, InvalidValue, QueueUnknown, Refused, TopicUnknown
 from rmqlite.requests.messages import PullRequest, PullResult, PullStatus
 from rmqlite.requests.topics import Queue
 from tests.support.fake_broker import WAIT_S, FakeBroker
@@ -188,3 +188,12 @@ def test_a_pull_without_a_thread_fails_like_any_other(
     broker.answers["Pull"] = unknown
     with pytest.raises(TopicUnknown):
         consumer.pull_async("orders", 0, 0).result(10)
+
+
+def test_a_pull_that_cannot_begin_is_forgotten(consumer: PullConsumer) -> None:
+    """Futures are remembered until they are settled, for a child that is forked meanwhile."""
+    consumer.close()
+    before = set(call_future._open.futures)
+    with pytest.raises(Refused):
+        consumer.pull_async("orders", 0, 0)
+    assert set(call_future._open.futures) == before

@@ -128,7 +128,11 @@ class PullConsumer(Closing):
             sql=sql,
         )
         timeout_s = self._timeout_s + wait_ms / 1000
-        self._connection.start(rpcs.PULL, request, timeout_s, answered)
+        try:
+            self._connection.start(rpcs.PULL, request, timeout_s, answered)
+        except RmqliteError as error:
+            future.settle(error)
+            raise
         return future
 
     def position(self, queue: Queue) -> int:

@@ -112,7 +112,7 @@ class Batcher:
         On the batcher's own thread, in a callback, it does not block: only that thread can
         make room.
         """
-        entry = _Entry(message, size_bytes(message), CallFuture())
+        size = size_bytes(message)
         with self._changed:
             while (
                 self._in_flight >= self._limits.in_flight_max
@@ -128,6 +128,7 @@ class Batcher:
                 )
                 self._thread.start()
             was_full = self._is_full()
+            entry = _Entry(message, size, CallFuture())
             self._gathering.append(entry)
             self._gathering_bytes += entry.size_bytes
             self._in_flight += 1
