@@ -43,7 +43,7 @@ class CallFuture(Future[T]):
 
         If the future is done, the callback runs at once, and raises such errors to the caller.
         """
-        super().add_done_callback(fn if self.done() else partial(_run, fn))
+        super().add_done_callback(partial(_run, fn) if self in _open.futures else fn)
 
 
 class _Open:
