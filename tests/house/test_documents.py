@@ -21,6 +21,7 @@ import rmqlite
 from rmqlite.access.reading import ACCOUNT_KEYS, FILE_KEYS
 from rmqlite.cli.main import app
 from rmqlite.config import KEYS
+from rmqlite.config_keys.refused import WITHOUT_MEANING
 from rmqlite.spark import options
 from rmqlite.spark.sink import options as sink_options
 from tests.support.brokers import BrokerUnderTest
@@ -204,7 +205,7 @@ def test_the_command_line_page_lists_every_command() -> None:
 @pytest.mark.parametrize("page", OF_TODAY, ids=lambda page: page.name)
 def test_every_configuration_key_that_is_named_exists(page: Page) -> None:
     """A key that is spelled another way stops the broker's start."""
-    known = set(KEYS.values()) | CAMEL_CASE_OF_OTHERS
+    known = {*KEYS.values(), *WITHOUT_MEANING} | CAMEL_CASE_OF_OTHERS
     known |= {*options.option_names(), *sink_options.option_names(), *FILE_KEYS, *ACCOUNT_KEYS}
     used = {span.split("=")[0] for span in page.spans}
     for code in page.fences("sh", "properties"):
