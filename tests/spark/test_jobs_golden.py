@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from rmqlite.cli.main import app
 from rmqlite.spark.jobs.dead_letters import read_export
-from rmqlite.spark.reading import read_log
 from tests.support.golden import GROUP, Row, rows, unpack_golden
 
 if TYPE_CHECKING:
@@ -73,8 +72,8 @@ def level(row: Row) -> int:
 
 
 @pytest.fixture(scope="module")
-def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Golden]:
-    yield Golden(unpack_golden(tmp_path_factory.mktemp("golden")))
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Golden:
+    return Golden(unpack_golden(tmp_path_factory.mktemp("golden")))
 
 
 def answered(job: str, golden: Golden, *words: object) -> Any:

@@ -31,9 +31,9 @@ def forecast(
 ) -> DataFrame:
     """How many messages come due in each bucket from now on.
 
-    waits: from waits() with real_topic, or ended(); ended waits are left out.  Columns: state (overdue, due,
-    or later than the span), due_timestamp (the begin of the bucket; null unless due),
-    real_topic, level, messages.
+    waits: from waits() with real_topic, or ended(); ended waits are left out.  Columns: state
+    (overdue, due, or later than the span), due_timestamp (the begin of the bucket; null unless
+    due), real_topic, level, messages.
     """
     ahead_ms = F.col("deliver_ms") - now_ms
     state = F.when(ahead_ms <= 0, "overdue").when(ahead_ms <= span_ms, "due").otherwise("later")

@@ -83,13 +83,17 @@ def lateness(
         return F.sum(F.when(is_one, messages).otherwise(0))
 
     percentiles = F.percentile(late, [0.5, 0.9, 0.99], messages)
-    table = counts.where(late.isNotNull()).groupBy(*by).agg(
-        F.sum(messages).alias("messages"),
-        percentiles.alias("_percentiles"),
-        F.min(late).alias("min_ms"),
-        F.max(late).alias("max_ms"),
-        (those(late > late_ms) / F.sum(messages)).alias("late_share"),
-        those(late < 0).alias("early"),
+    table = (
+        counts.where(late.isNotNull())
+        .groupBy(*by)
+        .agg(
+            F.sum(messages).alias("messages"),
+            percentiles.alias("_percentiles"),
+            F.min(late).alias("min_ms"),
+            F.max(late).alias("max_ms"),
+            (those(late > late_ms) / F.sum(messages)).alias("late_share"),
+            those(late < 0).alias("early"),
+        )
     )
     figures = [
         F.col("_percentiles")[number].alias(name)
