@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.channel import Connection
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
@@ -30,6 +31,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.wire import rpcs
 
 
+@check_public_arguments()
 class RedriveAdmin:
     """Asks the broker behind a connection about its redrive jobs.
 
