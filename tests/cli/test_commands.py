@@ -43,7 +43,7 @@ def test_every_command_explains_itself(run: Run, command: str) -> None:
 
 def test_version(run: Run) -> None:
     """For bug reports."""
-    assert run("--version").stdout == f"rmqlite {__version__}, {compiled.form()}\n"
+    assert run("--version").stdout == f"rmqlite {__version__}\n{compiled.form()}\n"
 
 
 def test_the_compiled_form_is_there_if_it_can_be() -> None:
