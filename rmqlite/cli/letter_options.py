@@ -36,7 +36,7 @@ ToTopic = Annotated[
     typer.Option(
         "--to-topic",
         metavar="NAME",
-        help="Send to this topic instead of the original ones.",
+        help="Publish to this topic, for every group that reads it.",
         autocompletion=completion.users_topics,
     ),
 ]

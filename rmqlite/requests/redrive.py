@@ -8,6 +8,7 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
 OUTCOMES_MAX: Final = 1_000
 """The most outcomes that one call lists."""
 OUTCOMES_DEFAULT: Final = 100
+GROUPS_NAMED_MAX: Final = 1_000
+"""The most names of groups on one page of a preview."""
 SAMPLES_MAX: Final = 20
 """How many refused letters, the first ones, a job holds with place and reason."""
 
@@ -24,9 +27,13 @@ SAMPLES_MAX: Final = 20
 class RedriveSpec:
     """Which letters to send again, and how.
 
-    filter: selects from the group's letters that exist when the job starts.  to_topic: the
-    topic to send to; empty means the one that each letter was sent to first.  delay_level: 0
+    filter: selects from the group's letters that exist when the job starts.  delay_level: 0
     is now.  max_per_second: 0 means no limit.  again: send also letters redriven before.
+
+    to_topic: publish to this topic, for every group that reads it.  to_group: send back to the
+    group that failed, through its retry topic, with fresh attempts; False with a to_topic.
+    With neither, as older clients ask for it, a letter is published to its original topic.  A
+    dead letter of the schedule, which no group has failed, always is, unless there is a to_topic.
     """
 
     group: str
@@ -35,6 +42,11 @@ class RedriveSpec:
     delay_level: int = 0
     max_per_second: int = 0
     again: bool = False
+    to_group: bool = True
+
+    def __post_init__(self) -> None:
+        if self.to_topic:
+            object.__setattr__(self, "to_group", False)
 
 
 class RedriveOutcome(enum.IntEnum):
@@ -121,6 +133,24 @@ _PLAIN: Final = (
 )
 
 
+def named_tree(tree: object) -> Any:
+    """The tree that RedriveJob.to_json() wrote, with the fields of a RedriveJob."""
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
+        return tree
+    names = ("queue_id", "queue_offset", "why")
+    samples = [
+        {**dict(zip(names, each, strict=False)), "outcome": RedriveOutcome.REFUSED}
+        for each in tree["samples"]
+        if isinstance(each, list)
+    ]
+    state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
+    spec = tree.get("spec")
+    if isinstance(spec, Mapping):
+        # A job of an older rmqlite sends each letter to its original topic.
+        spec = {"to_group": False, **spec}
+    return {**tree, "samples": samples, "state": state, "spec": spec}
+
+
 class JobAction(enum.IntEnum):
     PAUSE = 0
     RESUME = 1
@@ -151,16 +181,24 @@ class RedrivePreviewRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
+    """groups: those that will get the messages: they read the topic, or have read it.
+
+    more_groups: how many others there are, if the answer has no room for their names.  None is
+    named for a spec with neither to_topic nor to_group.
+    """
+
     topic: str
     count: int
+    groups: tuple[str, ...] = ()
+    more_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
     """The counts of one page.  letters: how many letters all pages together read.
 
-    topics: how many messages would go to which topic.  samples: outcomes of the page, refused
-    ones first, at most SAMPLES_MAX.
+    topics: how many messages would go to which topic, and which groups get them.  samples:
+    outcomes of the page, refused ones first, at most SAMPLES_MAX.
     """
 
     letters: int

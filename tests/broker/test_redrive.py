@@ -36,6 +36,7 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
+    TopicCount,
 )
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
@@ -76,9 +77,9 @@ def everything(broker: BrokerUnderTest, topic: str) -> list[str]:
 
 
 def test_every_letter_goes_to_the_topic_it_was_sent_to(under_test: BrokerUnderTest) -> None:
-    """And each once; the job's sums say so."""
+    """As clients ask for that do not name the group; each once, and the job's sums say so."""
     bury(under_test, Message("orders", b"a"), Message("bills", b"b"), Message("orders", b"c"))
-    job = redrive(under_test)
+    job = redrive(under_test, to_group=False)
     assert (job.state, job.letters, job.looked_at) == (JobState.DONE, 3, 3)
     assert (job.sent, job.already, job.refused) == (3, 0, 0)
     assert job.ended_at_ms == job.changed_at_ms > 0
@@ -457,7 +458,7 @@ def test_all_queues_of_dead_letters_are_redriven(make: Make, sent_max: int) -> N
     under_test.sync()
     assert (preview(under_test).sent, preview(under_test).refused) == (9, 1)
     assert preview(under_test, "1.2_0.0.4_2.0.6").looked_at == 4
-    job_id = start(under_test).job_id
+    job_id = start(under_test, to_group=False).job_id
     while not under_test.broker.redrive.get(job_id).is_over:
         under_test.broker.redrive.step(job_id, sent_max)
         under_test.sync()
@@ -573,7 +574,8 @@ def test_a_preview_says_what_a_job_would_do_and_changes_nothing(
     would = preview(under_test)
     assert (would.letters, would.looked_at, would.cursor) == (3, 3, "")
     assert (would.sent, would.already, would.refused) == (2, 1, 0)
-    assert [(each.topic, each.count) for each in would.topics] == [("orders", 2)]
+    assert would.topics == (TopicCount("%RETRY%shop", 2, ("shop",)),)
+    assert preview(under_test, to_group=False).topics == (TopicCount("orders", 2),)
     assert [each.outcome for each in would.samples] == [SENT, ALREADY, SENT]
     preview(under_test, to_topic="another")
     assert (under_test.store.end, under_test.broker.topics.all()) == (end, topics)

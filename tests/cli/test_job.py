@@ -141,7 +141,7 @@ def test_a_redrive_shows_what_it_was_told_and_has_done(run: Run) -> None:
     assert lines[2:9] == [
         "state running",
         "letters group billing: reason with 'timed out'",
-        "sent to orders-2",
+        "sent to topic orders-2",
         "delay level 14",
         "rate at most 500 a second",
         "looked at 45,000 of 100,000",

@@ -86,9 +86,10 @@ def kind_of(head: Head) -> HopKind:
         return HopKind.DEAD
     if is_completing and completion_of(head.topic, properties) is Completion.FIRED:
         return HopKind.FIRED
+    is_delivered = is_completing or _rocketmq_has_delivered(head, properties)
     if is_retry(head.topic):
-        return HopKind.RETRIED
-    if is_completing or _rocketmq_has_delivered(head, properties):
+        return HopKind.RETRIED if is_delivered or not _is_back(head) else HopKind.REDRIVEN
+    if is_delivered:
         return HopKind.DELIVERED
     return HopKind.REDRIVEN if redriven_from(head) else HopKind.SENT
 
@@ -110,10 +111,15 @@ def _scheduled(head: Head) -> HopKind:
     if completed_level(head, properties):
         return HopKind.RESCHEDULED
     ahead = topic_ahead(properties)
-    if is_retry(ahead) or is_dlq(ahead):
+    if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):
         # In RocketMQ a dead letter that a consumer sends itself may wait, too.
         return HopKind.FAILED
     return HopKind.REDRIVEN if redriven_from(head) else HopKind.SCHEDULED
+
+
+def _is_back(head: Head) -> bool:
+    """Has a redrive sent this to the group that failed?  Every failure counts at least one."""
+    return not head.reconsume_times and bool(redriven_from(head))
 
 
 def _rocketmq_has_delivered(head: Head, properties: PropertyString) -> bool:

@@ -15,6 +15,7 @@ from rmqlite.cli.job.redrive_jobs import (
     letters_of,
     print_over,
     print_samples,
+    target_text,
 )
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.output.message_text import aligned
@@ -125,7 +126,7 @@ def _fields(job: RedriveJob) -> list[tuple[str, str]]:
         ("kind", "redrive"),
         ("state", f"{state}: {job.note}" if job.note else state),
         ("letters", letters_of(spec)),
-        ("sent to", spec.to_topic or "the original topics"),
+        ("sent to", target_text(spec)),
         ("delay", f"level {spec.delay_level}" if spec.delay_level else "none"),
         ("rate", f"at most {spec.max_per_second:,} a second" if spec.max_per_second else "any"),
         *[("again", "also those that were redriven before")] * spec.again,

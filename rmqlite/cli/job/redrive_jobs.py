@@ -25,6 +25,7 @@ from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import note, print_two_line_table, printable, to_tree
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
+from rmqlite.names import is_system_group
 from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
 
 if TYPE_CHECKING:
@@ -104,11 +105,20 @@ def letters_of(spec: RedriveSpec) -> str:
 
 def how_text(spec: RedriveSpec, delay: str = "") -> str:
     """The target, delay and rate: " to topic orders at level 14 (10m), at most 500 a second"."""
-    text = f" to topic {spec.to_topic}" if spec.to_topic else ""
+    text = f" to {target_text(spec)}"
     length = f" ({delay})" if delay else ""
     text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
     text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
     return text + (", also those that were redriven before" if spec.again else "")
+
+
+def target_text(spec: RedriveSpec) -> str:
+    """Where the letters go."""
+    if spec.to_topic:
+        return f"topic {spec.to_topic}"
+    if not spec.to_group or is_system_group(spec.group):
+        return "their original topics"
+    return f"group {spec.group} only"
 
 
 def counts_text(done: Any, sent: str = "sent") -> str:

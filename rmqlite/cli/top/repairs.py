@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rmqlite.client import AdminClient
-from rmqlite.names import retry_topic
+from rmqlite.names import is_system_group, retry_topic
 from rmqlite.requests.letters import Letter, LetterFilter
 from rmqlite.requests.redrive import RedriveSpec
 from rmqlite.requests.schedule import ChangedId
@@ -25,13 +25,15 @@ def redrive(letter: Letter) -> Repair:
     """Send a dead letter again; the question says if it was redriven before."""
     again = bool(letter.redriven_by)
     before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
-    where = letter.origin_topic or "its topic"
+    # No group has failed a dead letter of the schedule.
+    group = "" if is_system_group(letter.group) else f"group {letter.group} only"
+    where = group or letter.origin_topic or "its topic"
     spec = RedriveSpec(letter.group, LetterFilter(message_id=letter.offset_message_id), again=again)
 
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
 
-    return Repair(f"Send {_named(letter)} to {where} again?{before}", do)
+    return Repair(f"Send {_named(letter)} again to {where}?{before}", do)
 
 
 def retry_now(letter: Letter) -> Repair:

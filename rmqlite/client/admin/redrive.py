@@ -6,8 +6,8 @@ pause or cancel it.  A preview shows what a job would do.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.channel import Connection
@@ -50,7 +50,7 @@ class RedriveAdmin:
         """
         request = RedrivePreviewRequest(spec)
         looked_at = sent = already = refused = 0
-        topics: Counter[str] = Counter()
+        topics: dict[str, TopicCount] = {}
         samples: list[RedrivenLetter] = []
         for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
             looked_at += page.looked_at
@@ -58,11 +58,12 @@ class RedriveAdmin:
             already += page.already
             refused += page.refused
             for each in page.topics:
-                topics[each.topic] += each.count
+                known = topics.get(each.topic)
+                topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
             samples = _chosen([*samples, *page.samples])
             if progress:
                 progress(looked_at, page.letters)
-        counts = tuple([TopicCount(*item) for item in topics.most_common()])
+        counts = tuple(sorted(topics.values(), key=lambda each: -each.count))
         return RedrivePreview(
             page.letters, looked_at, sent, already, refused, counts, tuple(samples)
         )

@@ -7,6 +7,7 @@ get their turns between them.
 from __future__ import annotations
 
 from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
 from rmqlite.requests.redrive import (
     JobChange,
     OutcomesPage,
@@ -16,15 +17,22 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.server.front.access import admin, group_right, needs, view
+from rmqlite.server.front.access import admin, group_right, needs, topic_right, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
+
+
+def _preview_rights(request: RedrivePreviewRequest) -> list[Need]:
+    """The preview names the groups that read the topic."""
+    topic = request.spec.to_topic
+    topics = [topic_right(Right.VIEW, topic)] if topic else []
+    return [group_right(Right.VIEW, request.spec.group), *topics]
 
 
 class RedriveCalls(Part):
     """Calls of administrators about redrive jobs."""
 
-    @needs(lambda request: [group_right(Right.VIEW, request.spec.group)])
+    @needs(_preview_rights)
     async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
         """What a job would do with one page of its letters."""
         return await done_in_turns(self._broker.redrive.preview(request))

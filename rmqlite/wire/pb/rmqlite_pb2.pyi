@@ -1133,20 +1133,22 @@ class SetGroupResponse(_message.Message):
     def __init__(self, group: _Optional[_Union[Group, _Mapping]] = ...) -> None: ...
 
 class RedriveSpec(_message.Message):
-    __slots__ = ("group", "filter", "to_topic", "delay_level", "max_per_second", "again")
+    __slots__ = ("group", "filter", "to_topic", "delay_level", "max_per_second", "again", "to_group")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
     TO_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVEL_FIELD_NUMBER: _ClassVar[int]
     MAX_PER_SECOND_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
+    TO_GROUP_FIELD_NUMBER: _ClassVar[int]
     group: str
     filter: LetterFilter
     to_topic: str
     delay_level: int
     max_per_second: int
     again: bool
-    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., to_topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., max_per_second: _Optional[int] = ..., again: bool = ...) -> None: ...
+    to_group: bool
+    def __init__(self, group: _Optional[str] = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ..., to_topic: _Optional[str] = ..., delay_level: _Optional[int] = ..., max_per_second: _Optional[int] = ..., again: bool = ..., to_group: bool = ...) -> None: ...
 
 class RedrivenLetter(_message.Message):
     __slots__ = ("queue_id", "queue_offset", "outcome", "topic", "message_id", "why")
@@ -1203,12 +1205,16 @@ class PreviewRedriveRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., cursor: _Optional[str] = ...) -> None: ...
 
 class TopicCount(_message.Message):
-    __slots__ = ("topic", "count")
+    __slots__ = ("topic", "count", "groups", "more_groups")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MORE_GROUPS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     count: int
-    def __init__(self, topic: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    more_groups: int
+    def __init__(self, topic: _Optional[str] = ..., count: _Optional[int] = ..., groups: _Optional[_Iterable[str]] = ..., more_groups: _Optional[int] = ...) -> None: ...
 
 class PreviewRedriveResponse(_message.Message):
     __slots__ = ("letters", "looked_at", "sent", "already", "refused", "topics", "samples", "cursor")

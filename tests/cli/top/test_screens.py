@@ -253,12 +253,12 @@ def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) ->
 
     async def look(shown: Shown) -> None:
         await shown.press("enter", "R")
-        assert "Send message ID0 (order-0) to orders again?" in shown.text
+        assert "Send message ID0 (order-0) again to group workers only?" in shown.text
         await shown.press("enter")
         assert not broker.asked["StartRedrive"]
         await shown.press("R", "y")
         spec = broker.asked["StartRedrive"][0].spec
-        assert (spec.group, spec.again) == ("workers", False)
+        assert (spec.group, spec.again, spec.to_group) == ("workers", False, True)
         assert spec.filter.message_id == "7F00000100002A9F0000000000000000"
         assert shown.lines[-1] == "redrive job job-1 started"
 
