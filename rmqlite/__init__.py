@@ -12,6 +12,7 @@ The map, from the ground up; each room imports only rooms above it in this list:
     broker/   decisions: where a message is stored, when it is due, how a waiting message is
               changed, and what a failed message becomes
     wire/     values <-> bytes of a protocol: our protobuf, and RocketMQ 4.x's remoting protocol
+    views/    what an operator sees: figures of a group, what is wrong, lengths of time as text
     server/   joins broker and wire; the only room that waits.  front/ is what can be asked, for
               every face; faces/ are gRPC, remoting and the metrics, web/ is the web page
     client/   the user's side of the wire: Producer, PushConsumer, PullConsumer, AdminClient,

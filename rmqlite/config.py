@@ -287,6 +287,8 @@ def load_config(path: Path | str) -> BrokerConfig:
         text = Path(path).read_text("utf-8-sig")
     except OSError as error:
         rule = f"a file that can be read: {error.strerror}"
+        if isinstance(error, FileNotFoundError):
+            rule += "; rmqlite broker --print-config prints one to begin with"
         raise ConfigInvalid(str(path), 0, "file", path, rule) from error
     except UnicodeDecodeError as error:
         raise ConfigInvalid(str(path), 0, "file", path, "text in UTF-8") from error
@@ -326,7 +328,9 @@ def _why_not(key: str) -> str:
         return f"{AS_IT_IS[key]}: {WITHOUT_MEANING[key]}"
     if key in WITHOUT_MEANING:
         return f"RocketMQ's key has no meaning here: {WITHOUT_MEANING[key]}"
-    return "no such key" + did_you_mean(key, _KNOWN, "; conf/broker.conf lists them all")
+    return "no such key" + did_you_mean(
+        key, _KNOWN, "; rmqlite broker --print-config lists them all"
+    )
 
 
 def _first_refusal(error: ValidationError, origin: Origin) -> ConfigInvalid:

@@ -7,7 +7,7 @@ values out of range are refused here, before any task runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from rmqlite.arrow.options import EARLIEST, LATEST, Offsets, ReadOptions
 from rmqlite.arrow.packing import QueueSlice, packed
 from rmqlite.arrow.partitions import LogSlice, Partition, Place, QueueSlices, QueueStretch
 from rmqlite.errors import InvalidValue, OffsetGone
+from rmqlite.names import dlq_topic, group_of, is_system, is_system_group, retry_topic
 from rmqlite.visible import did_you_mean
 
 if TYPE_CHECKING:
@@ -30,13 +31,45 @@ class Look:
     """A store or a broker at one moment.
 
     files: the begin of each log file and the store timestamp of its first record, or None if it
-    is unknown.  queues: min_offset <= queue offset < max_offset of each, sorted.
+    is unknown.  queues: min_offset <= queue offset < max_offset of each, sorted.  topics: all that
+    exist, or have a queue.  deleted_topics: their queues lack records that the log still has.
     """
 
     place: Place
     newest_timestamp_ms: int
     files: tuple[tuple[int, int | None], ...]
     queues: tuple[QueueStretch, ...]
+    topics: frozenset[str]
+    deleted_topics: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.place.begin == self.place.end
+
+    def has_topic(self, name: str) -> bool:
+        """Does it exist, or may the broker make it when it needs it?"""
+        group = group_of(name)
+        is_made_when_needed = is_system(name) or (group is not None and self._has_group(group))
+        return name in self.topics or is_made_when_needed
+
+    def check_topics(self, names: Iterable[str]) -> None:
+        """Raises InvalidValue for a topic that does not exist and has no records."""
+        for name in names:
+            if not self.has_topic(name):
+                hint = did_you_mean(name, self.topics)
+                raise InvalidValue("topic", name, f"a topic of {self.place.where}{hint}")
+
+    def check_groups(self, names: Iterable[str]) -> None:
+        """Raises InvalidValue for a group without a retry or a dead-letter topic."""
+        for name in names:
+            if not self._has_group(name):
+                groups = filter(None, map(group_of, self.topics))
+                rule = f"a consumer group of {self.place.where}{did_you_mean(name, groups)}"
+                raise InvalidValue("group", name, rule)
+
+    def _has_group(self, name: str) -> bool:
+        known = (retry_topic(name), dlq_topic(name))
+        return is_system_group(name) or not self.topics.isdisjoint(known)
 
 
 def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
@@ -62,7 +95,10 @@ def look_at_store(path: str, config: BrokerConfig | None = None) -> Look:
         layout.levels,
     )
     queues = tuple((q.topic, q.queue_id, q.min_offset, q.max_offset) for q in layout.queues)
-    return Look(place, layout.newest_timestamp_ms, layout.files, queues)
+    topics = frozenset([*(q.topic for q in layout.queues), *layout.topics, *layout.deleted_topics])
+    return Look(
+        place, layout.newest_timestamp_ms, layout.files, queues, topics, layout.deleted_topics
+    )
 
 
 def plan(options: ReadOptions, found: Look) -> list[Partition]:
@@ -70,8 +106,11 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
     begin, end = _log_bounds(found.place, options)
     stretches = _stretches(found, options)
     files = _files_between(found, begin, end, options)
-    named = options.is_by_topic or options.queue_ids or options.starting_offsets is not None
-    if named or options.ending_offsets is not None:
+    starts, ends = options.starting_offsets, options.ending_offsets
+    has_bounds = starts not in (None, EARLIEST) or ends not in (None, LATEST)
+    # Only the log has all records of a deleted topic.
+    is_in_queues = not any(map(options.takes_topic, found.deleted_topics))
+    if is_in_queues and (options.is_by_topic or options.queue_ids or has_bounds):
         wanted = sum(high - low for _, _, low, high in stretches)
         every = sum(high - low for _, _, low, high in found.queues)
         is_filed = (found.place.end - found.place.known_end) * 4 <= end - begin
@@ -79,10 +118,8 @@ def plan(options: ReadOptions, found: Look) -> list[Partition]:
         is_whole = len(files) == len(found.files)
         if wanted <= every * QUEUE_SHARE and is_filed and is_whole:
             return _queue_slices(found.place, stretches, options)
-    bounds = (
-        () if options.starting_offsets is None and options.ending_offsets is None else stretches
-    )
-    return _log_slices(found.place, files, options.slice_bytes, tuple(bounds))
+    bounds = tuple(stretches) if has_bounds else ()
+    return _log_slices(found.place, files, options.slice_bytes, bounds)
 
 
 def _queue_slices(

@@ -90,6 +90,7 @@ class RawReading:
             self._config.broker_name,
             self._levels.in_force().tables,
             tuple(ranges),
+            self._store.deletions.topics.with_records_after(self._store.min_offset),
         )
 
     def read_log(self, request: LogReadRequest) -> Steps[LogRead]:

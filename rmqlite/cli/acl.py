@@ -13,6 +13,7 @@ import typer
 
 from rmqlite.cli.options import NOT_ALL, AsJson, refuse
 from rmqlite.cli.output.terminal import note, print_json, print_lines, print_table
+from rmqlite.cli.output.writing import template_to_standard_output
 
 if TYPE_CHECKING:
     from rmqlite.access.accounts import Account, Accounts
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Look at a file of accounts, such as conf/plain_acl.yml; no broker is needed.",
+    help="Look at a file of accounts; no broker is needed.",
 )
 
 
@@ -39,6 +40,12 @@ FileArgument = Annotated[
         help="The file of accounts; the folder acl beside it is read, too.",
     ),
 ]
+
+
+@app.command("template")
+def template() -> None:
+    """Print a file of accounts that explains every key, to begin with."""
+    template_to_standard_output("plain_acl.yml")
 
 
 @app.command("check")

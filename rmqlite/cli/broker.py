@@ -19,7 +19,7 @@ import typer
 from rmqlite import __version__
 from rmqlite.cli.options import with_options
 from rmqlite.cli.output.terminal import printable
-from rmqlite.cli.output.writing import written
+from rmqlite.cli.output.writing import template_to_standard_output, written
 from rmqlite.errors import StoreUnavailable
 
 LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
@@ -28,6 +28,30 @@ LOG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 def _port_instead_of(key: str) -> Any:
     help_text = f"Instead of the file's {key}; 0 takes a free port."
     return typer.Option(min=0, max=65535, metavar="PORT", show_default=False, help=help_text)
+
+
+def _print_config(asked: bool) -> None:
+    if asked:
+        template_to_standard_output("broker.conf")
+        raise typer.Exit
+
+
+PrintConfig = Annotated[
+    bool,
+    typer.Option(
+        "--print-config",
+        callback=_print_config,
+        is_eager=True,
+        help="Print a broker.conf with every key, its default and its meaning, and end.",
+    ),
+]
+ReadyFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write the gRPC endpoint here once calls are accepted, then the name server's.",
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -51,14 +75,9 @@ def broker(
     store: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Instead of the file's storePathRootDir.")
     ] = None,
-    ready_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the gRPC endpoint here once calls are accepted, then the name server's.",
-        ),
-    ] = None,
+    ready_file: ReadyFile = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    print_config: PrintConfig = False,  # noqa: ARG001 - typer ends the command before
 ) -> None:
     """Run the broker until Ctrl-C or SIGTERM; SIGHUP reads the file's delay levels again."""
     from rmqlite.config import BrokerConfig, load_config

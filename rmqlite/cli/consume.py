@@ -13,6 +13,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -23,7 +26,7 @@ from rmqlite.cli.output.terminal import body_text, note, print_json_line, printa
 from rmqlite.compression import is_compressed, readable_message
 from rmqlite.message import StoredMessage
 from rmqlite.requests.groups import Subscription
-from rmqlite.requests.topics import QueueRange
+from rmqlite.requests.topics import Queue, QueueRange
 
 if TYPE_CHECKING:
     from rmqlite.client import ConsumeResult, PullConsumer
@@ -32,6 +35,9 @@ PEEK_GROUP: Final = "TOOLS_CONSUMER"
 """Every pull names a group; this is RocketMQ's own for tools."""
 SIGNAL_LOOK_S: Final = 0.2
 NEWEST_SHOWN: Final = 10
+PULL_MESSAGES: Final = 32
+BACKWARD_SPAN_MAX: Final = 800
+"""How much of a queue is read at a time, backwards: what the broker compares in one pull."""
 BODY_CHARS_SHOWN: Final = 2_000
 
 
@@ -40,6 +46,22 @@ class Start(enum.StrEnum):
 
     FIRST = "first"
     LAST = "last"
+
+
+Count = Annotated[
+    int | None,
+    typer.Option(
+        "--count", "-n", min=1, help="Stop after this many messages, of all queues together."
+    ),
+]
+From = Annotated[
+    Start,
+    typer.Option(
+        "--from",
+        help="Where a new group begins in a queue; with --peek, print the first "
+        f"messages, or the last {NEWEST_SHOWN} or --count of them.",
+    ),
+]
 
 
 def consume(
@@ -60,13 +82,8 @@ def consume(
         str, typer.Option("--expression", "-x", help='Only these tags: "*" or "TagA || TagB".')
     ] = "*",
     sql: Sql = None,
-    count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="Stop after this many messages.")
-    ] = None,
-    start: Annotated[
-        Start,
-        typer.Option("--from", help="Where a new group begins in a queue, or where to peek."),
-    ] = Start.FIRST,
+    count: Count = None,
+    start: From = Start.FIRST,
     fail_with: Annotated[
         list[str] | None,
         typer.Option(
@@ -90,6 +107,8 @@ def consume(
     """Print the messages of TOPIC, until --count or Ctrl-C; --json prints one line each."""
     show = print_json_line if as_json else print_message
     wanted = Subscription(topic, expression, sql or "")
+    if retry_level and not fail_with:
+        raise typer.BadParameter("--retry-level needs --fail-with: only a failure is tried again")
     if peek:
         if fail_with:
             raise typer.BadParameter("--peek only looks: it cannot fail a message")
@@ -197,46 +216,75 @@ def _peek(
 
     with AdminClient(endpoint) as admin:
         ranges = admin.ranges(wanted.topic)
-    newest = count or NEWEST_SHOWN
     with PullConsumer(endpoint, group) as consumer:
-        queues = []
-        for each in ranges:
-            first = each.min_offset
-            if start is Start.LAST:
-                first = max(first, each.max_offset - newest)
-            queues.append(_messages(consumer, each, first, wanted))
-        in_order = heapq.merge(*queues, key=lambda message: message.store_timestamp_ms)
-        for number, message in enumerate(in_order, 1):
+        topic = _Peeked(consumer, wanted, ranges)
+        if start is Start.LAST:
+            count = count or NEWEST_SHOWN
+            topic.begin_at_last(count)
+        for message in islice(topic.messages(), count):
             plain, why = readable_message(message)
             if is_compressed(plain):
                 note(printable(f"{message.message_id}: the body is {why}"))
             show(plain)
-            if number == count and start is Start.FIRST:
-                return
 
 
-def _messages(
-    consumer: PullConsumer, held: QueueRange, first: int, wanted: Subscription
-) -> Iterator[StoredMessage]:
-    """The messages of a queue from an offset to the end that `held` names."""
-    at = first
-    while at < held.max_offset:
-        queue = held.queue
-        pulled = consumer.pull(
-            queue.topic,
-            queue.queue_id,
-            at,
-            expression=wanted.expression,
-            sql=wanted.sql,
-            inflate=False,
-        )
-        for message in pulled.messages:
-            if message.queue_offset >= held.max_offset:
+class _Peeked:
+    """The messages of a topic that match, as its queues were when the peek began."""
+
+    def __init__(
+        self, consumer: PullConsumer, wanted: Subscription, ranges: Sequence[QueueRange]
+    ) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+        self._ranges = ranges
+
+    def begin_at_last(self, count: int) -> None:
+        """Leave out all messages but the last ones of all queues together."""
+        backward = [self._backward(held) for held in self._ranges]
+        newest = islice(heapq.merge(*backward, key=itemgetter(0), reverse=True), count)
+        # Not held until they are shown: the places are small, and the bodies may not be.
+        begin = {held.queue: held.max_offset for held in self._ranges}
+        begin |= {queue: queue_offset for _, queue, queue_offset in newest}
+        self._ranges = [replace(held, min_offset=begin[held.queue]) for held in self._ranges]
+
+    def messages(self) -> Iterator[StoredMessage]:
+        """All queues together, in the order in which the broker stored the messages."""
+        queues = [self._forward(h.queue, h.min_offset, h.max_offset) for h in self._ranges]
+        return heapq.merge(*queues, key=lambda message: message.store_timestamp_ms)
+
+    def _backward(self, held: QueueRange) -> Iterator[tuple[int, Queue, int]]:
+        """Store timestamp, queue and queue offset of each message, the newest first."""
+        end, span = held.max_offset, 1
+        while end > held.min_offset:
+            begin = max(held.min_offset, end - span)
+            places = [
+                (message.store_timestamp_ms, held.queue, message.queue_offset)
+                for message in self._forward(held.queue, begin, end)
+            ]
+            yield from reversed(places)
+            # Few messages may match: read more at a time, the further back it is.
+            end, span = begin, min(2 * span, BACKWARD_SPAN_MAX)
+
+    def _forward(self, queue: Queue, begin: int, end: int) -> Iterator[StoredMessage]:
+        """The messages of a queue from one offset up to another."""
+        at = begin
+        while at < end:
+            pulled = self._consumer.pull(
+                queue.topic,
+                queue.queue_id,
+                at,
+                max_messages=min(PULL_MESSAGES, end - at),
+                expression=self._wanted.expression,
+                sql=self._wanted.sql,
+                inflate=False,
+            )
+            for message in pulled.messages:
+                if message.queue_offset >= end:
+                    return
+                yield message
+            if pulled.next_offset <= at:
                 return
-            yield message
-        if pulled.next_offset <= at:
-            return
-        at = pulled.next_offset
+            at = pulled.next_offset
 
 
 def print_message(message: StoredMessage) -> None:

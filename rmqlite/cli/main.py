@@ -94,7 +94,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        sys.stdout.write(f"rmqlite {__version__}, {compiled.form()}\n")
+        sys.stdout.write(f"rmqlite {__version__}\n{compiled.form()}\n")
         raise typer.Exit
 
 
@@ -106,7 +106,7 @@ def root(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Print the version, and which form runs.",
+            help="Print the version, and below it which form runs: compiled or plain.",
         ),
     ] = False,
 ) -> None:

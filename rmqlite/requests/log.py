@@ -34,6 +34,7 @@ class LogSnapshot:
     newest_timestamp_ms: store timestamp of the last record before end_offset; 0 if there is
     none.  levels: every table of delay levels, the oldest first.  queues: sorted; each ends
     with its last record before end_offset, and a queue without any record ever is 0 to 0.
+    deleted_topics: sorted; the log may still have records that their queues have not.
     """
 
     begin_offset: int
@@ -44,6 +45,7 @@ class LogSnapshot:
     broker_name: str
     levels: tuple[DatedTable, ...]
     queues: tuple[QueueRange, ...]
+    deleted_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

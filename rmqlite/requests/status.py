@@ -22,6 +22,11 @@ class LevelStatus:
     lateness_p99_ms: int
     lateness_max_ms: int
 
+    @property
+    def is_used(self) -> bool:
+        """Does it hold a message, or has it delivered one since the broker started?"""
+        return self.pending > 0 or self.delivered > 0
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:

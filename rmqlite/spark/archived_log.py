@@ -15,31 +15,39 @@ from pyspark.sql import functions as F
 from rmqlite.arrow.columns import COLUMNS, columns_of
 from rmqlite.arrow.options import ReadOptions
 from rmqlite.errors import InvalidValue, OffsetGone
-from rmqlite.spark.manifest import Archive, First, Segment
+from rmqlite.spark.manifest import Archive, First, Segment, check_names
 from rmqlite.spark.options import parse_options
-from rmqlite.spark.partitions import look
-from rmqlite.spark.reading import SourceSnapshot, load_texts, read_log
+from rmqlite.spark.reading import SourceSnapshot, load_texts, looked, read_log
 from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rmqlite.arrow.planning import Look
 
 ALL: Final = tuple(column.name for column in COLUMNS)
 FIRST: Final = (
     *("physical_offset", "topic", "queue_id", "queue_offset", "store_timestamp", "body_crc"),
 )
 """The columns of first_record(); the record with the lowest physical offset is the first."""
+_ARCHIVE_RULE: Final = "a folder that rmqlite pipeline archive has written"
 
 
 class Live:
-    """The state of a store or a broker when this object is made."""
+    """The state of a store or a broker when this object is made, or at an earlier look."""
 
-    def __init__(self, spark: SparkSession, *, path: str = "", endpoint: str = "") -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        path: str = "",
+        endpoint: str = "",
+        found: Look | None = None,
+    ) -> None:
         """Raises the errors of look()."""
         self.spark = spark
         self._path, self._endpoint = path, endpoint
-        given = load_texts(path=path, endpoint=endpoint, columns=(), options={})
-        self.look = look(parse_options(given))
+        self.look = found or looked(path=path, endpoint=endpoint)
         self.place = self.look.place
 
     def read(self, columns: Sequence[str], begin: int, end: int, **options: object) -> DataFrame:
@@ -65,13 +73,17 @@ class LogWithArchive:
         path: str = "",
         endpoint: str = "",
         fail_on_data_loss: bool = True,
+        found: Look | None = None,
     ) -> None:
-        """Raises OffsetGone for a gap, InvalidValue for the archive of another store; also
+        """found: an earlier look at the log.
+
+        Raises OffsetGone for a gap, InvalidValue for the archive of another store; also
         StoreDamaged, StoreUnavailable, Unavailable.
         """
-        self._live = Live(spark, path=path, endpoint=endpoint)
+        self._live = Live(spark, path=path, endpoint=endpoint, found=found)
         self._archive = Archive(spark, archive)
         segments = self._archive.segments()
+        check_archive(archive, [each.folder for each in segments], self._live.look)
         check_same_log(self._live, segments, archive)
         place = self._live.place
         self._segments, behind = joined(segments, place.begin, place.where, fail_on_data_loss)
@@ -94,7 +106,14 @@ class LogWithArchive:
         high = self.snapshot.end_offset
         if wanted.ending_physical_offset is not None:
             high = min(high, wanted.ending_physical_offset)
-        live = self._live.read(names, min(low, high), high, **_without_bounds(options))
+        rest = _without(options, "startingPhysicalOffset", "endingPhysicalOffset")
+        # The archive may have records of a topic that the log does not know any more.
+        known = [each for each in wanted.topics if self._live.look.has_topic(each)]
+        if known:
+            rest = _without(rest, "topic", "topics") | {"topics": known}
+        elif wanted.topics:
+            low = high
+        live = self._live.read(names, min(low, high), high, **rest)
         segments = [each for each in self._segments if _may_hold(each, wanted)]
         if not segments:
             return live
@@ -117,7 +136,7 @@ def read_archive(spark: SparkSession, archive: str, columns: Sequence[str] = ())
     found = Archive(spark, archive)
     segments = found.segments()
     if not segments:
-        raise InvalidValue("archive", archive, "a folder that rmqlite pipeline archive has written")
+        raise InvalidValue("archive", archive, _ARCHIVE_RULE)
     for each in segments:
         found.check_whole(each)
     places = [found.folder.child(each.folder) for each in segments]
@@ -180,6 +199,17 @@ def check_same_log(live: Live, segments: Sequence[Segment], archive: str) -> Non
         return
 
 
+def check_archive(archive: str, names: Sequence[str] | None, found: Look) -> None:
+    """Raises InvalidValue for a place without an archive, unless the log has all its records.
+
+    names: those in the place; None if they are not known.
+    """
+    check_names(names or (), archive)
+    if names is not None and not names and found.place.begin > 0:
+        rule = f"{_ARCHIVE_RULE}: the log begins at {found.place.begin}"
+        raise InvalidValue("archive", archive, rule)
+
+
 def joined(
     segments: Sequence[Segment], live_begin: int, where: str, fail_on_data_loss: bool
 ) -> tuple[list[Segment], int]:
@@ -216,9 +246,9 @@ def _parsed(options: Mapping[str, object]) -> ReadOptions:
     return wanted
 
 
-def _without_bounds(options: Mapping[str, object]) -> dict[str, object]:
-    own = ("startingphysicaloffset", "endingphysicaloffset")
-    return {name: value for name, value in options.items() if name.lower() not in own}
+def _without(options: Mapping[str, object], *names: str) -> dict[str, object]:
+    left_out = [name.lower() for name in names]
+    return {name: value for name, value in options.items() if name.lower() not in left_out}
 
 
 def _may_hold(segment: Segment, wanted: ReadOptions) -> bool:

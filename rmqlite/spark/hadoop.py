@@ -6,16 +6,58 @@ other configuration.  A small file gets its name only when it is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from rmqlite.errors import NotSupported, StoreUnavailable
+from rmqlite.errors import InvalidValue, NotSupported, StoreUnavailable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DEFAULT: Final = "spark.hadoop.fs.defaultFS"
+_ELSEWHERE: Final = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"})
+"""With one of these in the environment, Spark may have another file system than the disk."""
 _CLASSIC: Final = "a classic Spark session: this one is a client of Spark Connect"
+
+
+def disk_names(
+    place: str, *, master: str = "", conf: Mapping[str, str] | None = None
+) -> list[str] | None:
+    """The names in a place on this machine's disk, as HadoopFolder.names(), but without Spark.
+
+    None if the place may be elsewhere.  Raises InvalidValue for a file.
+    """
+    path = disk_path(place, master=master, conf=conf)
+    if path is None:
+        return None
+    try:
+        return sorted(os.listdir(path))
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError as error:
+        raise InvalidValue("place", place, "a folder, not a file") from error
+    except OSError as error:
+        raise StoreUnavailable("list", place, error.strerror or str(error)) from error
+
+
+def disk_path(
+    place: str, *, master: str = "", conf: Mapping[str, str] | None = None
+) -> Path | None:
+    """The path of a place on this machine's disk; None if the place may be elsewhere.
+
+    master, conf: those of the session that is to come.
+    """
+    scheme = _SCHEME.match(place)
+    if scheme:
+        return Path(place.removeprefix("file:")) if scheme[0] == "file:" else None
+    is_configured = not _ELSEWHERE.isdisjoint(os.environ) or _DEFAULT in (conf or {})
+    is_local = not master or master.startswith("local")
+    return Path(place) if is_local and not is_configured else None
 
 
 class HadoopFolder:

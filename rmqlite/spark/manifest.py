@@ -8,6 +8,7 @@ manifest.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,6 +71,14 @@ def segment_folder(begin: int) -> str:
     return f"{_SEGMENT}{begin:020d}"
 
 
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raises InvalidValue for names that are not those of an archive."""
+    strange = [name for name in names if name[0] not in "._" and not name.startswith(_SEGMENT)]
+    if strange:
+        rule = f"an archive, or an empty folder; this one has {strange[0]} in it"
+        raise InvalidValue("archive", place, rule)
+
+
 class Archive:
     """The manifests of an archive.  Every method may raise StoreUnavailable."""
 
@@ -82,11 +91,7 @@ class Archive:
 
         Raises InvalidValue for a folder with other files, StoreDamaged.
         """
-        names = [name for name in self.folder.names() if name[0] not in "._"]
-        strange = next((name for name in names if not name.startswith(_SEGMENT)), None)
-        if strange is not None:
-            rule = f"an archive, or an empty folder; this one has {strange} in it"
-            raise InvalidValue("archive", self.place, rule)
+        check_names(self.folder.names(), self.place)
         listed = [name for name in self.folder.names(_FOLDER) if name.endswith(".json")]
         return [self._segment(f"{_FOLDER}/{name}") for name in listed]
 

@@ -48,12 +48,17 @@ def look_of(endpoint: str, found: LogSnapshot) -> Look:
         for each in found.queues
     )
     files = tuple((start, None) for start in starts)
-    return Look(place, found.newest_timestamp_ms, files, tuple(queues))
+    topics = frozenset([*(topic for topic, *_ in queues), *found.deleted_topics])
+    return Look(
+        place, found.newest_timestamp_ms, files, tuple(queues), topics, found.deleted_topics
+    )
 
 
 def plan(options: ReadOptions) -> list[Partition]:
     """The partitions of a batch.  Raises InvalidValue, OffsetGone, and the errors of look()."""
-    return planning.plan(options, look(options))
+    found = look(options)
+    found.check_topics(options.topics)
+    return planning.plan(options, found)
 
 
 def read_partition(

@@ -15,6 +15,8 @@ from rmqlite.spark.partitions import look
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rmqlite.arrow.planning import Look
+
 
 @dataclass(frozen=True, slots=True)
 class SourceSnapshot:
@@ -43,8 +45,17 @@ def snapshot(*, path: str = "", endpoint: str = "", **options: object) -> Source
     Several loads read the same records if they get its two offsets as startingPhysicalOffset
     and endingPhysicalOffset.  options: accessKey and secretKey, the account at the broker.
     """
+    return snapshot_of(looked(path=path, endpoint=endpoint, **options))
+
+
+def looked(*, path: str = "", endpoint: str = "", **options: object) -> Look:
+    """A store or a broker in its present state; as snapshot()."""
     texts = load_texts(path=path, endpoint=endpoint, columns=(), options=options)
-    found = look(parse_options(texts))
+    return look(parse_options(texts))
+
+
+def snapshot_of(found: Look) -> SourceSnapshot:
+    """The part of a look that two loads share."""
     place = found.place
     return SourceSnapshot(place.where, place.begin, place.end, found.newest_timestamp_ms)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from rmqlite.errors import InvalidValue, StoreUnavailable
+from rmqlite.spark.hadoop import disk_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,6 +25,19 @@ def collected(table: DataFrame) -> list[dict[str, Any]]:
     return [row.asDict() for row in _in_ms(table).collect()]
 
 
+def check_place(place: str, *, master: str = "", conf: Mapping[str, str] | None = None) -> None:
+    """Raises InvalidValue for a place at which write() would fail, as far as the disk shows it."""
+    is_file = Path(place).suffix.lower() in FILE_FORMATS
+    path = Path(place) if is_file else disk_path(place, master=master, conf=conf)
+    if path is None:
+        return
+    if path.exists():
+        rule = f"a {'file' if is_file else 'folder'} that does not exist yet"
+        raise InvalidValue("output", place, rule)
+    if is_file and not path.parent.is_dir():
+        raise InvalidValue("output", place, "a file in a folder that exists")
+
+
 def write(table: DataFrame, place: str, form: str = "") -> str:
     """Write a table, and return the place in words.  Raises InvalidValue if the file exists.
 
@@ -32,9 +47,8 @@ def write(table: DataFrame, place: str, form: str = "") -> str:
     if form_of_file is None:
         table.write.format(form or "parquet").option("header", "true").save(place)
         return f"{place}, a folder of {form or 'parquet'}"
+    check_place(place)
     path = Path(place)
-    if path.exists():
-        raise InvalidValue("output", place, "a file that does not exist yet")
     try:
         _write_file(table, path, form_of_file)
     except OSError as error:

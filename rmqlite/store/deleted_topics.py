@@ -50,6 +50,18 @@ class DeletedTopics:
                 for queue_id, end in deleted.ends.items():
                     yield (topic, queue_id), end
 
+    def with_records_after(self, physical_offset: int) -> tuple[str, ...]:
+        """The topics that may have dead records behind a physical offset, sorted."""
+        return tuple(
+            sorted(
+                [
+                    topic
+                    for topic, deleted in self.topics.items()
+                    if deleted.physical_end > physical_offset
+                ]
+            )
+        )
+
     def queues(self) -> Iterator[QueueKey]:
         for topic, deleted in self.topics.items():
             for queue_id in deleted.ends:

@@ -22,7 +22,7 @@ from rmqlite.store.dispatch import QueueKey
 from rmqlite.store.log.raw_records import messages_in
 from rmqlite.store.opening.file_sizes import sizes_of
 from rmqlite.store.opening.recovery import PROGRESS_TABLE
-from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of
+from rmqlite.store.reading.layout import QueueExtent, StoreLayout, layout_of, topics_of
 from rmqlite.store.reading.log_view import LiveFiles
 from rmqlite.store.reading.message_filter import MessageFilter
 from rmqlite.store.reading.overview import (
@@ -140,7 +140,7 @@ class StoreReader:
 
     def layout(self) -> StoreLayout:
         """The places of log and queues.  Raises StoreDamaged if the log ends in damage."""
-        return layout_of(self._snapshot, self._sizes)
+        return layout_of(self._snapshot, self._sizes, topics_of(self._files, self.root))
 
     def overview(self) -> Overview:
         """The store in figures."""

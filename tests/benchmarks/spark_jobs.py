@@ -126,15 +126,18 @@ def jobs(spark: SparkSession, root: Path) -> dict[str, Callable[[], Any]]:
         assert found.total("delivered")
 
     def late() -> None:
-        lateness.lateness(lateness.lateness_counts(read(lateness.COLUMNS))).collect()
+        counts = lateness.log_counts(read, now_ms=seen.newest_timestamp_ms)
+        assert lateness.lateness(counts).collect()
+        counts.unpersist()
 
     def retried() -> None:
         messages = retries.messages(retries.failures(read(retries.COLUMNS)))
         assert retries.funnel(messages).collect()
 
     def ahead() -> None:
-        waits = forecast.open_waits(read(forecast.COLUMNS))
-        assert forecast.forecast(waits, now_ms=seen.newest_timestamp_ms).collect()
+        table = forecast.log_forecast(read, now_ms=seen.newest_timestamp_ms)
+        assert table.collect()
+        table.unpersist()
 
     return {"reconcile": audited, "lateness": late, "retries": retried, "forecast": ahead}
 

@@ -26,6 +26,9 @@ def broker(tmp_path: Path) -> Iterator[FakeBroker]:
         "DescribeGroup": lambda _: GROUP,
         "GetLevels": lambda _: LevelsInForce(broker.levels, broker.levels, ()),
         "GetBrokerStatus": lambda _: STATUS,
+        "ListDeadLetterGroups": lambda _: (),
+        "ListRedriveJobs": lambda _: (),
+        "CountPending": lambda _: (),
     }
     broker.start()
     yield broker

@@ -51,6 +51,14 @@ def test_a_right_file_is_one_line(run: Run, file: Path) -> None:
     assert tree == {"accounts": 3, "white_addresses": 2, "warnings": []}
 
 
+def test_the_template_can_be_used_as_it_is(run: Run, tmp_path: Path) -> None:
+    """It is the repository's own file, for somebody who has only the wheel."""
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(run("acl", "template").stdout)
+    path.chmod(0o600)
+    assert run("acl", "check", str(path)).stdout == "0 accounts, 0 white addresses\n"
+
+
 @pytest.mark.parametrize("command", ["check", "show"])
 def test_warnings_are_told_and_the_file_is_right_all_the_same(
     run: Run, file: Path, command: str

@@ -17,6 +17,7 @@ from rmqlite.cli.bench.broker_process import BrokerProcess
 from rmqlite.cli.broker import remove_ready_file, write_ready_file
 from rmqlite.cli.main import app
 from rmqlite.client import AdminClient, Message, Producer, PullConsumer
+from rmqlite.config import KEYS, BrokerConfig, parse_config
 from rmqlite.errors import BrokerUnreachable, MessageTooLarge, StoreUnavailable
 from rmqlite.store.check import check
 
@@ -161,3 +162,19 @@ def test_a_broker_that_others_can_reach_needs_the_operators_word(tmp_path: Path)
         assert sentence in result.stdout
         broker.stop()
     assert f"WARNING rmqlite.server.serve {sentence}" in log.read_text()
+
+
+def test_the_configuration_that_is_printed_explains_every_key() -> None:
+    """Who has only the wheel has no other place to read it; it is the repository's own file."""
+    ran = CliRunner().invoke(app, ["broker", "--print-config"])
+    assert (ran.exit_code, ran.stderr) == (0, "")
+    assert ran.stdout == (GOLDEN.parents[2] / "conf" / "broker.conf").read_text("utf-8")
+    assert parse_config(ran.stdout) == BrokerConfig()
+    assert all(f"\n{key}=" in ran.stdout for key in KEYS.values())
+
+
+def test_a_configuration_that_is_missing_says_where_to_get_one(tmp_path: Path) -> None:
+    """The first thing that fails for somebody who copies a command from a page."""
+    ran = CliRunner().invoke(app, ["broker", "--config", str(tmp_path / "none.conf")])
+    assert ran.exit_code == 1
+    assert "rmqlite broker --print-config" in ran.stderr

@@ -13,8 +13,9 @@ import pytest
 from rmqlite import __version__, compiled
 from rmqlite.cli.output.spans import size_text
 from rmqlite.errors import GroupUnknown, Overloaded, TopicExists, TopicUnknown
+from rmqlite.requests.letters import DeadLetterGroup
 from tests.cli.conftest import Run
-from tests.support.fake_broker import STATUS, FakeBroker
+from tests.support.fake_broker import GROUP, STATUS, FakeBroker
 
 COMMANDS = (
     *("broker", "send", "consume", "status", "bench"),
@@ -42,7 +43,7 @@ def test_every_command_explains_itself(run: Run, command: str) -> None:
 
 def test_version(run: Run) -> None:
     """For bug reports."""
-    assert run("--version").stdout == f"rmqlite {__version__}, {compiled.form()}\n"
+    assert run("--version").stdout == f"rmqlite {__version__}\n{compiled.form()}\n"
 
 
 def test_the_compiled_form_is_there_if_it_can_be() -> None:
@@ -117,11 +118,13 @@ def test_groups_are_listed(run: Run) -> None:
 def test_status_says_what_waits_and_how_late(run: Run) -> None:
     """Pending and next due of each level, and its lateness; in 80 columns."""
     lines = run("status").stdout.splitlines()
-    assert lines[1].split() == [
-        *("broker-a", "0.1.0", "1m", "40s", "1,000,000", "900", "17", "1", "5,000", "42%")
-    ]
-    assert lines[5].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
-    assert lines[6].split() == ["2", "5s", "0", "-", "0", "0", "0", "0"]
+    assert lines[1].split() == ["broker-a", "0.1.0", "1m", "40s", "5,000", "42%"]
+    assert lines[2] == "all is well"
+    assert lines[3] == (
+        "since the start 1m 40s ago: 1,000,000 sent, 900 delivered, 17 retried, 1 died"
+    )
+    assert lines[7].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
+    assert lines[8].split() == ["2", "5s", "0", "-", "0", "0", "0", "0"]
     assert max(len(line.rstrip()) for line in lines) <= 80
     assert json.loads(run("status", "--json").stdout)["levels"][0]["pending"] == 99_100
 
@@ -142,11 +145,27 @@ def test_status_says_when_the_disk_is_full_and_what_keeps_old_files(
     )
     broker.answers["GetBrokerStatus"] = lambda _: answer
     full, pinned = run("status").stdout.splitlines()[2:4]
-    assert full == "disk full (91.4%): sends are refused until there is room again"
-    assert pinned.startswith("1.5 GiB of expired log files stay for a message of level 18, due 20")
+    assert full == "warning: disk full (91.4%): sends are refused until there is room again"
+    assert pinned.startswith("warning: 1.5 GiB of expired log files stay for a message of level 18")
     assert pinned.endswith("at physical offset 4096")
     tree = json.loads(run("status", "--json").stdout)
     assert (tree["is_disk_full"], tree["pinned_bytes"]) == (True, 3 << 29)
+
+
+def test_status_says_what_is_open_and_left_whatever_was_counted_since_the_start(
+    run: Run, broker: FakeBroker
+) -> None:
+    """After a restart nothing has died yet, and yet thousands of letters are open."""
+    broker.answers["GetBrokerStatus"] = lambda _: replace(STATUS, dead=0)
+    dead = DeadLetterGroup("workers", 3_530, 2, 0, 1, 2)
+    broker.answers["ListDeadLetterGroups"] = lambda _: (dead,)
+    broker.answers["DescribeGroup"] = lambda _: replace(GROUP, members=())
+    lines = run("status").stdout.splitlines()
+    assert lines[2:4] == [
+        "warning: 3,528 open dead letters in workers",
+        "warning: nobody reads for workers",
+    ]
+    assert lines[4].endswith("17 retried, 0 died")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from tests.support.fake_broker import FakeBroker
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\nforged line\u202e".encode()
 
+PEEK = ("consume", "orders", "--peek", "--json")
+
 
 def bodies_of(stdout: str) -> list[str]:
     return [json.loads(line)["body"] for line in stdout.splitlines()]
@@ -34,12 +36,40 @@ def test_peeking_shows_what_is_there_and_leaves_no_trace(run: Run, broker: FakeB
 
 
 def test_peeking_from_the_end_shows_the_newest(run: Run, broker: FakeBroker) -> None:
-    """The last --count of each queue, oldest first."""
+    """The last --count of all queues together, oldest first; 10 if no --count is given."""
     for number in range(100):
-        broker.add(Message("orders", b"%d" % number))
-    result = run("consume", "orders", "--peek", "--json", "--from", "last", "--count", "2")
-    assert bodies_of(result.stdout) == ["98", "99"]
-    assert len(run("consume", "orders", "--peek", "--json", "--count", "7").stdout.split("\n")) == 8
+        broker.add(Message("orders", b"%d" % number), queue_id=number * 7 % 4)
+    for count in (1, 2, 7, 50, 100, 1_000):
+        shown = run(*PEEK, "--from", "last", "--count", str(count)).stdout
+        assert bodies_of(shown) == [str(n) for n in range(max(0, 100 - count), 100)]
+    assert bodies_of(run(*PEEK, "--from", "last").stdout) == [str(n) for n in range(90, 100)]
+
+
+def test_peeking_from_the_beginning_shows_the_oldest(run: Run, broker: FakeBroker) -> None:
+    """The first --count of all queues together; all of them if no --count is given."""
+    for number in range(100):
+        broker.add(Message("orders", b"%d" % number), queue_id=number * 7 % 4)
+    assert bodies_of(run(*PEEK, "--count", "7").stdout) == [str(n) for n in range(7)]
+    assert bodies_of(run(*PEEK).stdout) == [str(n) for n in range(100)]
+
+
+def test_the_newest_that_match_may_be_far_from_the_end(run: Run, broker: FakeBroker) -> None:
+    """--count counts messages with the tag, not the others that came after them."""
+    for number in range(400):
+        broker.add(
+            Message("orders", b"%d" % number, "A" if number < 5 else "B"), queue_id=number % 3
+        )
+    shown = run(*PEEK, "-x", "A", "--from", "last", "--count", "2").stdout
+    assert bodies_of(shown) == ["3", "4"]
+    assert bodies_of(run(*PEEK, "-x", "C", "--from", "last").stdout) == []
+
+
+def test_a_retry_level_without_a_failure_is_refused(run: Run, broker: FakeBroker) -> None:
+    """Nothing would be tried again, so it was meant otherwise."""
+    result = run("consume", "orders", "--group", "g", "--retry-level", "5")
+    assert result.exit_code == 2
+    assert "--retry-level needs --fail-with" in result.stderr
+    assert not broker.asked["Heartbeat"]
 
 
 def test_sql_goes_to_the_broker(run: Run, broker: FakeBroker) -> None:

@@ -24,12 +24,13 @@ WITHOUT_JSON = {
     "dlq export": "it writes a file, of the kind that is asked for",
     "store cat": "its lines are for people; store export is for programs",
     "store export": "it writes JSON lines, or the kind that is asked for",
+    "acl template": "it prints a file",
     "tls selfsigned": "it writes files",
 }
 LOCAL = (
     {"broker", "bench"}
     | {"store show", "store cat", "store check", "store repair", "store export"}
-    | {"acl check", "acl show", "acl test", "tls selfsigned"}
+    | {"acl check", "acl show", "acl template", "acl test", "tls selfsigned"}
 )
 """They ask no broker; the pipeline's commands only perhaps."""
 ARGUMENTS = {

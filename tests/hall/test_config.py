@@ -77,7 +77,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_one(key: str, nearest: str) 
 
 def test_a_key_like_no_other_is_refused_without_a_guess() -> None:
     """A wrong guess is worse than none."""
-    assert refusal("xyzzy=1").rule == "no such key; conf/broker.conf lists them all"
+    assert refusal("xyzzy=1").rule == "no such key; rmqlite broker --print-config lists them all"
 
 
 @pytest.mark.parametrize("key", sorted(WITHOUT_MEANING))

@@ -18,16 +18,17 @@ HALL = frozenset(
     | {"access", "requests", "retry_policy", "visible", "compression"}
     | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
 )
-ROOMS = frozenset({"store", "broker", "wire", "server", "client", "cli", "arrow", "spark"})
+ROOMS = frozenset({"store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"})
 
 MAY_IMPORT = {
     "hall": {"hall"},
     "store": {"store", "hall"},
     "broker": {"broker", "hall", "store"},
     "wire": {"wire", "hall"},
-    "server": {"server", "hall", "store", "broker", "wire"},
+    "views": {"views", "hall"},
+    "server": {"server", "hall", "store", "broker", "wire", "views"},
     "client": {"client", "hall", "wire"},
-    "cli": {"cli", "hall", "store", "client", "server", "arrow", "spark"},
+    "cli": {"cli", "hall", "store", "views", "client", "server", "arrow", "spark"},
     "arrow": {"arrow", "hall", "store"},
     "spark": {"spark", "hall", "store", "client", "arrow"},
 }

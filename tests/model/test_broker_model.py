@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 from rmqlite.errors import StoreUnavailable
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import FAILURE_REASON, FIRED, Message
-from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, retry_topic
+from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC, dlq_topic, group_of, retry_topic
 from rmqlite.requests.groups import GroupChange, OffsetsCommit, OffsetsQuery
 from rmqlite.requests.messages import SendBackRequest, SendRequest, SendResult
 from rmqlite.requests.schedule import (
@@ -128,16 +128,18 @@ class BrokerBesideLedger(RuleBasedStateMachine):
         at = self.under_test.store.end
         result = self.under_test.broker.send_back(request)
         limits = (_senders_limit(line.message_id), limit, self.limits[group])
-        is_dead = level < 0 or line.attempts >= next(each for each in limits if each is not None)
+        # What another group has failed does not count.
+        failed_before = line.attempts if group_of(line.queue.topic) in (None, group) else 0
+        is_dead = level < 0 or failed_before >= next(each for each in limits if each is not None)
         if level == 0:
             table = parse_levels(self.levels)
-            level = POLICIES[self.policies[group]](line.attempts, table)
+            level = POLICIES[self.policies[group]](failed_before, table)
         assert result.is_dead is is_dead
-        assert result.reconsume_times == line.attempts + 1
+        assert result.reconsume_times == failed_before + 1
         assert result.topic == (dlq_topic if is_dead else retry_topic)(group)
         assert result.deliver_at_ms == self._due_ms(0 if is_dead else level)
         at = self._begin_of_last(at)
-        queue, attempts = Queue(result.topic, 0), line.attempts + 1
+        queue, attempts = Queue(result.topic, 0), failed_before + 1
         failed = Line(key, line.message_id, line.message_key, queue, attempts)
         if is_dead:
             failed.shown_at = at

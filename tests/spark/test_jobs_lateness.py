@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rmqlite.spark.jobs.lateness import COLUMNS, lateness, lateness_counts
+from rmqlite.spark.jobs.lateness import lateness, lateness_counts
+from rmqlite.spark.jobs.waits import COLUMNS, waits
 from rmqlite.spark.tables import collected
-from tests.spark.log_rows import NOON_MS, LogRows, frame
+from tests.spark.log_rows import NOON_MS, LogRows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +31,7 @@ def test_percentiles_are_exact(spark: SparkSession) -> None:
         wait = log.scheduled(n, due_ms, level=level)
         log.ended(wait, due_ms + late_ms)
         late.setdefault((level, hour), []).append(late_ms)
-    counts = lateness_counts(log.frame(spark, COLUMNS))
+    counts = lateness_counts(waits(log.frame(spark, COLUMNS)))
     rows = collected(lateness(counts))
     assert [(row["level"], (row["hour_ms"] - NOON_MS) // HOUR_MS) for row in rows] == sorted(late)
     for row, values in zip(rows, [late[key] for key in sorted(late)], strict=True):
@@ -51,7 +52,7 @@ def test_only_a_delivery_can_be_late(spark: SparkSession) -> None:
     log.ended(moved, 1_007)
     log.ended(log.scheduled(0, 1_000), 999)
     log.scheduled(0, 1_000)
-    rows = collected(lateness_counts(log.frame(spark, COLUMNS)))
+    rows = collected(lateness_counts(waits(log.frame(spark, COLUMNS))))
     assert {(row["level"], row["late_ms"], row["messages"]) for row in rows} == {
         (5, 7, 1),
         (1, -1, 1),
@@ -64,6 +65,6 @@ def test_a_time_window_is_of_deliveries(spark: SparkSession) -> None:
     for at_ms in (1_000, 2_000, 3_000):
         log.ended(log.scheduled(0, at_ms), at_ms + 5)
     window = {"since_ms": NOON_MS + 2_005, "until_ms": NOON_MS + 3_005}
-    counts = lateness_counts(frame(spark, log.rows, COLUMNS), **window)
+    counts = lateness_counts(waits(log.frame(spark, COLUMNS)), **window)
     rows = collected(lateness(counts, by=["level"], late_ms=4))
     assert [(row["level"], row["messages"], row["late_share"]) for row in rows] == [(1, 1, 1.0)]

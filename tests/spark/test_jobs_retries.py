@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rmqlite.spark.jobs import retries
-from rmqlite.spark.jobs.forecast import COLUMNS as FORECAST_COLUMNS
-from rmqlite.spark.jobs.forecast import forecast, open_waits
+from rmqlite.spark.jobs.forecast import log_forecast
 from rmqlite.spark.tables import collected
 from tests.spark.log_rows import NOON_MS, LogRows, moment
 
@@ -136,8 +135,13 @@ def test_a_forecast_counts_what_waits_by_when_it_is_due(spark: SparkSession) -> 
     for due_ms in (60_000, 60_001, 120_000, 120_001, 180_001):
         log.scheduled(0, due_ms, level=2)
     log.scheduled(0, 60_001, topic="invoices")
-    waits = open_waits(log.frame(spark, FORECAST_COLUMNS))
-    rows = collected(forecast(waits, now_ms=NOON_MS + MINUTE_MS, span_ms=2 * MINUTE_MS))
+    table = log_forecast(
+        lambda columns: log.frame(spark, columns),
+        now_ms=NOON_MS + MINUTE_MS,
+        span_ms=2 * MINUTE_MS,
+    )
+    rows = collected(table)
+    table.unpersist()
     assert [
         (
             row["state"],

@@ -10,6 +10,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -41,6 +42,12 @@ def bytes_to_standard_output(data: bytes) -> None:
         raise
     except OSError as error:
         raise _not_written("standard output", error) from error
+
+
+def template_to_standard_output(name: str) -> None:
+    """Write a file of conf/, which comes with the package.  Raises StoreUnavailable."""
+    with quiet_when_nobody_reads():
+        bytes_to_standard_output(files("rmqlite").joinpath("conf", name).read_bytes())
 
 
 @contextmanager

@@ -46,12 +46,18 @@ def archive(
     if not place:
         refuse("--archive", "", "a folder for the archive")
     until_ms = moment_ms("--until", until)
+    from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs.archive import ArchiveJob
-    from rmqlite.spark.jobs.running import running_session
+    from rmqlite.spark.jobs.running import check_filled, running_session
+    from rmqlite.spark.manifest import check_names
+    from rmqlite.spark.reading import looked
 
+    log = looked(path=path, endpoint=endpoint)
+    check_filled(log)
+    check_names(disk_names(place, master=master, conf=told) or (), place)
     found = []
     with running_session("archive", master=master, conf=told) as spark:
-        job = ArchiveJob(spark, place, path=where["path"], endpoint=where["endpoint"])
+        job = ArchiveJob(spark, place, **where, found=log)
         for each in job.run(until_ms):
             found.append(each)
             if each.is_new:

@@ -63,11 +63,14 @@ def dlq_export(
     if not output:
         refuse("--output", "", "a folder for the export")
     wanted = _wanted(group, topic, reason, since, until)
+    from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
     letters = job_of.LetterFilter(**wanted)
-    with running("dlq-export", **job_options) as job:
+    names = disk_names(output, master=options.master, conf=job_options["conf"])
+    job_of.check_names(names or (), output)
+    with running("dlq-export", **job_options, check=letters.check) as job:
         note_snapshot(job.snapshot)
         log = job.read(job_of.COLUMNS, **letters.read_options())
         found = job_of.export(job_of.dead_letters(log, letters), output)

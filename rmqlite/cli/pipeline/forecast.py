@@ -52,7 +52,6 @@ def forecast(
     bucket_ms = _bucket_ms(bucket, span_ms)
     check_report(options.report)
     from rmqlite.spark.jobs import forecast as job_of
-    from rmqlite.spark.jobs import reconcile
     from rmqlite.spark.jobs.running import running
     from rmqlite.spark.tables import collected
 
@@ -63,19 +62,15 @@ def forecast(
             "span_ms": span_ms,
             "bucket_ms": bucket_ms,
         }
-        table = job_of.forecast(job_of.open_waits(job.read(job_of.COLUMNS)), **sizes).persist()
+        table = job_of.log_forecast(job.read, **sizes)
         rows = collected(table)
-        if any(row["state"] == "overdue" for row in rows):
-            # RocketMQ's deliveries do not name the record that they end: search for it.
-            ended = reconcile.ended(job.read(reconcile.MORE_COLUMNS))
-            table = job_of.forecast(ended, **sizes).persist()
-            rows = collected(table)
         if options.report is not None:
             from rmqlite.spark.jobs.report import forecast_report
 
             page = forecast_report(job.snapshot.text, rows, **sizes)
             write_report(page, options.report)
         write(table, options)
+        table.unpersist()
     if as_json:
         print_json({"snapshot": snapshot_tree(job.snapshot)} | sizes | {"rows": rows})
     else:

@@ -49,9 +49,12 @@ def lateness(
 
     with running("lateness", **job_options) as job:
         note_snapshot(job.snapshot)
-        counts = job_of.lateness_counts(
-            job.read(job_of.COLUMNS), since_ms=since_ms, until_ms=until_ms
-        ).persist()
+        counts = job_of.log_counts(
+            job.read,
+            now_ms=job.snapshot.newest_timestamp_ms,
+            since_ms=since_ms,
+            until_ms=until_ms,
+        )
         tables = {
             name: collected(job_of.lateness(counts, by=by, late_ms=late_ms))
             for name, by in (
@@ -64,7 +67,8 @@ def lateness(
         if options.report is not None:
             from rmqlite.spark.jobs.report import lateness_report
 
-            page = lateness_report(job.snapshot.text, late_ms, tables, collected(counts))
+            late = collected(counts.where("late_ms IS NOT NULL"))
+            page = lateness_report(job.snapshot.text, late_ms, tables, late)
             write_report(page, options.report)
         write(job_of.lateness(counts, late_ms=late_ms), options)
         counts.unpersist()

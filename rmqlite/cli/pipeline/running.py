@@ -42,7 +42,7 @@ class ReportPage(Protocol):
     def png(self) -> bytes: ...
 
 
-def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
+def source(path: str, endpoint: str) -> dict[str, str]:
     """The source of a job, for running(): a store's folder or a broker, never both."""
     if not path and not endpoint:
         refuse("--path", "", "a store's folder, or --endpoint HOST:PORT for a broker")
@@ -50,7 +50,7 @@ def source(path: str, endpoint: str, archive: str = "") -> dict[str, str]:
         refuse("--endpoint", endpoint, "either --path or --endpoint")
     # An executor may run in another folder.
     absolute = str(Path(path).absolute()) if path else ""
-    return {"path": absolute, "endpoint": endpoint, "archive": archive}
+    return {"path": absolute, "endpoint": endpoint}
 
 
 def settings(conf: Sequence[str] | None) -> dict[str, str]:
@@ -66,8 +66,14 @@ def settings(conf: Sequence[str] | None) -> dict[str, str]:
 
 def asked(options: SourceOptions) -> dict[str, Any]:
     """The options of every job, as running() takes them."""
-    where = source(options.path, options.endpoint, options.archive)
-    return {**where, "master": options.master, "conf": settings(options.conf)}
+    where = source(options.path, options.endpoint)
+    conf = settings(options.conf)
+    if isinstance(options, TableOptions) and options.output:
+        check_extra("spark")
+        from rmqlite.spark.tables import check_place
+
+        check_place(options.output, master=options.master, conf=conf)
+    return {**where, "archive": options.archive, "master": options.master, "conf": conf}
 
 
 def note_snapshot(snapshot: SnapshotRead) -> None:
@@ -95,9 +101,11 @@ def write(table: Any, options: TableOptions) -> None:
 
 
 def check_report(report: Path | None) -> None:
-    """End the command, before Spark starts, for a wrong name or a missing package."""
+    """End the command, before Spark starts, for a wrong place or a missing package."""
     if report is None:
         return
+    if not report.parent.is_dir():
+        refuse("--report", report, "a file in a folder that exists")
     if report.suffix.lower() not in (".html", ".htm"):
         refuse("--report", report, "a file's name that ends in .html")
     check_extra("bench")

@@ -15,7 +15,7 @@ import typer
 
 from rmqlite.cli.options import DEFAULT_ENDPOINT, WRONG_COMMAND_LINE, Endpoint, refuse
 from rmqlite.cli.output.terminal import note, progress_console
-from rmqlite.errors import InvalidValue, RmqliteError
+from rmqlite.errors import InvalidValue
 from rmqlite.extras import check_extra
 from rmqlite.levels import parse_delay
 
@@ -131,19 +131,13 @@ def _print_once(endpoint: str) -> None:
     """Print the overview, with totals in place of rates: rates need two rounds."""
     from rmqlite.cli.top import overview
     from rmqlite.cli.top.grid import Line, lines_of, text_of
-    from rmqlite.cli.top.picture import Picture
-    from rmqlite.cli.top.questions import ask
+    from rmqlite.cli.top.picture import whole_picture
     from rmqlite.client import AdminClient
     from rmqlite.clock import elapsed_s
 
     width = shutil.get_terminal_size().columns
-    picture = Picture()
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
-        while picture.status is None or picture.lacks_figures:
-            answers = ask(admin, picture.questions(elapsed_s()))
-            if isinstance(answers.status, RmqliteError):
-                raise answers.status
-            picture.take(answers)
+        picture = whole_picture(admin)
     now_s = elapsed_s()
     tables = [
         overview.levels_table(picture, now_s, all_levels=False),

@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import printable, time_text
 from rmqlite.cli.top.grid import Column, Line, Part, Row, Table, cell, cut, row, shortened, spread
-from rmqlite.cli.top.picture import GroupFigures, Picture
-from rmqlite.cli.top.rates import COUNTED, chart, rate_text
-from rmqlite.cli.top.troubles import Trouble, connection_trouble, troubles
+from rmqlite.cli.top.picture import Picture
+from rmqlite.cli.top.rates import chart, rate_text
+from rmqlite.cli.top.troubles import connection_trouble, troubles
 from rmqlite.requests.redrive import JobState, RedriveJob
 from rmqlite.requests.status import LevelStatus
+from rmqlite.views.counts import COUNTED, counts_text
+from rmqlite.views.group_figures import GroupFigures
+from rmqlite.views.spans import span_text
+from rmqlite.views.troubles import BAD, LATE_MS, Trouble
 
 _NAME_MAX: Final = 24
 _LATE_MS: Final = 100
@@ -101,7 +104,7 @@ def verdict(
 
 
 def _mark(trouble: Trouble) -> str:
-    return "✖" if trouble.tone == "bad" else "▲"
+    return "✖" if trouble.tone == BAD else "▲"
 
 
 def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
@@ -123,15 +126,14 @@ def rate_lines(picture: Picture, width: int, height: int) -> list[Line]:
 
 def totals_line(picture: Picture, width: int) -> Line:
     """The counters themselves."""
-    totals = [f"{getattr(picture.status, name):,} {name}" for name in COUNTED]
-    return cut((Part(f"since the start: {', '.join(totals)}"),), width)
+    return cut((Part(counts_text(picture.status) if picture.status else ""),), width)
 
 
 def levels_table(picture: Picture, now_s: float, *, all_levels: bool) -> Table:
     """The delay levels; unused ones only with all_levels."""
     status = picture.status
     levels = status.levels if status else ()
-    used = [each for each in levels if all_levels or each.pending or each.delivered]
+    used = [each for each in levels if all_levels or each.is_used]
     pending = sum([each.pending for each in levels])
     hidden = f", {len(levels) - len(used)} unused" if len(used) < len(levels) else ""
     return Table(
@@ -164,14 +166,14 @@ def _due(level: LevelStatus, picture: Picture, now_s: float) -> Part:
         return Part("-", "dim")
     late_ms = picture.status.now_ms - level.next_due_ms
     if late_ms > 0:
-        return Part(f"late {span_text(late_ms)}", "bad" if late_ms >= 1_000 else "warn")
+        return Part(f"late {span_text(late_ms)}", "bad" if late_ms >= LATE_MS else "warn")
     wait_ms = level.next_due_ms - picture.now_ms(now_s)
     # Milliseconds would change before anyone reads them.
     return Part(f"in {span_text(wait_ms)}" if wait_ms >= 1_000 else "in <1s")
 
 
 SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
-    "worst": lambda g: (-(g.new_dead or 0), -_unread(g), -(g.dead or 0), -_lag(g)),
+    "worst": lambda g: (-(g.new_dead or 0), -g.unread, -(g.dead or 0), -_lag(g)),
     "lag": lambda g: (-_lag(g),),
     "retries": lambda g: (-((g.waiting or 0) + (g.due or 0)),),
     "dead": lambda g: (-(g.dead or 0),),
@@ -183,10 +185,6 @@ SORTS: Final[dict[str, Callable[[GroupFigures], tuple[int, ...]]]] = {
 
 def _lag(group: GroupFigures) -> int:
     return group.lag or 0
-
-
-def _unread(group: GroupFigures) -> int:
-    return _lag(group) + (group.due or 0) if group.members == 0 else 0
 
 
 def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
@@ -205,13 +203,12 @@ def groups_table(picture: Picture, *, sort: str, wanted: str) -> Table:
 
 
 def _group_row(group: GroupFigures) -> Row:
-    is_left = group.members == 0 and (_lag(group) > 0 or (group.due or 0) > 0)
     new_dead = Part("-" if group.new_dead is None else f"+{group.new_dead:,}")
     return row(
         group.group,
         group.group,
         group.lag,
-        cell(group.members, "warn" if is_left else ""),
+        cell(group.members, "warn" if group.unread else ""),
         group.waiting,
         group.due,
         cell(group.dead, "warn" if group.dead else ""),

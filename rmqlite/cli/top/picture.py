@@ -8,18 +8,18 @@ time is its own clock and stands still while it does not answer.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from rmqlite.cli.top.questions import Questions, Round
+from rmqlite.cli.top.questions import Questions, Round, ask
 from rmqlite.cli.top.rates import Rates
+from rmqlite.client import AdminClient
+from rmqlite.clock import elapsed_s
 from rmqlite.errors import RmqliteError
-from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupInfo, GroupStatus
 from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.redrive import RedriveJob
-from rmqlite.requests.schedule import PendingCount
 from rmqlite.requests.status import BrokerStatus
+from rmqlite.views.group_figures import GroupFigures, group_figures, waiting_by_topic
 
 T = TypeVar("T")
 
@@ -39,23 +39,6 @@ class Asked(enum.Enum):
     PENDING = "pending counts"
     DEAD = "dead letters"
     JOBS = "redrive jobs"
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFigures:
-    """The figures of a group; None: not known yet.
-
-    lag: without retries.  waiting: retries in the schedule.  due: retries that the group could get
-    and has not got yet.  new_dead: dead letters since the first round.
-    """
-
-    group: str
-    lag: int | None = None
-    members: int | None = None
-    waiting: int | None = None
-    due: int | None = None
-    dead: int | None = None
-    new_dead: int | None = None
 
 
 class Picture:
@@ -132,7 +115,7 @@ class Picture:
             self._infos = {info.group: info for info in groups}
             self.described = {g: s for g, s in self.described.items() if g in self._infos}
         if (pending := self._told(Asked.PENDING, answers.pending, answers.asked_at_s)) is not None:
-            self._waiting = _by_topic(pending)
+            self._waiting = waiting_by_topic(pending)
         if (dead := self._told(Asked.DEAD, answers.dead, answers.asked_at_s)) is not None:
             self.dead = {each.group: each for each in dead}
             if self._died_before is None:
@@ -180,20 +163,11 @@ class Picture:
 
     def figures(self, group: str) -> GroupFigures:
         """The figures of one group, as far as they are known."""
-        status = self.described.get(group)
-        retry = retry_topic(group)
-        lag = due = members = None
-        if status is not None:
-            lag = sum([each.lag for each in status.progress if each.queue.topic != retry])
-            due = sum([each.lag for each in status.progress if each.queue.topic == retry])
-            members = len(status.members)
-        dead = new_dead = None
+        new_dead = None
         if self.dead is not None:
             found = self.dead.get(group)
-            dead = found.open if found else 0
             new_dead = self._new_dead(found) if found else 0
-        waiting = None if self._waiting is None else self._waiting.get(retry, 0)
-        return GroupFigures(group, lag, members, waiting, due, dead, new_dead)
+        return group_figures(group, self.described.get(group), self._waiting, self.dead, new_dead)
 
     def _new_dead(self, group: DeadLetterGroup) -> int:
         before = (self._died_before or {}).get(group.group, 0)
@@ -205,8 +179,12 @@ def _died(group: DeadLetterGroup) -> int:
     return group.letters + group.purged
 
 
-def _by_topic(counts: tuple[PendingCount, ...]) -> dict[str, int]:
-    waiting: dict[str, int] = {}
-    for each in counts:
-        waiting[each.topic] = waiting.get(each.topic, 0) + each.pending
-    return waiting
+def whole_picture(admin: AdminClient) -> Picture:
+    """A picture with the figures of every group.  Raises what a broker without an answer raises."""
+    picture = Picture()
+    while picture.status is None or picture.lacks_figures:
+        answers = ask(admin, picture.questions(elapsed_s()))
+        if isinstance(answers.status, RmqliteError):
+            raise answers.status
+        picture.take(answers)
+    return picture

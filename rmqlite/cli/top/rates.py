@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from rmqlite.requests.status import BrokerStatus
+from rmqlite.views.counts import COUNTED
 
-COUNTED: Final = ("sent", "delivered", "retried", "dead")
 HISTORY_MAX: Final = 240
 """The rates stored per counter: as many as a wide screen can show."""
 STEP_MS_MIN: Final = 400

@@ -1,36 +1,18 @@
-"""The troubles of a broker for an operator, the worst first.
-
-They are computed from the broker's last answers, never from a clock here.
-"""
+"""The troubles that `top` shows: the broker's own, and those of asking it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import printable
-from rmqlite.cli.status import disk_lines
-from rmqlite.cli.top.picture import SILENT_AFTER_S, GroupFigures, Picture
+from rmqlite.cli.top.picture import SILENT_AFTER_S, Picture
 from rmqlite.errors import RmqliteError
-from rmqlite.names import SCHEDULE_GROUP, dlq_topic
-from rmqlite.requests.redrive import JobState
-from rmqlite.requests.status import BrokerStatus
+from rmqlite.views import troubles as views
+from rmqlite.views.spans import span_text
+from rmqlite.views.troubles import BAD, WARN, Trouble
 
-LATE_MS: Final = 1_000
-"""A level is late if a message is due for this long and not delivered."""
 _UNKNOWN: Final = "UNIMPLEMENTED"
 """gRPC's code for a call that an older broker does not have."""
-BAD: Final = "bad"
-WARN: Final = "warn"
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """tone: bad or warn."""
-
-    sentence: str
-    tone: str
 
 
 def connection_trouble(picture: Picture, now_s: float, waiting_since_s: float) -> Trouble | None:
@@ -47,22 +29,11 @@ def connection_trouble(picture: Picture, now_s: float, waiting_since_s: float) -
 
 def troubles(picture: Picture) -> list[Trouble]:
     """All troubles but those of the connection; empty if all is well."""
-    status = picture.status
-    if status is None:
+    if picture.status is None:
         return []
-    found = [*_late_levels(status), *_dead_letters(picture), *_groups(picture.groups())]
-    found += [
-        Trouble(f"redrive of {printable(job.spec.group)} stands still: {printable(job.note)}", WARN)
-        for job in picture.jobs
-        if job.note and job.state is JobState.RUNNING
-    ]
-    if status.undeliverable:
-        where = dlq_topic(SCHEDULE_GROUP)
-        found.append(Trouble(f"{status.undeliverable:,} undeliverable, see {where}", WARN))
-    disk = [Trouble(line, BAD if status.is_disk_full else WARN) for line in disk_lines(status)]
-    found += [Trouble(printable(sentence), WARN) for sentence in status.warnings]
-    found += _not_told(picture)
-    return sorted([*disk, *found], key=lambda each: each.tone != BAD)
+    dead_lately = picture.rates.dead_lately
+    found = views.troubles(picture.status, picture.groups(), picture.jobs, dead_lately)
+    return [*found, *_not_answered(picture)]
 
 
 def why(error: RmqliteError) -> str:
@@ -71,7 +42,7 @@ def why(error: RmqliteError) -> str:
     return "the broker is too old for this" if is_unknown else printable(str(error))
 
 
-def _not_told(picture: Picture) -> list[Trouble]:
+def _not_answered(picture: Picture) -> list[Trouble]:
     """The calls that the broker did not answer, grouped by reason."""
     reasons: dict[str, list[str]] = {}
     for asked, error in picture.errors.items():
@@ -79,43 +50,3 @@ def _not_told(picture: Picture) -> list[Trouble]:
         age = "not known" if age_s is None else f"{span_text(int(age_s) * 1000)} old"
         reasons.setdefault(why(error), []).append(f"{asked.value} {age}")
     return [Trouble(f"{', '.join(asked)}: {reason}", WARN) for reason, asked in reasons.items()]
-
-
-def _late_levels(status: BrokerStatus) -> list[Trouble]:
-    late = [
-        (status.now_ms - level.next_due_ms, level.level)
-        for level in status.levels
-        if level.next_due_ms and status.now_ms - level.next_due_ms >= LATE_MS
-    ]
-    if not late:
-        return []
-    late_ms, level = max(late)
-    others = f" and {len(late) - 1} more" if len(late) > 1 else ""
-    return [Trouble(f"level {level}{others} late by {span_text(late_ms)}", BAD)]
-
-
-def _dead_letters(picture: Picture) -> list[Trouble]:
-    groups = picture.groups()
-    growing = max(groups, key=lambda each: each.new_dead or 0, default=None)
-    if lately := picture.rates.dead_lately:
-        where = f", most in {printable(growing.group)}" if growing and growing.new_dead else ""
-        return [Trouble(f"{lately:,} dead in the last minute{where}", BAD)]
-    with_dead = [each for each in groups if each.dead]
-    if not with_dead:
-        return []
-    count = sum([each.dead or 0 for each in with_dead])
-    in_groups = "1 group" if len(with_dead) == 1 else f"{len(with_dead)} groups"
-    letters = "letter" if count == 1 else "letters"
-    return [Trouble(f"{count:,} open dead {letters} in {in_groups}", WARN)]
-
-
-def _groups(groups: tuple[GroupFigures, ...]) -> list[Trouble]:
-    """Groups that have messages and no member."""
-    left = [
-        each for each in groups if each.members == 0 and ((each.lag or 0) > 0 or (each.due or 0))
-    ]
-    if not left:
-        return []
-    worst = max(left, key=lambda each: (each.lag or 0) + (each.due or 0))
-    others = f" and {len(left) - 1} more" if len(left) > 1 else ""
-    return [Trouble(f"nobody reads for {printable(worst.group)}{others}", WARN)]

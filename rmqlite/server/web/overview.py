@@ -8,17 +8,29 @@ from typing import Final
 
 from starlette.responses import Response
 
-from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupInfo
 from rmqlite.requests.letters import DeadLetterGroup
 from rmqlite.requests.status import BrokerStatus
 from rmqlite.server.turns import let_others
 from rmqlite.server.web import plots
 from rmqlite.server.web.site import ROWS, Visit
+from rmqlite.views.counts import COUNTED, counts_text
+from rmqlite.views.group_figures import GroupFigures, group_figures, waiting_by_topic
+from rmqlite.views.troubles import Subject, Trouble, troubles
 
-COUNTED: Final = ("sent", "delivered", "retried", "dead")
 _AT_LEAST_MS: Final = 1_500
 """The shortest time that a rate is measured over; over less it would only flicker."""
+_LINKS_MAX: Final = 5
+"""A trouble leads to so many of the groups that have it."""
+_OPEN: Final = {"view": "open"}
+_LEADS: Final[dict[Subject, tuple[str, str, dict[str, str]]]] = {
+    Subject.LEVELS: ("/schedule", "level", {}),
+    Subject.DEAD_LETTERS: ("/dead/letters", "group", _OPEN),
+    Subject.UNDELIVERABLE: ("/dead/letters", "group", _OPEN),
+    Subject.GROUPS: ("/group", "name", {}),
+    Subject.REDRIVE: ("/job", "id", {}),
+}
+"""The page, and its field, where a trouble is looked at closer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +43,59 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group's row in a table.  retries: those that wait, and the due ones not yet consumed."""
+    """A group's row in a table."""
 
-    info: GroupInfo
-    members: int
-    lag: int
-    retries: int
+    figures: GroupFigures
     dead: DeadLetterGroup | None
+
+    @property
+    def retries(self) -> int:
+        """Those that wait, and the due ones that are not consumed yet."""
+        return (self.figures.waiting or 0) + (self.figures.due or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    text: str
+    path: str
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A trouble as a list item.  links: where to look closer, the worst first."""
+
+    sentence: str
+    tone: str
+    links: list[Link]
 
 
 async def overview(visit: Visit) -> Response:
     status = await visit.front.status()
     jobs = await visit.front.redrives.all()
-    names = await visit.front.groups.all()
+    infos = await visit.front.groups.all()
+    dead = await visit.front.letters.dead_groups()
+    lines = await _lines(visit, infos, dead)
+    known = {line.figures.group for line in lines}
+    # A group without settings can have dead letters, such as the schedule itself.
+    others = [group_figures(each.group, None, None, {each.group: each}) for each in dead]
+    figures = [line.figures for line in lines] + [f for f in others if f.group not in known]
     before = _counted_before(visit.args.text("before"), status)
     return visit.page(
         "overview.html",
         status=status,
         rates=_rates(before, status),
         mark=_mark(before, status),
+        wrong=[_wrong(each) for each in troubles(status, figures, jobs)],
+        open_dead=sum([each.open for each in dead]),
+        newest_dead_ms=max([each.newest_ms for each in dead if each.open], default=0),
+        counts=counts_text(status),
         pending=sum([level.pending for level in status.levels]),
-        levels=[each for each in status.levels if each.delay or each.pending],
-        groups=await group_lines(visit, names[:ROWS]),
-        groups_more=max(0, len(names) - ROWS),
+        levels=[each for each in status.levels if each.is_used],
+        empty_levels=[each for each in status.levels if each.delay and not each.is_used],
+        groups=lines[:ROWS],
+        groups_more=max(0, len(lines) - ROWS),
         jobs=[job for job in jobs if not job.is_over][:5],
-        retry_topic=retry_topic,
     )
 
 
@@ -66,23 +106,29 @@ async def lateness(visit: Visit) -> Response:
 
 async def group_lines(visit: Visit, infos: Sequence[GroupInfo]) -> list[GroupLine]:
     """Members, lag, retries and dead letters of each of these groups."""
-    dead = {each.group: each for each in await visit.front.letters.dead_groups()}
-    waiting: dict[str, int] = {}
-    for count in await visit.front.schedule.counts():
-        waiting[count.topic] = waiting.get(count.topic, 0) + count.pending
+    return await _lines(visit, infos, await visit.front.letters.dead_groups())
+
+
+async def _lines(
+    visit: Visit, infos: Sequence[GroupInfo], letters: Sequence[DeadLetterGroup]
+) -> list[GroupLine]:
+    dead = {each.group: each for each in letters}
+    waiting = waiting_by_topic(await visit.front.schedule.counts())
     lines = []
     for number, info in enumerate(infos):
         if number % ROWS == ROWS - 1:
             await let_others()
         status = await visit.front.groups.status(info.group)
-        lag = sum([queue.lag for queue in status.progress])
-        again = retry_topic(info.group)
-        # Due retries that are not consumed yet have left the schedule; they count as lag, too.
-        due = sum([each.lag for each in status.progress if each.queue.topic == again])
-        retries = waiting.get(again, 0) + due
-        members = len(status.members)
-        lines.append(GroupLine(info, members, lag, retries, dead.get(info.group)))
+        figures = group_figures(info.group, status, waiting, dead)
+        lines.append(GroupLine(figures, dead.get(info.group)))
     return lines
+
+
+def _wrong(trouble: Trouble) -> Wrong:
+    path, field, more = _LEADS.get(trouble.subject, ("", "", {}))
+    names = trouble.names[:_LINKS_MAX] if path else ()
+    links = [Link(name, path, {field: name} | more) for name in names]
+    return Wrong(trouble.sentence, trouble.tone, links)
 
 
 def _counted_before(text: str, status: BrokerStatus) -> tuple[int, ...]:

@@ -29,6 +29,8 @@ from rmqlite.spark.manifest import Archive, First, Segment, segment_folder
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+    from rmqlite.arrow.planning import Look
+
 CODEC: Final = "zstd"
 
 
@@ -44,14 +46,20 @@ class ArchiveJob:
     """Archives a store's or a broker's closed log files.  Only one job may write to one place."""
 
     def __init__(
-        self, spark: SparkSession, place: str, *, path: str = "", endpoint: str = ""
+        self,
+        spark: SparkSession,
+        place: str,
+        *,
+        path: str = "",
+        endpoint: str = "",
+        found: Look | None = None,
     ) -> None:
-        """place: a folder on any file system that Hadoop supports.
+        """place: a folder on any file system that Hadoop supports.  found: an earlier look.
 
         Raises InvalidValue for a folder with other files or with the archive of another store;
         StoreDamaged, StoreUnavailable, Unavailable.
         """
-        self._live = Live(spark, path=path, endpoint=endpoint)
+        self._live = Live(spark, path=path, endpoint=endpoint, found=found)
         self._archive = Archive(spark, place)
         segments = self._archive.segments()
         check_same_log(self._live, segments, place)

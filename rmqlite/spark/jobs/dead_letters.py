@@ -7,6 +7,7 @@ be missing; the next run adds them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ from rmqlite.spark.schema import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from rmqlite.arrow.planning import Look
 
 COLUMNS: Final = (
     *("topic", "queue_id", "queue_offset", "body", "keys", "tags", "unique_key"),
@@ -64,6 +67,11 @@ class LetterFilter:
         else:
             options["topicPattern"] = TOPIC_PATTERN
         return {name: value for name, value in options.items() if value is not None}
+
+    def check(self, found: Look) -> None:
+        """Raises InvalidValue for a group or a topic that a log does not have."""
+        found.check_groups(self.groups)
+        found.check_topics([self.topic] if self.topic else [])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +118,14 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
     for condition in conditions:
         dead = dead.where(condition)
     return dead
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raises InvalidValue for names that are not those of an export."""
+    strange = [name for name in names if name[0] not in "._" and not name.startswith("group=")]
+    if strange:
+        rule = f"an export of dead letters, or an empty folder; this one has {strange[0]} in it"
+        raise InvalidValue("export", place, rule)
 
 
 def export(dead: DataFrame, place: str) -> Exported:
@@ -172,12 +188,9 @@ def _utc_day(name: str) -> Column:
 
 def _is_export(spark: SparkSession, place: str) -> bool:
     """Is there an export?  Raises InvalidValue for a folder with other files."""
-    names = [name for name in HadoopFolder(spark, place).names() if name[0] not in "._"]
-    strange = next((name for name in names if not name.startswith("group=")), None)
-    if strange is not None:
-        rule = f"an export of dead letters, or an empty folder; this one has {strange} in it"
-        raise InvalidValue("export", place, rule)
-    return bool(names)
+    names = HadoopFolder(spark, place).names()
+    check_names(names, place)
+    return any(name[0] not in "._" for name in names)
 
 
 def _marked(dead: DataFrame, known: DataFrame) -> DataFrame:

@@ -11,19 +11,19 @@ from rmqlite.spark.jobs import waits as w
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-COLUMNS: Final = (*w.COLUMNS, "real_topic")
 BUCKET_MS: Final = 60_000
 SPAN_MS: Final = 6 * 3_600_000
 
 
-def open_waits(records: DataFrame) -> DataFrame:
-    """The waits in one pass over COLUMNS, for forecast().
+def log_forecast(
+    read: w.Read, *, now_ms: int, span_ms: int = SPAN_MS, bucket_ms: int = BUCKET_MS
+) -> DataFrame:
+    """The forecast() of a log, persisted; RocketMQ's deliveries end waits, too."""
 
-    RocketMQ's own deliveries end no wait here, because they do not point back.  For a store that
-    RocketMQ wrote take ended() of rmqlite.spark.jobs.reconcile instead.
-    """
-    topic = F.max(F.when(F.col("is_begin"), F.col("real_topic"))).alias("real_topic")
-    return w.waits(records, topic)
+    def answer(waits: DataFrame) -> DataFrame:
+        return forecast(waits, now_ms=now_ms, span_ms=span_ms, bucket_ms=bucket_ms)
+
+    return w.paired(read, answer, F.col("state") == "overdue", "real_topic")
 
 
 def forecast(
@@ -31,9 +31,9 @@ def forecast(
 ) -> DataFrame:
     """How many messages come due in each bucket from now on.
 
-    waits: from open_waits() or ended(); ended waits are left out.  Columns: state (overdue, due,
-    or later than the span), due_timestamp (the begin of the bucket; null unless due),
-    real_topic, level, messages.
+    waits: from waits() with real_topic, or ended(); ended waits are left out.  Columns: state
+    (overdue, due, or later than the span), due_timestamp (the begin of the bucket; null unless
+    due), real_topic, level, messages.
     """
     ahead_ms = F.col("deliver_ms") - now_ms
     state = F.when(ahead_ms <= 0, "overdue").when(ahead_ms <= span_ms, "due").otherwise("later")

@@ -16,33 +16,51 @@ from rmqlite.spark.jobs import waits as w
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-COLUMNS: Final = w.COLUMNS
 LATE_MS: Final = 100
 BY_LEVEL_AND_HOUR: Final = ("level", "hour")
 
 
+def log_counts(
+    read: w.Read, *, now_ms: int, since_ms: int | None = None, until_ms: int | None = None
+) -> DataFrame:
+    """The lateness_counts() of a log, persisted; RocketMQ's deliveries count, too.
+
+    now_ms: the store time of the newest record.
+    """
+
+    def answer(waits: DataFrame) -> DataFrame:
+        return lateness_counts(waits, now_ms=now_ms, since_ms=since_ms, until_ms=until_ms)
+
+    return w.paired(read, answer, F.col("late_ms").isNull())
+
+
 def lateness_counts(
-    records: DataFrame, *, since_ms: int | None = None, until_ms: int | None = None
+    waits: DataFrame,
+    *,
+    now_ms: int = 0,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
 ) -> DataFrame:
     """How many messages had which lateness: level, hour (of the delivery), late_ms, messages.
 
-    records: COLUMNS of all records; only deliveries that were stored in [since_ms, until_ms)
-    are counted.  Fired, rescheduled and cancelled messages are left out, because they were not
-    meant to wait until their deliver time; so are RocketMQ's deliveries, which do not point back.
+    waits: from waits() or ended(); only deliveries that were stored in [since_ms, until_ms) are
+    counted.  Fired, rescheduled and cancelled messages are left out, because they were not
+    meant to wait until their deliver time.  A row without hour and late_ms counts the messages
+    that are due at now_ms and not ended.
     """
-    delivered = w.waits(records).where(
-        (F.col("completion") == w.DELIVERED) & F.col("deliver_ms").isNotNull()
-    )
+    completed_ms, deliver_ms = F.col("completed_ms"), F.col("deliver_ms")
+    is_wanted = (F.col("completion") == w.DELIVERED) & deliver_ms.isNotNull()
     if since_ms is not None:
-        delivered = delivered.where(F.col("completed_ms") >= since_ms)
+        is_wanted &= completed_ms >= since_ms
     if until_ms is not None:
-        delivered = delivered.where(F.col("completed_ms") < until_ms)
-    hour = F.timestamp_millis(F.col("completed_ms") - F.col("completed_ms") % 3_600_000)
+        is_wanted &= completed_ms < until_ms
+    is_overdue = F.col("completion").isNull() & (deliver_ms <= now_ms)
     return (
-        delivered.groupBy(
+        waits.where(is_wanted | is_overdue)
+        .groupBy(
             "level",
-            hour.alias("hour"),
-            (F.col("completed_ms") - F.col("deliver_ms")).alias("late_ms"),
+            F.timestamp_millis(completed_ms - completed_ms % 3_600_000).alias("hour"),
+            (completed_ms - deliver_ms).alias("late_ms"),
         )
         .agg(F.count("*").alias("messages"))
         .select("level", "hour", "late_ms", "messages")
@@ -65,13 +83,17 @@ def lateness(
         return F.sum(F.when(is_one, messages).otherwise(0))
 
     percentiles = F.percentile(late, [0.5, 0.9, 0.99], messages)
-    table = counts.groupBy(*by).agg(
-        F.sum(messages).alias("messages"),
-        percentiles.alias("_percentiles"),
-        F.min(late).alias("min_ms"),
-        F.max(late).alias("max_ms"),
-        (those(late > late_ms) / F.sum(messages)).alias("late_share"),
-        those(late < 0).alias("early"),
+    table = (
+        counts.where(late.isNotNull())
+        .groupBy(*by)
+        .agg(
+            F.sum(messages).alias("messages"),
+            percentiles.alias("_percentiles"),
+            F.min(late).alias("min_ms"),
+            F.max(late).alias("max_ms"),
+            (those(late > late_ms) / F.sum(messages)).alias("late_share"),
+            those(late < 0).alias("early"),
+        )
     )
     figures = [
         F.col("_percentiles")[number].alias(name)

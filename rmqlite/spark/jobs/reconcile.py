@@ -17,13 +17,13 @@ before it have had their turn.  Slack is for a level that rests for some seconds
 files could not be read, and for a delivery that was just being written.  Fired messages do not
 count for the horizon.
 
-RocketMQ's own deliveries do not point back.  A second pass matches them by message id,
-destination and reconsume times; it runs only if a due message has not ended.
+A second pass finds RocketMQ's own deliveries (see waits.py); it runs only if a due message has
+not ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 COLUMNS: Final = w.COLUMNS
-MORE_COLUMNS: Final = (
-    *COLUMNS,
-    "delay_level",
-    "unique_key",
-    "real_topic",
-    "real_queue_id",
-    "reconsume_times",
-)
-"""The columns for the second pass and for a list of offenders."""
 SLACK_MS: Final = 60_000
 ENDED: Final = w.COMPLETIONS
 OPEN: Final = ("pending", "overdue", "missing")
@@ -60,8 +51,6 @@ OFFENDERS_SCHEMA: Final = (
 )
 """The columns of offenders()."""
 _COUNTS: Final = ("messages", "duplicates", "early", "without_pointer")
-_SAME: Final = ("unique_key", "real_topic", "real_queue_id", "reconsume_times")
-"""The columns that a scheduled record and its delivery by RocketMQ have in common."""
 _SECOND_MS: Final = 1_000
 
 
@@ -91,7 +80,7 @@ class Audit:
 
 
 def audit(
-    read: Callable[[Sequence[str]], DataFrame],
+    read: w.Read,
     *,
     begin_offset: int = 0,
     now_ms: int = 0,
@@ -109,7 +98,7 @@ def audit(
     if found.held and not found.total("overdue"):
         return found
     told = stated(
-        ended(read(MORE_COLUMNS)), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms
+        w.ended(read(w.MORE_COLUMNS)), begin_offset=begin_offset, now_ms=now_ms, slack_ms=slack_ms
     ).persist()
     second = _audit(collected(counted(told)), None)
     if second.held:
@@ -154,40 +143,6 @@ def reconcile(
     is_pending = F.coalesce("is_ahead", due_ms > F.col("now_ms"))
     state = _state(is_pending, due_ms, slack_ms)
     return _summed(_with_limits(seconds, now_ms).withColumn("state", state))
-
-
-def ended(records: DataFrame) -> DataFrame:
-    """Every wait of waits() with its message, and with the deliveries that RocketMQ wrote.
-
-    records: MORE_COLUMNS.  Columns beside those of waits(): unique_key, real_topic,
-    real_queue_id, reconsume_times, and without_pointer: its delivery was found by these four.
-    """
-    message = [F.max(F.when(F.col("is_begin"), F.col(name))).alias(name) for name in _SAME]
-    found = w.waits(records, *message)
-    is_open = F.col("completion").isNull()
-    order = Window.partitionBy(*_SAME).orderBy("end_offset")
-    opened = found.where(is_open).select(
-        "*",
-        F.row_number().over(order).alias("nth"),
-        F.count("*").over(Window.partitionBy(*_SAME)).alias("scheduled"),
-    )
-    matched = opened.join(_unpointed(records), [*_SAME, "nth"], "left")
-    is_matched = F.col("stored_ms").isNotNull()
-    surplus = F.greatest(F.col("deliveries") - F.col("scheduled"), F.lit(0))
-    completed = matched.select(
-        "end_offset",
-        "level",
-        "deliver_ms",
-        F.when(is_matched, 1 + F.when(F.col("nth") == 1, surplus).otherwise(0))
-        .otherwise(0)
-        .alias("completions"),
-        F.col("stored_ms").alias("completed_ms"),
-        F.greatest("newest_ms", "stored_ms").alias("newest_ms"),
-        *_SAME,
-        F.when(is_matched, w.DELIVERED).alias("completion"),
-        is_matched.alias("without_pointer"),
-    )
-    return found.where(~is_open).withColumn("without_pointer", F.lit(False)).unionByName(completed)
 
 
 def stated(
@@ -250,24 +205,6 @@ def offenders(waits: DataFrame) -> DataFrame:
 def _audit(rows: Sequence[dict[str, Any]], wrong: DataFrame | None) -> Audit:
     limits = rows[0] if rows else {}
     return Audit(rows, limits.get("now_timestamp_ms"), limits.get("horizon_timestamp_ms"), wrong)
-
-
-def _unpointed(records: DataFrame) -> DataFrame:
-    """Delayed records without a pointer to the wait that they end: RocketMQ's deliveries."""
-    delivered = records.where(
-        ~w.is_scheduled()
-        & F.col("completes").isNull()
-        & (F.col("delay_level") > 0)
-        & (F.col("real_topic") == F.col("topic"))
-        & (F.col("real_queue_id") == F.col("queue_id"))
-    )
-    same = Window.partitionBy(*_SAME)
-    return delivered.select(
-        *_SAME,
-        F.row_number().over(same.orderBy("physical_offset")).alias("nth"),
-        F.count("*").over(same).alias("deliveries"),
-        F.unix_millis("store_timestamp").alias("stored_ms"),
-    )
 
 
 def _state(is_pending: Column, due_ms: Column, slack_ms: int) -> Column:

@@ -1,33 +1,43 @@
-"""Runs a job: a session, one snapshot for all its tables, and errors of rmqlite."""
+"""Runs a job: a session, one snapshot for all its tables, and errors of rmqlite.
+
+A wrong place is found before Spark starts, because that takes seconds.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rmqlite.spark.archived_log import LogWithArchive
+from rmqlite.errors import InvalidValue
+from rmqlite.spark.archived_log import LogWithArchive, check_archive
+from rmqlite.spark.hadoop import disk_names
 from rmqlite.spark.jobs.failure import as_ours
-from rmqlite.spark.reading import SourceSnapshot, read_log, snapshot
+from rmqlite.spark.reading import SourceSnapshot, looked, read_log, snapshot_of
 from rmqlite.spark.session import active, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from rmqlite.arrow.planning import Look
+
 
 class Job:
     """A session, and the snapshot of a store or a broker from which it reads all tables."""
 
-    def __init__(self, spark: SparkSession, *, path: str, endpoint: str, archive: str = "") -> None:
+    def __init__(
+        self, spark: SparkSession, found: Look, *, path: str, endpoint: str, archive: str = ""
+    ) -> None:
         """archive: the place of archived log files; the store may not have them any more."""
         self.spark = spark
         self._with_archive: LogWithArchive | None = None
+        self.snapshot: SourceSnapshot = snapshot_of(found)
         if archive:
-            self._with_archive = LogWithArchive(spark, archive, path=path, endpoint=endpoint)
-            self.snapshot: SourceSnapshot = self._with_archive.snapshot
-        else:
-            self.snapshot = snapshot(path=path, endpoint=endpoint)
+            self._with_archive = LogWithArchive(
+                spark, archive, path=path, endpoint=endpoint, found=found
+            )
+            self.snapshot = self._with_archive.snapshot
         self._path = path
         self._endpoint = endpoint
 
@@ -57,10 +67,28 @@ def running(
     archive: str = "",
     master: str = "",
     conf: Mapping[str, str] | None = None,
+    check: Callable[[Look], None] = lambda _: None,
 ) -> Iterator[Job]:
-    """A job while it runs.  Raises errors of rmqlite, never Spark's."""
+    """A job while it runs.  check: raises an error for a log that the job cannot answer for.
+
+    Raises errors of rmqlite, never Spark's.
+    """
+    found = looked(path=path, endpoint=endpoint)
+    if archive:
+        # The archive may have what the log lacks, so an empty log or another topic is no error.
+        check_archive(archive, disk_names(archive, master=master, conf=conf), found)
+    else:
+        check_filled(found)
+        check(found)
     with running_session(name, master=master, conf=conf) as spark:
-        yield Job(spark, path=path, endpoint=endpoint, archive=archive)
+        yield Job(spark, found, path=path, endpoint=endpoint, archive=archive)
+
+
+def check_filled(found: Look) -> None:
+    """Raises InvalidValue if a store or a broker has no records."""
+    if found.is_empty:
+        field = "path" if found.place.root else "endpoint"
+        raise InvalidValue(field, found.place.where, "a store that has messages")
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class Snapshot:
         persisted = self._load_progress()
         self._persisted = persisted
         # After the progress: a topic that was deleted in between must not look damaged.
-        self._deleted = load_deleted(files, root)
+        self.deleted = load_deleted(files, root)
         self.progress_offset = persisted.physical_offset if persisted else None
         """The physical offset of the last persist; None without one."""
         self._lengthen(persisted)
@@ -153,7 +153,7 @@ class Snapshot:
         if behind > FOREIGN_BYTES and not self._skips_damaged:
             return self._take_files(is_crashed=is_crashed)
         self.newest_timestamp_ms = persisted.newest_timestamp
-        emptied = {key: (end, end) for key, end in self._deleted.emptied_after(position)}
+        emptied = {key: (end, end) for key, end in self.deleted.emptied_after(position)}
         for key, (low, high) in (persisted.ranges() | emptied).items():
             self._add_queue(key, low, high)
         return position
@@ -280,7 +280,7 @@ class Snapshot:
             self._place = RepairedPlace(head.physical_offset, head.size, head.store_timestamp_ms)
             return None
         key = (head.topic, head.queue_id)
-        if self._deleted.is_dead(*key, head.queue_offset, head.physical_offset):
+        if self.deleted.is_dead(*key, head.queue_offset, head.physical_offset):
             self._complete(head)
             return None
         queue = self.queues.get(key)

@@ -1421,7 +1421,7 @@ class GetLogSnapshotRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetLogSnapshotResponse(_message.Message):
-    __slots__ = ("begin_offset", "end_offset", "segment_bytes", "now_ms", "newest_timestamp_ms", "broker_name", "levels", "queues")
+    __slots__ = ("begin_offset", "end_offset", "segment_bytes", "now_ms", "newest_timestamp_ms", "broker_name", "levels", "queues", "deleted_topics")
     BEGIN_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -1430,6 +1430,7 @@ class GetLogSnapshotResponse(_message.Message):
     BROKER_NAME_FIELD_NUMBER: _ClassVar[int]
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     QUEUES_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TOPICS_FIELD_NUMBER: _ClassVar[int]
     begin_offset: int
     end_offset: int
     segment_bytes: int
@@ -1438,7 +1439,8 @@ class GetLogSnapshotResponse(_message.Message):
     broker_name: str
     levels: _containers.RepeatedCompositeFieldContainer[LevelTable]
     queues: _containers.RepeatedCompositeFieldContainer[QueueRange]
-    def __init__(self, begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., now_ms: _Optional[int] = ..., newest_timestamp_ms: _Optional[int] = ..., broker_name: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelTable, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ...) -> None: ...
+    deleted_topics: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, begin_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., segment_bytes: _Optional[int] = ..., now_ms: _Optional[int] = ..., newest_timestamp_ms: _Optional[int] = ..., broker_name: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelTable, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueRange, _Mapping]]] = ..., deleted_topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReadLogRequest(_message.Message):
     __slots__ = ("begin_offset", "end_offset", "max_bytes")

@@ -14,8 +14,8 @@ def test_once_prints_the_overview_as_text(run: Run) -> None:
     done = run("top", "--once")
     lines = done.stdout.splitlines()
     assert done.exit_code == 0
-    assert lines[1] == "▲ 100,000 open dead letters in 1 group"
-    assert lines[2] == "since the start: 1,000 sent, 900 delivered, 17 retried, 1 dead"
+    assert lines[1] == "▲ 100,000 open dead letters in workers"
+    assert lines[2] == ("since the start 1m 40s ago: 1,000 sent, 900 delivered, 17 retried, 1 died")
     assert lines[3].startswith("─ levels: 99,100 pending, 1 unused ─")
     assert [line.split()[0] for line in lines[6:]] == ["─", "GROUP", "workers", "mails"]
     assert max(map(len, lines)) <= 80

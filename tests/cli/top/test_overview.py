@@ -41,7 +41,7 @@ def test_troubles_share_a_line_or_have_their_own() -> None:
     assert len(line) <= 80
     lines = said(picture, lines=9)
     assert [each[0] for each in lines] == ["✖", "▲", "▲"]
-    assert lines[1] == "▲ 2 open dead letters in 1 group"
+    assert lines[1] == "▲ 2 open dead letters in a"
     assert len(said(picture, lines=2)) == 2
 
 

@@ -26,7 +26,7 @@ def test_the_overview_at_80_by_24(broker: FakeBroker) -> None:
         assert lines[0].startswith(
             "rmqlite top  broker-a 0.6.0  up 1m 42s  127.0.0.1:10911  disk 42%"
         )
-        assert lines[1] == "▲ 100,000 open dead letters in 1 group"
+        assert lines[1] == "▲ 100,000 open dead letters in workers"
         assert " ".join(lines[2].split()) == "SENT/S 250 DELIVERED/S 0.5 RETRIED/S 0 DEAD/S 0"
         assert lines[5].startswith("─ levels: 99,100 pending, 1 unused ─")
         assert lines[7].split() == ["1", "1s", "99,100", "in", "58.0s", "900", "1", "3", "9"]

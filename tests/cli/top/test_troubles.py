@@ -56,7 +56,7 @@ def test_a_level_is_not_late_because_an_answer_is_old() -> None:
 def test_dead_letters_of_now_are_worse_than_those_of_yesterday() -> None:
     """The group that grows most is named."""
     picture = seen(dead=(dead("a", 1), dead("b", 5)))
-    assert said(picture) == [("warn", "6 open dead letters in 2 groups")]
+    assert said(picture) == [("warn", "6 open dead letters in 2 groups, most in b")]
     picture.take(told(6.0, status(5_000, dead=4), dead=(dead("a", 4), dead("b", 5))))
     assert said(picture) == [("bad", "3 dead in the last minute, most in a")]
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from rmqlite.message import Message
+from rmqlite.requests.groups import GroupChange, OffsetsCommit
 from rmqlite.requests.messages import SendBackRequest
+from rmqlite.requests.topics import Queue
 from rmqlite.retry_policy import RetryPolicy
 from rmqlite.server.web.app import _CHANGES, _LOOKS
+from rmqlite.server.web.site import ROWS
+from rmqlite.views.troubles import JOINING_MS
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.steps import done
@@ -50,7 +54,8 @@ def test_the_overview_warns_of_ports_that_others_can_reach(under_test: BrokerUnd
 
     async def scenario(browser: Browser) -> None:
         page = await browser.get("/")
-        assert "Warning: anyone who reaches bindAddress=192.0.2.1 (listenPort=" in page.text
+        assert "anyone who reaches bindAddress=192.0.2.1 (listenPort=" in page.text
+        assert ("li", {"class": "warn"}) in page.elements
 
     browse(under_test, scenario, bind_address="192.0.2.1")
 
@@ -65,7 +70,73 @@ def test_the_overview_counts_what_waits_fails_and_is_dead(under_test: BrokerUnde
         assert page.link("/schedule?level=5")
         assert f"{GROUP} 0 " in page.text
         assert "KeyError: 'address'" in page.text
-        assert "11 since the start" in page.text
+        assert "11 sent, 0 delivered, 0 retried, 4 died" in page.text
+
+    browse(under_test, scenario)
+
+
+def test_the_overview_of_a_healthy_broker_says_so_in_one_line(under_test: BrokerUnderTest) -> None:
+    """An operator who sees it can go back to bed."""
+    under_test.send(Message("orders", b"x", delay_level=5))
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert "All is well: nothing is late, no dead letter is open" in page.text
+        assert ("ul", {"class": "wrong", "aria-label": "What is wrong"}) not in page.elements
+
+    browse(under_test, scenario)
+
+
+def test_the_overview_begins_with_what_is_wrong_also_after_a_restart(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The counts begin at 0 then; the letters are still there, and nobody reads for the group."""
+    sent = dead_letters(under_test, 4)
+    under_test.broker.commit_offsets(OffsetsCommit(GROUP, {Queue("orders", 0): 1}))
+    under_test.restart()
+    under_test.clock.forward(JOINING_MS)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert page.text.index("4 open dead letters in shop") < page.text.index("Waiting")
+        assert page.text.index("nobody reads for shop") < page.text.index("Waiting")
+        assert "Dead letters 4 open, the newest 30s ago" in page.text
+        assert "0 died" in page.text
+        assert page.link("/dead/letters?group=shop&view=open")
+        assert page.link(f"/group?name={GROUP}")
+
+    assert len(sent) == 4
+    browse(under_test, scenario)
+
+
+def test_the_overview_looks_at_every_group_not_at_its_first_page(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The group that is in trouble may be the last of many."""
+    under_test.send(Message("orders", b"x"))
+    for number in range(ROWS + 5):
+        under_test.broker.groups.change(GroupChange(f"g-{number:03}"))
+    under_test.broker.groups.change(GroupChange("last"))
+    under_test.broker.commit_offsets(OffsetsCommit("last", {Queue("orders", 0): 0}))
+    under_test.clock.forward(JOINING_MS)
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert "nobody reads for last" in page.text
+        assert "6 more groups" in page.text
+
+    browse(under_test, scenario)
+
+
+def test_levels_without_messages_are_folded(under_test: BrokerUnderTest) -> None:
+    """Eighteen rows of nothing would hide the one that matters."""
+    under_test.send(Message("orders", b"x", delay_level=5))
+
+    async def scenario(browser: Browser) -> None:
+        page = await browser.get("/")
+        assert ("details", {"id": "empty-levels"}) in page.elements
+        assert "17 levels without messages" in page.text
+        assert page.link("/schedule?level=5")
 
     browse(under_test, scenario)
 

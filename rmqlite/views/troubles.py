@@ -1,0 +1,160 @@
+"""What is wrong with a broker, the worst first: `rmqlite top`, `rmqlite status` and the web page.
+
+The rules read the broker's answers only, and no clock: an old answer makes nothing late.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rmqlite.clock import local_text
+from rmqlite.names import SCHEDULE_GROUP, dlq_topic
+from rmqlite.requests.redrive import JobState, RedriveJob
+from rmqlite.requests.status import BrokerStatus
+from rmqlite.views.group_figures import GroupFigures
+from rmqlite.views.spans import size_text, span_text
+from rmqlite.visible import printable
+
+LATE_MS: Final = 1_000
+"""A level is late if a message is due for this long and not delivered."""
+JOINING_MS: Final = 30_000
+"""A group without members is no trouble for so long after the broker's start: RocketMQ's clients
+send a heartbeat every 30 s."""
+BAD: Final = "bad"
+WARN: Final = "warn"
+
+
+class Subject(enum.Enum):
+    """What a trouble is about, so that a page can lead there."""
+
+    BROKER = "broker"
+    DISK = "disk"
+    LEVELS = "levels"
+    DEAD_LETTERS = "dead letters"
+    UNDELIVERABLE = "undeliverable"
+    GROUPS = "groups"
+    REDRIVE = "redrive"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """tone: bad or warn.  names: the groups, levels or jobs that have it, the worst first."""
+
+    sentence: str
+    tone: str
+    subject: Subject = Subject.BROKER
+    names: tuple[str, ...] = ()
+
+
+def troubles(
+    status: BrokerStatus,
+    groups: Sequence[GroupFigures],
+    jobs: Sequence[RedriveJob],
+    dead_lately: int = 0,
+) -> list[Trouble]:
+    """All troubles; empty if all is well.
+
+    groups: every group that has settings or dead letters.  dead_lately: the messages that died in
+    the last minute, if the caller has counted them.
+    """
+    found = [
+        *_disk(status),
+        *_late_levels(status),
+        *_dead_letters(groups, dead_lately),
+        *_unread(status, groups),
+        *_standing(jobs),
+        *_undeliverable(status, groups),
+    ]
+    found += [Trouble(printable(sentence), WARN) for sentence in status.warnings]
+    return sorted(found, key=lambda each: each.tone != BAD)
+
+
+def _disk(status: BrokerStatus) -> list[Trouble]:
+    found = []
+    if status.is_disk_full:
+        used = f"{status.disk_used_ratio:.1%}"
+        sentence = f"disk full ({used}): sends are refused until there is room again"
+        found.append(Trouble(sentence, BAD, Subject.DISK))
+    if status.pinned_bytes:
+        sentence = (
+            f"{size_text(status.pinned_bytes)} of expired log files stay for a message of level "
+            f"{status.pinned_by_level}, due {local_text(status.pinned_deliver_at_ms)}, "
+            f"at physical offset {status.pinned_physical_offset}"
+        )
+        found.append(Trouble(sentence, WARN, Subject.DISK))
+    return found
+
+
+def _late_levels(status: BrokerStatus) -> list[Trouble]:
+    late = [
+        (status.now_ms - level.next_due_ms, level.level)
+        for level in status.levels
+        if level.next_due_ms and status.now_ms - level.next_due_ms >= LATE_MS
+    ]
+    if not late:
+        return []
+    late.sort(reverse=True)
+    late_ms, level = late[0]
+    sentence = f"level {level}{_others(late)} late by {span_text(late_ms)}"
+    return [Trouble(sentence, BAD, Subject.LEVELS, tuple([str(each) for _, each in late]))]
+
+
+def _dead_letters(groups: Sequence[GroupFigures], dead_lately: int) -> list[Trouble]:
+    with_dead = [each for each in groups if each.dead and each.group != SCHEDULE_GROUP]
+    if dead_lately:
+        grown = [each for each in groups if each.new_dead]
+        grown.sort(key=lambda each: -(each.new_dead or 0))
+        where = f", most in {printable(grown[0].group)}" if grown else ""
+        return [_of_groups(f"{dead_lately:,} dead in the last minute{where}", BAD, grown)]
+    if not with_dead:
+        return []
+    with_dead.sort(key=lambda each: -(each.dead or 0))
+    count = sum([each.dead or 0 for each in with_dead])
+    name = printable(with_dead[0].group)
+    where = name if len(with_dead) == 1 else f"{len(with_dead):,} groups, most in {name}"
+    letters = "letter" if count == 1 else "letters"
+    return [_of_groups(f"{count:,} open dead {letters} in {where}", WARN, with_dead)]
+
+
+def _of_groups(sentence: str, tone: str, groups: Sequence[GroupFigures]) -> Trouble:
+    return Trouble(sentence, tone, Subject.DEAD_LETTERS, tuple([each.group for each in groups]))
+
+
+def _unread(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Trouble]:
+    """Groups that have messages and no member."""
+    left = [each for each in groups if each.unread]
+    if not left or status.now_ms - status.started_at_ms < JOINING_MS:
+        return []
+    left.sort(key=lambda each: -each.unread)
+    sentence = f"nobody reads for {printable(left[0].group)}{_others(left)}"
+    return [Trouble(sentence, WARN, Subject.GROUPS, tuple([each.group for each in left]))]
+
+
+def _standing(jobs: Sequence[RedriveJob]) -> list[Trouble]:
+    return [
+        Trouble(
+            f"redrive of {printable(job.spec.group)} stands still: {printable(job.note)}",
+            WARN,
+            Subject.REDRIVE,
+            (job.job_id,),
+        )
+        for job in jobs
+        if job.note and job.state is JobState.RUNNING
+    ]
+
+
+def _undeliverable(status: BrokerStatus, groups: Sequence[GroupFigures]) -> list[Trouble]:
+    """The schedule's own dead letters; without an answer about letters those since the start."""
+    open_ones = [each.dead for each in groups if each.group == SCHEDULE_GROUP]
+    count = status.undeliverable if open_ones in ([], [None]) else open_ones[0]
+    if not count:
+        return []
+    sentence = f"{count:,} undeliverable, see {dlq_topic(SCHEDULE_GROUP)}"
+    return [Trouble(sentence, WARN, Subject.UNDELIVERABLE, (SCHEDULE_GROUP,))]
+
+
+def _others(found: Sequence[object]) -> str:
+    return f" and {len(found) - 1:,} more" if len(found) > 1 else ""
