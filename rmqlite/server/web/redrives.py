@@ -17,6 +17,7 @@ from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     OutcomesQuery,
+    RedriveJobQuery,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
@@ -80,7 +81,12 @@ async def jobs(visit: Visit) -> Response:
 
 
 async def job(visit: Visit) -> Response:
-    return visit.page("job.html", job=await visit.front.redrives.get(visit.args.required("id")))
+    """A job; and what became of its messages once it is over, because counting reads the log."""
+    query = RedriveJobQuery(visit.args.required("id"))
+    found = await visit.front.redrives.get(query)
+    if found.is_over and found.sent:
+        found = await visit.front.redrives.get(replace(query, with_fates=True))
+    return visit.page("job.html", job=found)
 
 
 async def bulk_job(visit: Visit) -> Response:
