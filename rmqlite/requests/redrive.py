@@ -8,6 +8,7 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -119,6 +120,29 @@ _PLAIN: Final = (
     *("job_id", "letters", "looked_at", "sent", "already", "refused"),
     *("created_at_ms", "changed_at_ms", "ended_at_ms"),
 )
+
+
+def job_tree(tree: object) -> Any:
+    """A tree of RedriveJob.to_json(), also of an older rmqlite's, with this class's fields."""
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
+        return tree
+    names = ("queue_id", "queue_offset", "why")
+    samples = [
+        {**dict(zip(names, each, strict=False)), "outcome": RedriveOutcome.REFUSED}
+        for each in tree["samples"]
+        if isinstance(each, list)
+    ]
+    state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
+    return {**tree, "samples": samples, "state": state, "spec": _spec_tree(tree.get("spec"))}
+
+
+def _spec_tree(spec: object) -> object:
+    wanted = spec.get("filter") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(wanted, Mapping):
+        return spec
+    # Up to 0.6 a filter had at most one id.
+    one = wanted.get("message_id")
+    return {**spec, "filter": {"ids": [one] if one else [], **wanted}}
 
 
 class JobAction(enum.IntEnum):

@@ -26,7 +26,7 @@ def redrive(letter: Letter) -> Repair:
     again = bool(letter.redriven_by)
     before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
     where = letter.origin_topic or "its topic"
-    spec = RedriveSpec(letter.group, LetterFilter(message_id=letter.offset_message_id), again=again)
+    spec = RedriveSpec(letter.group, LetterFilter(ids=(letter.offset_message_id,)), again=again)
 
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
