@@ -42,7 +42,7 @@ def publish(letter: Letter) -> Repair:
 def _redrive(letter: Letter, question: str, to_topic: str = "") -> Repair:
     again = bool(letter.redriven_by)
     before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
-    wanted = LetterFilter(message_id=letter.offset_message_id)
+    wanted = LetterFilter(ids=(letter.offset_message_id,))
     spec = RedriveSpec(letter.group, wanted, to_topic, again=again)
 
     def do(admin: AdminClient) -> str:
