@@ -82,7 +82,12 @@ def dlq_export(
         counts = [row | {"day": str(row["day"])} for row in found.counts]
         tree = {"snapshot": snapshot_tree(job.snapshot), "export": found.place}
         print_json(tree | {"added": found.added, "known": found.known, "counts": counts})
-        return
+    else:
+        _print(found.counts)
+        note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
+
+
+def _print(counts: list[dict[str, Any]]) -> None:
     rows = [
         (
             row["group"],
@@ -91,13 +96,12 @@ def dlq_export(
             row["added"],
             _short(row["top_kind"]),
         )
-        for row in found.counts
+        for row in counts
     ]
     if rows:
         print_table(("GROUP", "DAY (UTC)", "LETTERS", "ADDED", "MOST OF THEM"), rows)
     else:
         note("no dead letters")
-    note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
 
 
 def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:
