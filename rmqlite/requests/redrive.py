@@ -93,12 +93,41 @@ class RedriveRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RedriveFates:
+    """What became of a job's messages, in the group that failed; counted from the log.
+
+    consumed: the group has had them, and not failed them.  waiting: not consumed yet, or waiting
+    for a retry.  dead: dead letters again, whatever was done to these since.  Together they are
+    the sent ones.  is_counted: False if nobody asked, or the messages were not for that group.
+    why: why they are not counted; or why they are incomplete: then waiting and dead are the
+    least, and consumed is the most.
+    """
+
+    is_counted: bool = False
+    consumed: int = 0
+    waiting: int = 0
+    dead: int = 0
+    why: str = ""
+
+
+NOT_ASKED: Final = RedriveFates()
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveJobQuery:
+    """Asks for a job.  with_fates: also what became of its messages; that reads the log."""
+
+    job_id: str
+    with_fates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RedriveJob:
     """A job and its progress.
 
     letters: how many letters it has to read; looked_at: how many it has read.  sent, already,
     refused: how many have this outcome.  note: why it stands still, such as a full disk; else
-    empty.  samples: the first refused letters.
+    empty.  samples: the first refused letters.  fates: only in the answer to a RedriveJobQuery.
     """
 
     job_id: str
@@ -114,6 +143,7 @@ class RedriveJob:
     ended_at_ms: int = 0
     note: str = ""
     samples: tuple[RedrivenLetter, ...] = ()
+    fates: RedriveFates = NOT_ASKED
 
     @property
     def is_over(self) -> bool:

@@ -22,6 +22,8 @@ from rmqlite.message import (
     KEY_SEPARATOR,
     KEYS,
     REAL_TOPIC,
+    REDRIVE_ID_PREFIX,
+    REDRIVEN_FROM,
     RETRY_TOPIC,
     TAGS,
     UNIQ_KEY,
@@ -41,6 +43,8 @@ _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
+_REDRIVE_ID_PREFIX: Final = REDRIVE_ID_PREFIX.encode()
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 INT64_MAX: Final = 2**63 - 1
 NUMBER_DIGITS_MAX: Final = 19
@@ -94,6 +98,18 @@ def has_unique_key(head: Head, message_id: str) -> bool:
 def unique_key_of(head: Head) -> str:
     """The message id from the producer; empty if there is none."""
     return (find_property(head.properties, _UNIQ_KEY) or b"").decode("utf-8", "replace")
+
+
+def redriven_from(properties: bytes) -> bytes:
+    """The place of the letter (topic:queue id:queue offset) that a message was; empty if none.
+
+    Its message id is made of the place: a message that only copies the properties of a
+    redriven one does not count.
+    """
+    place = find_property(properties, _REDRIVEN_FROM) or b""
+    message_id = find_property(properties, _UNIQ_KEY) or b""
+    own = _REDRIVE_ID_PREFIX + place
+    return place if message_id == own or message_id.startswith(own + b":") else b""
 
 
 def has_offset_id(head: Head, message_id: str) -> bool:

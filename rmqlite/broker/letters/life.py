@@ -14,9 +14,9 @@ from itertools import islice
 from typing import Final
 
 from rmqlite.broker.finding.finding import offset_in
-from rmqlite.broker.finding.matching import has_key, has_offset_id, unique_key_of
+from rmqlite.broker.finding.matching import has_key, has_offset_id, redriven_from, unique_key_of
 from rmqlite.broker.finding.outcome import is_entered, outline_at
-from rmqlite.broker.letters.hops import hop_of, redriven_from
+from rmqlite.broker.letters.hops import hop_of
 from rmqlite.broker.redrive.redriven import EARLIER, Redriven
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.offsets import ConsumerOffsets
@@ -155,9 +155,9 @@ class _Search:
                 # A job with again=True has its own id in the message id.
                 if job_id != EARLIER:
                     self._ids.setdefault(f"{own}:{job_id}")
-        origin = redriven_from(head)
+        origin = redriven_from(head.properties)
         if origin:
-            self._meet(self._letter_at(origin))
+            self._meet(self._letter_at(origin.decode("utf-8", "replace")))
             first = find_property(head.properties, _REDRIVEN_ID)
             if first:
                 # Retention may have removed the letter, but not all records before it.

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from rmqlite.broker.appending import Appending
 from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
+from rmqlite.broker.redrive.fates import Fates
 from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.redrive.judge import Judge, Judged, is_own
 from rmqlite.broker.redrive.messages import RedrivenMessages
@@ -108,6 +109,7 @@ class Redrive:
         """Letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
+        self.fates = Fates(store, offsets, membership, jobs)
         self._judge = Judge(config, store, topics, groups, jobs.redriven)
         self._config = config
         self._store = store

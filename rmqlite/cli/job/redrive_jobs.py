@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.progress import (
@@ -26,7 +26,14 @@ from rmqlite.cli.output.terminal import note, print_two_line_table, printable, t
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
 from rmqlite.names import is_system_group
-from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
+from rmqlite.requests.redrive import (
+    NOT_ASKED,
+    JobState,
+    RedriveFates,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveSpec,
+)
 
 if TYPE_CHECKING:
     from rmqlite.client.admin.redrive import RedriveAdmin
@@ -126,6 +133,17 @@ def counts_text(done: Any, sent: str = "sent") -> str:
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
 
 
+def fates_texts(fates: RedriveFates) -> Iterator[str]:
+    """What became of a job's messages in the group that failed, if the broker was asked."""
+    if fates.is_counted:
+        yield (
+            f"{fates.consumed:,} consumed, {fates.waiting:,} waiting again,"
+            f" {fates.dead:,} dead again"
+        )
+    if fates.why:
+        yield f"{'incomplete' if fates.is_counted else 'not counted'}: {fates.why}"
+
+
 def print_over(job: RedriveJob) -> None:
     """Print the result of a job, and the first refused letters."""
     took = span_text(max(0, job.ended_at_ms - job.created_at_ms)) if job.ended_at_ms else ""
@@ -152,6 +170,8 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
     tree: dict[str, Any] = to_tree(job)
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
+    if job.fates == NOT_ASKED:
+        del tree["fates"]
     return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
 
 

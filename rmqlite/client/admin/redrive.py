@@ -19,6 +19,7 @@ from rmqlite.requests.redrive import (
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
+    RedriveJobQuery,
     RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
@@ -75,9 +76,12 @@ class RedriveAdmin:
         """
         return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
 
-    def job(self, job_id: str) -> RedriveJob:
-        """The state of a job.  Raises JobUnknown."""
-        return self._ask(rpcs.GET_REDRIVE_JOB, job_id)
+    def job(self, job_id: str, *, with_fates: bool = False) -> RedriveJob:
+        """The state of a job.  Raises JobUnknown.
+
+        with_fates: also count what became of its messages; that takes up to some seconds.
+        """
+        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_fates))
 
     def jobs(self) -> tuple[RedriveJob, ...]:
         """Every job that the broker remembers, without samples, the most recently changed first."""

@@ -6,6 +6,8 @@ get their turns between them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rmqlite.access.accounts import Right
 from rmqlite.access.decision import Need
 from rmqlite.requests.redrive import (
@@ -13,6 +15,7 @@ from rmqlite.requests.redrive import (
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
+    RedriveJobQuery,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
@@ -44,8 +47,13 @@ class RedriveCalls(Part):
         return job
 
     @view
-    async def get(self, job_id: str) -> RedriveJob:
-        return self._broker.redrive.get(job_id)
+    async def get(self, query: RedriveJobQuery) -> RedriveJob:
+        """A job; on demand with what became of its messages."""
+        redrive = self._broker.redrive
+        if not query.with_fates:
+            return redrive.get(query.job_id)
+        fates = await done_in_turns(redrive.fates.of(query.job_id))
+        return replace(redrive.get(query.job_id), fates=fates)
 
     @view
     async def all(self) -> tuple[RedriveJob, ...]:

@@ -16,6 +16,7 @@ from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
     OutcomesQuery,
+    RedriveJobQuery,
     RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
@@ -78,7 +79,8 @@ async def jobs(visit: Visit) -> Response:
 
 
 async def job(visit: Visit) -> Response:
-    return visit.page("job.html", job=await visit.front.redrives.get(visit.args.required("id")))
+    query = RedriveJobQuery(visit.args.required("id"))
+    return visit.page("job.html", job=await visit.front.redrives.get(query))
 
 
 async def bulk_job(visit: Visit) -> Response:

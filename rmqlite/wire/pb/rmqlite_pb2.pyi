@@ -1167,7 +1167,7 @@ class RedrivenLetter(_message.Message):
     def __init__(self, queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., outcome: _Optional[_Union[RedriveOutcome, str]] = ..., topic: _Optional[str] = ..., message_id: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class RedriveJob(_message.Message):
-    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples")
+    __slots__ = ("job_id", "spec", "state", "letters", "looked_at", "sent", "already", "refused", "created_at_ms", "changed_at_ms", "ended_at_ms", "note", "samples", "fates")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -1181,6 +1181,7 @@ class RedriveJob(_message.Message):
     ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     NOTE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    FATES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     spec: RedriveSpec
     state: JobState
@@ -1194,7 +1195,22 @@ class RedriveJob(_message.Message):
     ended_at_ms: int
     note: str
     samples: _containers.RepeatedCompositeFieldContainer[RedrivenLetter]
-    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ...) -> None: ...
+    fates: RedriveFates
+    def __init__(self, job_id: _Optional[str] = ..., spec: _Optional[_Union[RedriveSpec, _Mapping]] = ..., state: _Optional[_Union[JobState, str]] = ..., letters: _Optional[int] = ..., looked_at: _Optional[int] = ..., sent: _Optional[int] = ..., already: _Optional[int] = ..., refused: _Optional[int] = ..., created_at_ms: _Optional[int] = ..., changed_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., note: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[RedrivenLetter, _Mapping]]] = ..., fates: _Optional[_Union[RedriveFates, _Mapping]] = ...) -> None: ...
+
+class RedriveFates(_message.Message):
+    __slots__ = ("is_counted", "consumed", "waiting", "dead", "why")
+    IS_COUNTED_FIELD_NUMBER: _ClassVar[int]
+    CONSUMED_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    is_counted: bool
+    consumed: int
+    waiting: int
+    dead: int
+    why: str
+    def __init__(self, is_counted: bool = ..., consumed: _Optional[int] = ..., waiting: _Optional[int] = ..., dead: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class PreviewRedriveRequest(_message.Message):
     __slots__ = ("spec", "cursor")
@@ -1251,10 +1267,12 @@ class StartRedriveResponse(_message.Message):
     def __init__(self, job: _Optional[_Union[RedriveJob, _Mapping]] = ...) -> None: ...
 
 class GetRedriveJobRequest(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "with_fates")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    WITH_FATES_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    with_fates: bool
+    def __init__(self, job_id: _Optional[str] = ..., with_fates: bool = ...) -> None: ...
 
 class GetRedriveJobResponse(_message.Message):
     __slots__ = ("job",)
