@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
@@ -239,6 +239,31 @@ class RedrivePreview:
     topics: tuple[TopicCount, ...] = ()
     samples: tuple[RedrivenLetter, ...] = ()
     cursor: str = ""
+
+    def then(self, page: RedrivePreview) -> RedrivePreview:
+        """The counts of the pages so far and of the next page together, with its cursor."""
+        topics = {each.topic: each for each in self.topics}
+        for each in page.topics:
+            known = topics.get(each.topic)
+            topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
+        # The refused ones first: the others are all alike.
+        samples = sorted(
+            [*self.samples, *page.samples],
+            key=lambda each: each.outcome is not RedriveOutcome.REFUSED,
+        )
+        return RedrivePreview(
+            page.letters,
+            self.looked_at + page.looked_at,
+            self.sent + page.sent,
+            self.already + page.already,
+            self.refused + page.refused,
+            tuple(sorted(topics.values(), key=lambda each: -each.count)),
+            tuple(samples[:SAMPLES_MAX]),
+            page.cursor,
+        )
+
+
+NOTHING_SEEN: Final = RedrivePreview(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,12 @@ pause or cancel it.  A preview shows what a job would do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
-    SAMPLES_MAX,
+    NOTHING_SEEN,
     JobAction,
     JobChange,
     OutcomesPage,
@@ -26,7 +25,6 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.wire import rpcs
 
@@ -50,24 +48,12 @@ class RedriveAdmin:
         progress: called after every call with the letters looked at and the number of all.
         """
         request = RedrivePreviewRequest(spec)
-        looked_at = sent = already = refused = 0
-        topics: dict[str, TopicCount] = {}
-        samples: list[RedrivenLetter] = []
+        whole = NOTHING_SEEN
         for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
-            looked_at += page.looked_at
-            sent += page.sent
-            already += page.already
-            refused += page.refused
-            for each in page.topics:
-                known = topics.get(each.topic)
-                topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
-            samples = _chosen([*samples, *page.samples])
+            whole = whole.then(page)
             if progress:
-                progress(looked_at, page.letters)
-        counts = tuple(sorted(topics.values(), key=lambda each: -each.count))
-        return RedrivePreview(
-            page.letters, looked_at, sent, already, refused, counts, tuple(samples)
-        )
+                progress(whole.looked_at, whole.letters)
+        return whole
 
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
         """Start a job; returns when it is on disk.
@@ -117,10 +103,3 @@ class RedriveAdmin:
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)
-
-
-def _chosen(samples: list[RedrivenLetter]) -> list[RedrivenLetter]:
-    """The refused ones first: the others are all alike."""
-    return sorted(samples, key=lambda each: each.outcome is not RedriveOutcome.REFUSED)[
-        :SAMPLES_MAX
-    ]
