@@ -38,8 +38,8 @@ def told(folder: Path, *commands: tuple[str, ...]) -> list[str]:
 
     There is no Java for these commands: one that starts Spark says so instead.
     """
-    without = dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"))
-    kept = {name: text for name, text in os.environ.items() if name not in without}
+    other = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+    kept = {name: text for name, text in os.environ.items() if name not in other}
     environment = kept | {"JAVA_HOME": str(folder / "no java"), "COLUMNS": "200"}
     started = [
         subprocess.Popen(

@@ -16,6 +16,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, SCHEDULE_TOPIC
+from rmqlite.spark.jobs.dead_letters import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +37,7 @@ COLUMNS: Final = (
 )
 COMMITTED_SCHEMA: Final = "topic string, queue_id int, committed_offset bigint"
 REASONS: Final = 5
-"""How many reasons reasons() returns for each group."""
+"""How many kinds of reasons reasons() returns for each group."""
 _FAILED: Final = "failed"
 _AGAIN: Final = "given out again"
 _DEAD: Final = "dead"
@@ -47,7 +48,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     """The failures and retries among the records (COLUMNS), in one pass.
 
     Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
-    attempt (1 is the first retry), delay_level, reason, born_ms, stored_ms, is_read.
+    attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, is_read.
     committed: the committed offsets of the retry topics' queues, with COMMITTED_SCHEMA; without
     it every record counts as read.
     """
@@ -70,7 +71,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
         kind.alias("kind"),
         F.col("reconsume_times").alias("attempt"),
         F.when(waits, F.col("delay_level")).alias("delay_level"),
-        F.col("failure_reason").alias("reason"),
+        kind_of("failure_reason").alias("failure_kind"),
         F.unix_millis("born_timestamp").alias("born_ms"),
         F.unix_millis("store_timestamp").alias("stored_ms"),
         is_read.alias("is_read"),
@@ -169,17 +170,23 @@ def summary(messages: DataFrame) -> DataFrame:
 
 
 def reasons(failures: DataFrame, *, most: int = REASONS) -> DataFrame:
-    """The reasons that consumers gave most often: consumer_group, reason, failures.
+    """The kinds of reasons that consumers gave most often, and one row for the rest of a group.
 
-    reason is null for failures without a reason.
+    Columns: consumer_group, failure_kind (null for the rest), failures, kinds (how many kinds the
+    row counts).
     """
-    per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "reason")
+    per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "failure_kind")
     return (
         _each_once(failures)
-        .groupBy("consumer_group", "reason")
+        .groupBy("consumer_group", "failure_kind")
         .agg(F.count("*").alias("failures"))
-        .withColumn("nth", F.row_number().over(per_group))
-        .where(F.col("nth") <= most)
+        .withColumn("nth", F.least(F.row_number().over(per_group), F.lit(most + 1)))
+        .groupBy("consumer_group", "nth")
+        .agg(
+            F.when(F.col("nth") <= most, F.first("failure_kind")).alias("failure_kind"),
+            F.sum("failures").alias("failures"),
+            F.count("*").alias("kinds"),
+        )
         .orderBy("consumer_group", "nth")
         .drop("nth")
     )
