@@ -144,11 +144,18 @@ def named_tree(tree: object) -> Any:
         if isinstance(each, list)
     ]
     state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
-    spec = tree.get("spec")
-    if isinstance(spec, Mapping):
-        # A job of an older rmqlite sends each letter to its original topic.
-        spec = {"to_group": False, **spec}
-    return {**tree, "samples": samples, "state": state, "spec": spec}
+    return {**tree, "samples": samples, "state": state, "spec": _named_spec(tree.get("spec"))}
+
+
+def _named_spec(spec: object) -> object:
+    """A spec of an older rmqlite: it sends to original topics, and its filter has one id."""
+    if not isinstance(spec, Mapping):
+        return spec
+    named = {"to_group": False, **spec}
+    wanted = spec.get("filter")
+    if isinstance(wanted, Mapping) and wanted.get("message_id"):
+        named["filter"] = {"ids": [wanted["message_id"]], **wanted}
+    return named
 
 
 class JobAction(enum.IntEnum):

@@ -95,7 +95,7 @@ def test_every_option_reaches_the_broker(run: Run, broker: FakeBroker) -> None:
         *("--from", local_text(NOW_MS), "--until", str(NOW_MS + 1), "--id", "ID"),
         *("--max", "1200", "--cursor", "C0"),
     )
-    wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", "ID")
+    wanted = PendingFilter((5, 7), "orders", NOW_MS, NOW_MS + 1, "k", ("ID",))
     assert broker.asked["ListPending"] == [PendingQuery(wanted, "C0", PAGE_MAX)]
 
 

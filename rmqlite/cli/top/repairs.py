@@ -28,7 +28,7 @@ def redrive(letter: Letter) -> Repair:
     # No group has failed a dead letter of the schedule.
     group = "" if is_system_group(letter.group) else f"group {letter.group} only"
     where = group or letter.origin_topic or "its topic"
-    spec = RedriveSpec(letter.group, LetterFilter(message_id=letter.offset_message_id), again=again)
+    spec = RedriveSpec(letter.group, LetterFilter(ids=(letter.offset_message_id,)), again=again)
 
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"

@@ -259,7 +259,7 @@ def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) ->
         await shown.press("R", "y")
         spec = broker.asked["StartRedrive"][0].spec
         assert (spec.group, spec.again, spec.to_group) == ("workers", False, True)
-        assert spec.filter.message_id == "7F00000100002A9F0000000000000000"
+        assert spec.filter.ids == ("7F00000100002A9F0000000000000000",)
         assert shown.lines[-1] == "redrive job job-1 started"
 
     drive(broker, look)
