@@ -23,8 +23,8 @@ from rmqlite.errors import (
     StoreDamaged,
     TopicUnknown,
 )
-from rmqlite.message import REDRIVEN_BY, RETRY_TOPIC, Message
-from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP
+from rmqlite.message import RETRY_TOPIC, Message
+from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
@@ -106,8 +106,7 @@ def test_what_a_job_sent_and_what_died_again_is_found_by_the_job(
     bury_many(under_test, 3)
     job = redrive(under_test)
     assert dead_letters(under_test, LetterFilter(job_id=job.job_id)) == []
-    several = [each for n in range(4) for each in under_test.messages("orders", n)]
-    message = next(each for each in several if REDRIVEN_BY in each.properties)
+    message = under_test.messages(retry_topic(GROUP))[-1]
     under_test.broker.send_back(SendBackRequest(GROUP, message.physical_offset, delay_level=-1))
     under_test.sync()
     (letter,) = dead_letters(under_test, LetterFilter(job_id=job.job_id))
