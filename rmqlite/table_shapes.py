@@ -32,7 +32,7 @@ from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_j
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveOutcome
+from rmqlite.requests.redrive import RedriveJob, RedriveOutcome, job_tree
 from rmqlite.retry_policy import RetryPolicy
 
 CHUNK_OFFSETS: Final = 8192
@@ -257,24 +257,10 @@ def _json_text(text: object) -> Any:
     return read_json(text) if isinstance(text, str) else text
 
 
-def _redrive_job(tree: object) -> Any:
-    """The tree that RedriveJob.to_json() wrote, with named fields for its samples."""
-    if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
-        return tree
-    names = ("queue_id", "queue_offset", "why")
-    samples = [
-        {**dict(zip(names, each, strict=False)), "outcome": RedriveOutcome.REFUSED}
-        for each in tree["samples"]
-        if isinstance(each, list)
-    ]
-    state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
-    return {**tree, "samples": samples, "state": state}
-
-
 class RedriveKept(BaseModel):
     """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
 
-    job: Annotated[RedriveJob, BeforeValidator(_redrive_job)]
+    job: Annotated[RedriveJob, BeforeValidator(job_tree)]
     parts: tuple[tuple[QueueId, Offset, Offset], ...]
     at: tuple[QueueId, Offset]
 

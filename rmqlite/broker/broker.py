@@ -362,6 +362,8 @@ class Broker:
             self._clock,
             self.topics,
             self.groups,
+            self.offsets,
+            self.membership,
             self.markers,
             self.retention,
             self._log,

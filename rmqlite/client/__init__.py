@@ -38,6 +38,7 @@ from rmqlite.requests.messages import PullResult, PullStatus, SendResult
 from rmqlite.requests.redrive import (
     JobState,
     OutcomesQuery,
+    RedriveFates,
     RedriveJob,
     RedrivenLetter,
     RedriveOutcome,
@@ -92,6 +93,7 @@ __all__ = [
     "PushConsumer",
     "Queue",
     "RawReader",
+    "RedriveFates",
     "RedriveJob",
     "RedriveOutcome",
     "RedriveSpec",

@@ -8,7 +8,8 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
@@ -16,6 +17,8 @@ from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
 OUTCOMES_MAX: Final = 1_000
 """The most outcomes that one call lists."""
 OUTCOMES_DEFAULT: Final = 100
+GROUPS_NAMED_MAX: Final = 1_000
+"""The most names of groups on one page of a preview."""
 SAMPLES_MAX: Final = 20
 """How many refused letters, the first ones, a job holds with place and reason."""
 
@@ -24,9 +27,13 @@ SAMPLES_MAX: Final = 20
 class RedriveSpec:
     """Which letters to send again, and how.
 
-    filter: selects from the group's letters that exist when the job starts.  to_topic: the
-    topic to send to; empty means the one that each letter was sent to first.  delay_level: 0
+    filter: selects from the group's letters that exist when the job starts.  delay_level: 0
     is now.  max_per_second: 0 means no limit.  again: send also letters redriven before.
+
+    to_topic: publish to this topic, for every group that reads it.  to_group: send back to the
+    group that failed, through its retry topic, with fresh attempts; False with a to_topic.
+    With neither, as older clients ask for it, a letter is published to its original topic.  A
+    dead letter of the schedule, which no group has failed, always is, unless there is a to_topic.
     """
 
     group: str
@@ -35,6 +42,11 @@ class RedriveSpec:
     delay_level: int = 0
     max_per_second: int = 0
     again: bool = False
+    to_group: bool = True
+
+    def __post_init__(self) -> None:
+        if self.to_topic:
+            object.__setattr__(self, "to_group", False)
 
 
 class RedriveOutcome(enum.IntEnum):
@@ -81,12 +93,41 @@ class RedriveRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RedriveFates:
+    """What became of a job's messages, in the group that failed; counted from the log.
+
+    consumed: the group has had them, and not failed them.  waiting: not consumed yet, or waiting
+    for a retry.  dead: dead letters again, whatever was done to these since.  Together they are
+    the sent ones.  is_counted: False if nobody asked, or the messages were not for that group.
+    why: why they are not counted; or why they are incomplete: then waiting and dead are the
+    least, and consumed is the most.
+    """
+
+    is_counted: bool = False
+    consumed: int = 0
+    waiting: int = 0
+    dead: int = 0
+    why: str = ""
+
+
+NOT_ASKED: Final = RedriveFates()
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveJobQuery:
+    """Asks for a job.  with_fates: also what became of its messages; that reads the log."""
+
+    job_id: str
+    with_fates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RedriveJob:
     """A job and its progress.
 
     letters: how many letters it has to read; looked_at: how many it has read.  sent, already,
     refused: how many have this outcome.  note: why it stands still, such as a full disk; else
-    empty.  samples: the first refused letters.
+    empty.  samples: the first refused letters.  fates: only in the answer to a RedriveJobQuery.
     """
 
     job_id: str
@@ -102,6 +143,7 @@ class RedriveJob:
     ended_at_ms: int = 0
     note: str = ""
     samples: tuple[RedrivenLetter, ...] = ()
+    fates: RedriveFates = NOT_ASKED
 
     @property
     def is_over(self) -> bool:
@@ -119,6 +161,31 @@ _PLAIN: Final = (
     *("job_id", "letters", "looked_at", "sent", "already", "refused"),
     *("created_at_ms", "changed_at_ms", "ended_at_ms"),
 )
+
+
+def job_tree(tree: object) -> Any:
+    """A tree of RedriveJob.to_json(), also of an older rmqlite's, with this class's fields."""
+    if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
+        return tree
+    names = ("queue_id", "queue_offset", "why")
+    samples = [
+        {**dict(zip(names, each, strict=False)), "outcome": RedriveOutcome.REFUSED}
+        for each in tree["samples"]
+        if isinstance(each, list)
+    ]
+    state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
+    return {**tree, "samples": samples, "state": state, "spec": _spec_tree(tree.get("spec"))}
+
+
+def _spec_tree(spec: object) -> object:
+    wanted = spec.get("filter") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(wanted, Mapping):
+        return spec
+    # Up to 0.6 a filter had at most one id.
+    one = wanted.get("message_id")
+    wanted = {"ids": [one] if one else [], **wanted}
+    # And its jobs sent each letter to its original topic.
+    return {"to_group": False, **spec, "filter": wanted}
 
 
 class JobAction(enum.IntEnum):
@@ -151,16 +218,24 @@ class RedrivePreviewRequest:
 
 @dataclass(frozen=True, slots=True)
 class TopicCount:
+    """groups: those that will get the messages: they read the topic, or have read it.
+
+    more_groups: how many others there are, if the answer has no room for their names.  None is
+    named for a spec with neither to_topic nor to_group.
+    """
+
     topic: str
     count: int
+    groups: tuple[str, ...] = ()
+    more_groups: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
     """The counts of one page.  letters: how many letters all pages together read.
 
-    topics: how many messages would go to which topic.  samples: outcomes of the page, refused
-    ones first, at most SAMPLES_MAX.
+    topics: how many messages would go to which topic, and which groups get them.  samples:
+    outcomes of the page, refused ones first, at most SAMPLES_MAX.
     """
 
     letters: int
@@ -171,6 +246,31 @@ class RedrivePreview:
     topics: tuple[TopicCount, ...] = ()
     samples: tuple[RedrivenLetter, ...] = ()
     cursor: str = ""
+
+    def then(self, page: RedrivePreview) -> RedrivePreview:
+        """The counts of the pages so far and of the next page together, with its cursor."""
+        topics = {each.topic: each for each in self.topics}
+        for each in page.topics:
+            known = topics.get(each.topic)
+            topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
+        # The refused ones first: the others are all alike.
+        samples = sorted(
+            [*self.samples, *page.samples],
+            key=lambda each: each.outcome is not RedriveOutcome.REFUSED,
+        )
+        return RedrivePreview(
+            page.letters,
+            self.looked_at + page.looked_at,
+            self.sent + page.sent,
+            self.already + page.already,
+            self.refused + page.refused,
+            tuple(sorted(topics.values(), key=lambda each: -each.count)),
+            tuple(samples[:SAMPLES_MAX]),
+            page.cursor,
+        )
+
+
+NOTHING_SEEN: Final = RedrivePreview(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ from rmqlite.requests.redrive import (
     JobState,
     OutcomesPage,
     OutcomesQuery,
+    RedriveFates,
     RedriveJob,
+    RedriveJobQuery,
     RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
@@ -50,7 +52,9 @@ group_change = flat(GroupChange, pb.SetGroupRequest)
 
 spec = nested(RedriveSpec, pb.RedriveSpec, filter=letter_filter)
 redriven = nested(RedrivenLetter, pb.RedrivenLetter, outcome=RedriveOutcome)
-job = nested(RedriveJob, pb.RedriveJob, spec=spec, state=JobState, samples=redriven)
+job_query = flat(RedriveJobQuery, pb.GetRedriveJobRequest)
+fates = flat(RedriveFates, pb.RedriveFates)
+job = nested(RedriveJob, pb.RedriveJob, spec=spec, state=JobState, samples=redriven, fates=fates)
 preview_request = nested(RedrivePreviewRequest, pb.PreviewRedriveRequest, spec=spec)
 preview = nested(
     RedrivePreview,

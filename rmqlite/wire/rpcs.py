@@ -56,6 +56,7 @@ from rmqlite.requests.redrive import (
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
+    RedriveJobQuery,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
@@ -343,10 +344,10 @@ START_REDRIVE: Rpc[RedriveRequest, RedriveJob] = _rpc(
     native_letters.start,
     wrapped(pb.StartRedriveResponse, "job", native_letters.job),
 )
-GET_REDRIVE_JOB: Rpc[str, RedriveJob] = _rpc(
+GET_REDRIVE_JOB: Rpc[RedriveJobQuery, RedriveJob] = _rpc(
     "Admin",
     "GetRedriveJob",
-    wrapped(pb.GetRedriveJobRequest, "job_id"),
+    native_letters.job_query,
     wrapped(pb.GetRedriveJobResponse, "job", native_letters.job),
 )
 LIST_REDRIVE_JOBS: Rpc[None, tuple[RedriveJob, ...]] = _rpc(

@@ -243,8 +243,11 @@ def test_properties_of_the_limit_are_taken() -> None:
     assert "at most 30000 bytes" in str(sentence)
 
 
+@pytest.mark.parametrize("to_group", [True, False])
 @pytest.mark.parametrize("topic", [TOPIC, "t" * 127])
-def test_the_longest_properties_have_room_for_all_that_is_added(make: Make, topic: str) -> None:
+def test_the_longest_properties_have_room_for_all_that_is_added(
+    make: Make, topic: str, to_group: bool
+) -> None:
     """A cluster's name, delays, a reason of 1 KiB, the longest names, and each redrive again."""
     group = "g" * 120
     broker = make(cluster_name="c" * 100)
@@ -255,8 +258,9 @@ def test_the_longest_properties_have_room_for_all_that_is_added(make: Make, topi
     (outcome,) = done(broker.broker.drafts.send([DraftCall((first,))]))
     assert isinstance(outcome, Stored)
     broker.sync()
+    target = topic
     for _ in range(2):
-        message = broker.messages(topic)[-1]
+        message = broker.messages(target)[-1]
         assert not send_back(broker, message, group=group, reason="r" * 1_024).is_dead
         broker.clock.forward(10_000)
         broker.deliver()
@@ -268,11 +272,12 @@ def test_the_longest_properties_have_room_for_all_that_is_added(make: Make, topi
         assert letter.properties[FAILURE_REASON] == "r" * 1_024
         assert letter.properties["a"] == own["a"]
         assert len(encode_properties(letter.properties)) < PROPERTIES_BYTES_MAX
-        request = RedriveRequest(RedriveSpec(group), "")
+        request = RedriveRequest(RedriveSpec(group, to_group=to_group), "")
         job = broker.broker.redrive.start(request)
         broker.sync()
         assert run(broker, job.job_id).sent == 1
-        redriven = broker.messages(topic)
+        target = retry_topic(group) if to_group else topic
+        redriven = broker.messages(target)
         assert redriven[-1].properties[REDRIVEN_FROM].startswith(dlq_topic(group))
         assert redriven[-1].properties["a"] == own["a"]
 

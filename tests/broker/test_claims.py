@@ -114,7 +114,7 @@ def letter_of(broker: BrokerUnderTest, group: str = GROUP) -> Letter:
 
 def redriven_to(broker: BrokerUnderTest, group: str = GROUP) -> list[str]:
     """The topics of a redrive of all letters; "" for one that is refused."""
-    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(group), "job"))
+    job = broker.broker.redrive.start(RedriveRequest(RedriveSpec(group, to_group=False), "job"))
     broker.sync()
     run(broker, job.job_id)
     found = outcomes(broker, job.job_id)

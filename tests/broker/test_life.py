@@ -70,7 +70,7 @@ def test_a_life_is_told_hop_by_hop(under_test: BrokerUnderTest, restart: Restart
         assert failed.due_ms == retry.at_ms == failed.at_ms + 10_000
         assert (retry.topic, retry.group, retry.attempt, retry.reason) == (RETRY, GROUP, 1, "")
         assert (died.topic, died.group, died.attempt, died.reason) == (DLQ, GROUP, 2, "none yet")
-        assert (again.topic, again.job_id, again.group) == (TOPIC, "job-1", "")
+        assert (again.topic, again.job_id, again.group) == (RETRY, "job-1", GROUP)
         assert again.message_id == f"redrive:{DLQ}:0:0"
         places = [hop.physical_offset for hop in told.hops]
         assert places == sorted(places)
@@ -181,11 +181,11 @@ def test_a_redrive_is_followed_both_ways(under_test: BrokerUnderTest) -> None:
     redrive(under_test, "job-1", delay_level=1)
     deliver_all(under_test)
     redrive(under_test, "job-2", again=True)
-    (again,) = [each for each in everything(under_test, TOPIC) if each.message_id.endswith("job-2")]
+    (again,) = [each for each in everything(under_test, RETRY) if each.message_id.endswith("job-2")]
     send_back(under_test, again, delay_level=-1, reason="b")
     redrive(under_test, "job-3")
     assert kinds(under_test, "m1") == [
-        *("sent", "dead", "redriven", "delivered", "redriven", "dead", "redriven"),
+        *("sent", "dead", "redriven", "retried", "redriven", "dead", "redriven"),
     ]
     hops = life(under_test, "m1").hops
     assert [hop.job_id for hop in hops if hop.kind is HopKind.REDRIVEN] == [

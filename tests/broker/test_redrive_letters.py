@@ -26,7 +26,7 @@ from rmqlite.message import (
     decode_properties,
     encode_properties,
 )
-from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic
+from rmqlite.names import SCHEDULE_GROUP, SCHEDULE_TOPIC, dlq_topic, retry_topic
 from rmqlite.requests.letters import UNREADABLE
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
@@ -53,6 +53,7 @@ from tests.support.redrives import (
 from tests.support.repairs import overwrite
 from tests.support.stores import new_record
 
+RETRY = retry_topic(GROUP)
 OF_A_REDRIVE = {REDRIVEN_FROM, REDRIVEN_MESSAGE_ID, REDRIVEN_TIMES, REDRIVEN_BY}
 
 
@@ -79,7 +80,7 @@ def refused(broker: BrokerUnderTest, **spec: Any) -> list[str]:
 
 
 def test_a_redriven_letter_is_what_its_producer_sent(under_test: BrokerUnderTest) -> None:
-    """Body, flag, tags, keys and properties; attempts start anew."""
+    """Body, flag, tags, keys and properties; attempts start anew, and it names its origin."""
     sent = Message(
         *("orders", b"\x00\xffbody"),
         tags="new",
@@ -89,10 +90,12 @@ def test_a_redriven_letter_is_what_its_producer_sent(under_test: BrokerUnderTest
         message_id="mine",
     )
     bury(under_test, sent)
+    (origin,) = under_test.messages("orders")
     under_test.clock.forward(5_000)
     job = redrive(under_test)
     message = the_message(under_test)
-    assert (message.topic, message.body, message.flag) == ("orders", sent.body, 7)
+    assert (message.topic, message.body, message.flag) == (RETRY, sent.body, 7)
+    assert message.origin_topic == "orders"
     assert (message.tags, message.keys) == ("new", ("k1", "k2"))
     assert (message.reconsume_times, message.prepared_transaction_offset) == (0, 0)
     assert message.born_timestamp_ms == message.store_timestamp_ms == under_test.clock.now_ms()
@@ -108,6 +111,10 @@ def test_a_redriven_letter_is_what_its_producer_sent(under_test: BrokerUnderTest
         REDRIVEN_MESSAGE_ID: "mine",
         REDRIVEN_TIMES: "1",
         REDRIVEN_BY: job.job_id,
+        names.RETRY_TOPIC: "orders",
+        names.ORIGIN_MESSAGE_ID: origin.offset_message_id,
+        names.ORIGIN_QUEUE_ID: str(origin.queue_id),
+        names.ORIGIN_QUEUE_OFFSET: str(origin.queue_offset),
     }
 
 
@@ -115,7 +122,7 @@ def test_nothing_that_a_retry_wrote_goes_along(under_test: BrokerUnderTest) -> N
     """Else its next failure would be its seventeenth, of a topic where it never was."""
     stale = {name: "1" for name in RESERVED_PROPERTIES - {KEYS, TAGS, UNIQ_KEY}}
     written(under_test, properties={**stale, names.DLQ_ORIGIN_TOPIC: "orders", "own": "yes"})
-    redrive(under_test)
+    redrive(under_test, to_group=False)
     message = the_message(under_test)
     assert message.topic == "orders"
     assert set(message.properties) == {"own", UNIQ_KEY, names.CLUSTER} | OF_A_REDRIVE
@@ -130,7 +137,7 @@ def test_a_letter_that_waits_has_the_properties_of_one_that_waits(
     message = the_message(under_test)
     assert (message.topic, message.queue_id) == (SCHEDULE_TOPIC, 3)
     properties = message.properties
-    assert (properties[names.DELAY], properties[names.REAL_TOPIC]) == ("4", "orders")
+    assert (properties[names.DELAY], properties[names.REAL_TOPIC]) == ("4", RETRY)
 
 
 @pytest.mark.parametrize(("by_consumer", "wanted"), [(False, "5"), (True, None)])
@@ -212,20 +219,22 @@ def test_a_letter_without_a_topic_to_go_to_is_refused(
 
 
 def test_a_letter_of_a_topic_that_is_gone_is_refused(make: Make) -> None:
-    """Where none is made on demand."""
+    """Where none is made on demand; the group itself needs only its retry topic."""
     under_test = make()
     written(under_test, properties={names.RETRY_TOPIC: "gone"})
     under_test.restart(auto_create_topic=False)
-    assert refused(under_test) == ["no topic named 'gone'"]
+    assert refused(under_test, to_group=False) == ["no topic named 'gone'"]
+    assert redrive(under_test).sent == 1
 
 
 def test_a_letter_whose_topic_takes_nothing_is_refused(under_test: BrokerUnderTest) -> None:
-    """Its perm says so."""
+    """Its perm says so; the group does not ask it."""
     bury_many(under_test, 1)
     topics = under_test.broker.topics
     topics._save([replace(topics.existing("orders"), perm=4)])
-    (told,) = refused(under_test)
+    (told,) = refused(under_test, to_group=False)
     assert "perm is 4" in told
+    assert redrive(under_test).sent == 1
 
 
 def test_properties_that_grow_too_long_are_refused(under_test: BrokerUnderTest) -> None:

@@ -55,7 +55,7 @@ def redrives(
     def preview(request: RedrivePreviewRequest) -> RedrivePreview:
         if not request.cursor:
             return RedrivePreview(total, 0, 0, 0, 0, (), (), "more")
-        topics = (TopicCount("orders", sent),) if sent else ()
+        topics = (TopicCount("orders", sent, ("billing", "mail"), 3),) if sent else ()
         return RedrivePreview(total, total, **counts, topics=topics, samples=samples)
 
     running: list[RedriveJob] = []
@@ -99,7 +99,8 @@ def test_a_dry_run_says_what_would_be_sent_where(run: Run, broker: FakeBroker) -
     result = run("dlq", "redrive", "billing", "--dry-run")
     assert result.stdout.splitlines() == [
         "TO TOPIC  WOULD BE SENT",
-        "orders           97,000",
+        "orders    97,000",
+        "  for groups billing, mail, 3 more",
         "97,000 would be sent, 2,000 redriven before, 1 refused",
         "REFUSED",
         "billing:0:9",
@@ -118,7 +119,7 @@ def test_a_dry_run_that_refuses_nothing_is_well(run: Run, broker: FakeBroker) ->
     assert (tree["dry_run"], tree["sent"], tree["topics"]) == (
         True,
         3,
-        [{"topic": "orders", "count": 3}],
+        [{"topic": "orders", "count": 3, "groups": ["billing", "mail"], "more_groups": 3}],
     )
     assert tree["samples"][0]["outcome"] == "sent"
 
@@ -129,7 +130,7 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     filters = ("--topic", "orders", "--reason", "timed out", "--since", "2h", "--id", "X")
     how = ("--to-topic", "orders-2", "--delay", "10m", "--rate", "500", "--again")
     run("dlq", "redrive", "billing", *filters, *how, "--job-id", "mine", "--yes")
-    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, "X")
+    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X",))
     spec = RedriveSpec("billing", wanted, "orders-2", 14, 500, True)
     assert started(broker) == RedriveRequest(spec, "mine")
     assert not broker.asked["PreviewRedrive"]

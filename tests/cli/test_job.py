@@ -13,12 +13,15 @@ from rmqlite.errors import BrokerClosing, JobOver, JobUnknown
 from rmqlite.requests.bulk import BulkJob, Refusal
 from rmqlite.requests.letters import LetterFilter
 from rmqlite.requests.redrive import (
+    NOT_ASKED,
     JobAction,
     JobChange,
     JobState,
     OutcomesPage,
     OutcomesQuery,
+    RedriveFates,
     RedriveJob,
+    RedriveJobQuery,
     RedrivenLetter,
     RedriveOutcome,
     RedriveSpec,
@@ -48,6 +51,7 @@ REDRIVE = RedriveJob(
     changed_at_ms=FIRST_MS + 30_000,
     samples=LETTERS[2:],
 )
+FATES = RedriveFates(True, 43_000, 300, 700, "the log is cut")
 JOB = BulkJob("import-7", 1_000_000, 3, 2, 2_001, FIRST_MS, LAST_MS, (REFUSED,))
 
 
@@ -55,10 +59,11 @@ JOB = BulkJob("import-7", 1_000_000, 3, 2, 2_001, FIRST_MS, LAST_MS, (REFUSED,))
 def broker(broker: FakeBroker) -> FakeBroker:
     """A broker with two bulk jobs and a redrive."""
 
-    def get_redrive(job_id: str) -> RedriveJob:
-        if job_id != "r1":
-            raise JobUnknown(job_id)
-        return REDRIVE
+    def get_redrive(query: RedriveJobQuery) -> RedriveJob:
+        if query.job_id != "r1":
+            raise JobUnknown(query.job_id)
+        fates = FATES if query.with_fates else NOT_ASKED
+        return dataclasses.replace(REDRIVE, fates=fates)
 
     def get(job_id: str) -> BulkJob:
         if job_id != "import-7":
@@ -138,15 +143,19 @@ def test_a_redrive_shows_what_it_was_told_and_has_done(run: Run) -> None:
     """Which letters, where to, how fast, how far; and what was refused, escaped."""
     result = run("job", "show", "r1")
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert lines[2:9] == [
+    assert lines[2:11] == [
         "state running",
         "letters group billing: reason with 'timed out'",
-        "sent to orders-2",
+        "sent to topic orders-2",
         "delay level 14",
         "rate at most 500 a second",
         "looked at 45,000 of 100,000",
         "outcomes 44,000 sent, 998 redriven before, 2 refused",
+        "of these sent 43,000 consumed, 300 waiting again, 700 dead again",
+        "of these sent incomplete: the log is cut",
     ]
+    assert json.loads(run("job", "show", "r1", "--json").stdout)["fates"]["dead"] == 700
+    assert "fates" not in json.loads(run("job", "list", "--json").stdout)[1]
     assert lines[-2:] == ["billing:0:9", "no topic \\x1b]52;c;cm0gLXJm\\x07\\x9b31m\\u202e<script>"]
     assert result.stderr == "the first 1 of 2 refused letters\n"
 

@@ -147,7 +147,7 @@ def test_a_message_is_followed_from_its_first_failure_to_its_redrive(
     for name in (redriven["message_id"], redriven["offset_message_id"]):
         assert shell.hops(name) == [*whole, ("redriven", 0)]
     shown = " ".join(shell("retry show", ids["dies"]).stdout.split())
-    assert f"sent again by job {job.job_id} to orders, as {redriven['message_id']}" in shown
+    assert f"sent again by job {job.job_id} to group billing, as {redriven['message_id']}" in shown
 
 
 def test_looking_appends_nothing_and_consumes_nothing(start_broker: StartBroker) -> None:

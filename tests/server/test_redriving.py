@@ -16,6 +16,7 @@ from rmqlite.requests.redrive import (
     JobChange,
     JobState,
     OutcomesQuery,
+    RedriveJobQuery,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
@@ -73,7 +74,7 @@ def times(under_test: BrokerUnderTest) -> list[int]:
 
 
 async def until_over(redrives: RedriveCalls, job_id: str) -> None:
-    while not (await redrives.get(job_id)).is_over:
+    while not (await redrives.get(RedriveJobQuery(job_id))).is_over:
         await asyncio.sleep(0.01)
 
 
@@ -85,7 +86,7 @@ def test_a_job_runs_to_its_end_by_itself(under_test: BrokerUnderTest) -> None:
         job = await redrives.start(request())
         assert under_test.store.durable_end == under_test.store.end
         await until_over(redrives, job.job_id)
-        assert (await redrives.get(job.job_id)).sent == 450
+        assert (await redrives.get(RedriveJobQuery(job.job_id))).sent == 450
         assert under_test.store.durable_end == under_test.store.end
 
     run(under_test, scenario)
@@ -119,7 +120,7 @@ def test_a_slow_job_holds_up_no_other(under_test: BrokerUnderTest) -> None:
         fast = await redrives.start(request(again=True))
         await until_over(redrives, fast.job_id)
         assert under_test.clock.now_ms() - began_ms < 500
-        assert (await redrives.get(slow.job_id)).sent < 3
+        assert (await redrives.get(RedriveJobQuery(slow.job_id))).sent < 3
 
     run(under_test, scenario)
 
@@ -134,11 +135,11 @@ def test_pause_and_resume_take_effect_at_once(under_test: BrokerUnderTest) -> No
         job = await redrives.change(JobChange(job_id, JobAction.PAUSE))
         assert (job.state, 5 <= job.sent <= 8) == (JobState.PAUSED, True)
         await asyncio.sleep(3_600)
-        assert (await redrives.get(job_id)).sent == job.sent
+        assert (await redrives.get(RedriveJobQuery(job_id))).sent == job.sent
         began_ms = under_test.clock.now_ms()
         await redrives.change(JobChange(job_id, JobAction.RESUME))
         await asyncio.sleep(0.001)
-        assert (await redrives.get(job_id)).sent == job.sent + 1
+        assert (await redrives.get(RedriveJobQuery(job_id))).sent == job.sent + 1
         assert under_test.clock.now_ms() - began_ms < 100
 
     run(under_test, scenario)
@@ -175,8 +176,8 @@ def test_jobs_go_on_after_a_restart(under_test: BrokerUnderTest, is_clean: bool)
 
     async def scenario(redrives: RedriveCalls) -> None:
         await until_over(redrives, running)
-        assert (await redrives.get(running)).sent == 10
-        assert (await redrives.get(paused)).sent == 0
+        assert (await redrives.get(RedriveJobQuery(running))).sent == 10
+        assert (await redrives.get(RedriveJobQuery(paused))).sent == 0
 
     run(under_test, scenario)
 
@@ -191,13 +192,13 @@ def test_on_a_full_disk_a_job_says_why_it_waits_and_goes_on_later(
 
     async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(60.5)
-        job = await redrives.get(job_id)
+        job = await redrives.get(RedriveJobQuery(job_id))
         assert "sends are refused" in job.note
         assert (await redrives.all())[0].note == job.note
         assert under_test.broker.retention.sends_refused == 0
         under_test.broker.retention.is_disk_full = False
         await asyncio.sleep(1)
-        job = await redrives.get(job_id)
+        job = await redrives.get(RedriveJobQuery(job_id))
         assert (job.state, job.sent, job.note) == (JobState.DONE, 10, "")
 
     run(under_test, scenario)
@@ -222,9 +223,9 @@ def test_a_disk_that_takes_nothing_is_tried_again(under_test: BrokerUnderTest) -
 
     async def scenario(redrives: RedriveCalls) -> None:
         await asyncio.sleep(2.5)
-        assert "no space left" in (await redrives.get(job_id)).note
+        assert "no space left" in (await redrives.get(RedriveJobQuery(job_id))).note
         await asyncio.sleep(1)
-        assert (await redrives.get(job_id)).sent == 10
+        assert (await redrives.get(RedriveJobQuery(job_id))).sent == 10
 
     run(under_test, scenario)
 
@@ -269,10 +270,10 @@ def test_a_slow_disk_is_waited_for(
     async def scenario(redrives: RedriveCalls) -> None:
         job = await redrives.start(request())
         await asyncio.sleep(0.5)
-        told = await redrives.get(job.job_id)
+        told = await redrives.get(RedriveJobQuery(job.job_id))
         assert (told.state, "took longer" in told.note) == (JobState.RUNNING, True)
         await until_over(redrives, job.job_id)
-        told = await redrives.get(job.job_id)
+        told = await redrives.get(RedriveJobQuery(job.job_id))
         assert (told.sent, told.note) == (250, "")
 
     run(under_test, scenario)
@@ -298,7 +299,7 @@ def test_without_anything_to_do_the_task_sleeps(under_test: BrokerUnderTest) -> 
         job = await redrives.start(request(max_per_second=1))
         await asyncio.sleep(600)
         assert looks < 4 * 600
-        assert 580 < (await redrives.get(job.job_id)).sent <= 601
+        assert 580 < (await redrives.get(RedriveJobQuery(job.job_id))).sent <= 601
 
     run(under_test, scenario)
 

@@ -13,7 +13,7 @@ from rmqlite.message import (
     Message,
     StoredMessage,
 )
-from rmqlite.names import SCHEDULE_TOPIC, dlq_topic
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, is_dlq
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
     OutcomesQuery,
@@ -83,8 +83,8 @@ def redriven_messages(broker: BrokerUnderTest) -> Iterator[StoredMessage]:
     for walked in broker.store.walk(broker.store.min_offset):
         message = broker.store.read_message(walked.head.physical_offset)
         is_first = message.topic == SCHEDULE_TOPIC or not message.prepared_transaction_offset
-        is_dead = message.topic.startswith("%")
-        if REDRIVEN_BY in message.properties and is_first and not is_dead:
+        has_failed = message.reconsume_times or is_dlq(message.topic)
+        if REDRIVEN_BY in message.properties and is_first and not has_failed:
             yield message
 
 

@@ -39,8 +39,8 @@ class Progress:
         self._traffic = traffic
 
     def readers_of(self, topic: str) -> tuple[str, ...]:
-        """The groups that have committed an offset in a topic, or have a member that reads it."""
-        return tuple(sorted(self._offsets.groups_of(topic) | self._membership.groups_of(topic)))
+        """See readers_of()."""
+        return readers_of(topic, self._offsets, self._membership)
 
     def of_group(self, group: str, topic: str = "") -> Steps[tuple[Taken, ...]]:
         """A group's progress in one topic, or in all topics of which it has an offset."""
@@ -129,3 +129,8 @@ class Progress:
 
 def _key(queue: Queue) -> tuple[str, int]:
     return queue.topic, queue.queue_id
+
+
+def readers_of(topic: str, offsets: ConsumerOffsets, membership: Membership) -> tuple[str, ...]:
+    """The groups that have committed an offset in a topic, or have a member that reads it."""
+    return tuple(sorted(offsets.groups_of(topic) | membership.groups_of(topic)))

@@ -10,12 +10,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rmqlite.broker.finding.letter_reading import INT32_MAX
-from rmqlite.broker.finding.matching import number_of, reason_of, unique_key_of
+from rmqlite.broker.finding.matching import number_of, reason_of, redriven_from, unique_key_of
 from rmqlite.message import (
     DELIVERY_ATTEMPTS,
-    REDRIVE_ID_PREFIX,
     REDRIVEN_BY,
-    REDRIVEN_FROM,
     decode_properties,
     find_property,
     offset_message_id,
@@ -38,7 +36,6 @@ from rmqlite.store.records.completion import (
 from rmqlite.store.records.record import Head, delay_level, destination
 from rmqlite.store.waits import wait_of
 
-_REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
 _REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
 _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _WITH_REASON: Final = (HopKind.FAILED, HopKind.DEAD, HopKind.UNDELIVERABLE)
@@ -86,23 +83,12 @@ def kind_of(head: Head) -> HopKind:
         return HopKind.DEAD
     if is_completing and completion_of(head.topic, properties) is Completion.FIRED:
         return HopKind.FIRED
+    is_delivered = is_completing or _rocketmq_has_delivered(head, properties)
     if is_retry(head.topic):
-        return HopKind.RETRIED
-    if is_completing or _rocketmq_has_delivered(head, properties):
+        return HopKind.RETRIED if is_delivered or not _is_back(head) else HopKind.REDRIVEN
+    if is_delivered:
         return HopKind.DELIVERED
-    return HopKind.REDRIVEN if redriven_from(head) else HopKind.SENT
-
-
-def redriven_from(head: Head) -> str:
-    """The place of the letter (topic:queue id:queue offset) that a message was; empty if none.
-
-    Its message id is made of the place: a message that only copies the properties of a
-    redriven one does not count.
-    """
-    place = (find_property(head.properties, _REDRIVEN_FROM) or b"").decode("utf-8", "replace")
-    message_id = unique_key_of(head)
-    own = REDRIVE_ID_PREFIX + place
-    return place if message_id == own or message_id.startswith(own + ":") else ""
+    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SENT
 
 
 def _scheduled(head: Head) -> HopKind:
@@ -110,10 +96,15 @@ def _scheduled(head: Head) -> HopKind:
     if completed_level(head, properties):
         return HopKind.RESCHEDULED
     ahead = topic_ahead(properties)
-    if is_retry(ahead) or is_dlq(ahead):
+    if (is_retry(ahead) or is_dlq(ahead)) and not _is_back(head):
         # In RocketMQ a dead letter that a consumer sends itself may wait, too.
         return HopKind.FAILED
-    return HopKind.REDRIVEN if redriven_from(head) else HopKind.SCHEDULED
+    return HopKind.REDRIVEN if redriven_from(head.properties) else HopKind.SCHEDULED
+
+
+def _is_back(head: Head) -> bool:
+    """Has a redrive sent this to the group that failed?  Every failure counts at least one."""
+    return not head.reconsume_times and bool(redriven_from(head.properties))
 
 
 def _rocketmq_has_delivered(head: Head, properties: PropertyString) -> bool:

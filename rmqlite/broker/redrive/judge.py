@@ -1,6 +1,7 @@
 """Makes the new message of a dead letter, or finds the reason why there is none.
 
-The properties that retry or the schedule wrote are removed: attempts start anew.  The
+The properties that retry or the schedule wrote are removed: attempts start anew.  A message that
+goes back to the group that failed keeps those that name its origin, as every retry has them.  The
 producer's own properties stay, byte by byte, and so does the body, compressed or not.  The
 message names the letter and the job; its message id is made of the letter's place, so a
 search for the id in the log shows whether the letter was sent before.
@@ -18,18 +19,22 @@ from rmqlite.broker.redrive.records import JobProgress, message_id_of
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.room import Room
 from rmqlite.broker.routing import route, routed
-from rmqlite.broker.sending import record_of
+from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.on_demand import OnDemand
 from rmqlite.broker.tables.topics import WRITE, TopicTable
-from rmqlite.compression import COMPRESSION_BITS
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import PermissionMissing, RmqliteError, TopicUnknown
 from rmqlite.limits import PROPERTIES_BYTES_MAX
 from rmqlite.message import (
     BODY_RULE,
+    DLQ_ORIGIN_MESSAGE_ID,
     FAILURE_REASON,
     FIRST_ID_PROPERTIES,
     KEYS,
     MAX_RECONSUME_TIMES,
+    ORIGIN_MESSAGE_ID,
+    ORIGIN_QUEUE_ID,
+    ORIGIN_QUEUE_OFFSET,
     REAL_TOPIC,
     RECONSUME_TIME,
     REDRIVE_PROPERTIES,
@@ -42,14 +47,13 @@ from rmqlite.message import (
     TAGS,
     UNIQ_KEY,
 )
-from rmqlite.names import check_sendable, is_dlq, is_retry
+from rmqlite.names import check_sendable, group_of, is_dlq, is_retry, retry_topic
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.letters import EVERY_LETTER, LEFT_BEHIND, UNREADABLE
-from rmqlite.requests.redrive import RedriveOutcome
+from rmqlite.requests.redrive import RedriveOutcome, RedriveSpec
 from rmqlite.store.message_store import MessageStore
-from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
-from rmqlite.store.records.drafts import Draft
-from rmqlite.store.records.record import Head, NewRecord, one_more
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC, topic_ahead
+from rmqlite.store.records.record import Head, one_more
 from rmqlite.store.records.stored import Record
 
 NO_JOB: Final = "rmqlite dlq import, or a job that was forgotten"
@@ -81,11 +85,17 @@ class Judge:
     """Decides the outcomes of letters; changes nothing."""
 
     def __init__(
-        self, config: BrokerConfig, store: MessageStore, topics: TopicTable, redriven: Redriven
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        topics: TopicTable,
+        groups: GroupTable,
+        redriven: Redriven,
     ) -> None:
         self._config = config
         self._store = store
         self._topics = topics
+        self._groups = groups
         self._redriven = redriven
         self._room = Room(store.log_file_bytes, config.max_message_bytes)
 
@@ -108,10 +118,6 @@ class Judge:
 
     def why_not_to(self, topic: str) -> str:
         """Why no letter may be redriven to a topic; empty if letters may."""
-        if not topic:
-            return _NO_ORIGIN
-        if is_own(topic):
-            return _OWN_TOPIC
         try:
             self.check_topic(topic)
         except RmqliteError as error:
@@ -119,31 +125,18 @@ class Judge:
         return ""
 
     def check_topic(self, topic: str) -> None:
-        """Raises InvalidName, PermissionMissing, TopicUnknown unless sends to a topic work."""
+        """Raises an error unless sends to a topic work, or to the retry topic of a group.
+
+        InvalidName, PermissionMissing, TopicUnknown, GroupUnknown.
+        """
         check_sendable(topic)
+        if is_retry(topic):
+            OnDemand(self._store, self._topics, self._groups).retry_topic(group_of(topic) or "")
         info = self._topics.get(topic)
-        if info is None and not self._config.auto_create_topic:
+        if info is None and not is_retry(topic) and not self._config.auto_create_topic:
             raise TopicUnknown(topic)
         if info is not None and not info.perm & WRITE:
             raise PermissionMissing(topic, "sending to", f"its perm is {info.perm}, 2 is missing")
-
-    def record(
-        self, judged: Judged, queue_id: int, level: int, *, now_ms: int, host: bytes
-    ) -> NewRecord:
-        """The new record of a letter for a queue of its topic; level 0 is now."""
-        assert judged.letter is not None
-        head = judged.letter.head
-        draft = Draft(
-            judged.topic,
-            queue_id,
-            judged.properties.encoded,
-            judged.letter.body,
-            now_ms,
-            host,
-            head.flag,
-            head.sys_flag & COMPRESSION_BITS,
-        )
-        return record_of(draft, level, cluster=self._config.cluster_name, store_host=host)
 
     # ---- inside
 
@@ -157,19 +150,24 @@ class Judge:
     ) -> Judged:
         """refusals: a cache of why_not_to() by topic."""
         spec = kept.job.spec
-        topic = spec.to_topic or origin_of(letter.head)
+        origin = origin_of(letter.head)
+        topic = spec.to_topic or _target(spec, letter.head, origin)
         message_id = message_id_of(kept, queue_id, queue_offset)
         if not spec.again:
             by = self._redriven.job_of(kept.topic, queue_id, queue_offset)
             if by:
                 return Judged(queue_offset, RedriveOutcome.ALREADY, topic, message_id, by)
-        if topic not in refusals:
+        why = _why_not(letter, self._config)
+        if not why and not spec.to_topic:
+            why = _why_not_from(origin)
+        if not why and topic not in refusals:
             refusals[topic] = self.why_not_to(topic)
-        why = _why_not(letter, self._config) or refusals[topic]
-        if why:
-            return _refused(queue_offset, why)
+        if why or refusals[topic]:
+            return _refused(queue_offset, why or refusals[topic])
         place = f"{kept.topic}:{queue_id}:{queue_offset}"
         properties = new_properties(letter, place, kept.job.job_id, message_id)
+        if is_retry(topic):
+            properties = properties.edited(_origin_properties(letter, origin))
         why = self._why_too_long(letter.head, properties, topic, spec.delay_level)
         if why:
             return _refused(queue_offset, why)
@@ -182,10 +180,13 @@ class Judge:
         if not fresh:
             return found
         since_ms = min(each.letter.head.store_timestamp_ms for each in fresh if each.letter)
-        known = SentBefore(
-            self._store, [(each.topic, each.message_id) for each in fresh], since_ms
-        ).positions()
-        ids = {fresh[at].message_id for at in known}
+        # An older dlq import has sent it to the original topic, whatever this job's topic is.
+        names = [
+            (topic, each.message_id)
+            for each in fresh
+            for topic in {each.topic, origin_of(each.letter.head) if each.letter else ""}
+        ]
+        ids = {names[at][1] for at in SentBefore(self._store, names, since_ms).positions()}
         return [
             each._replace(
                 outcome=RedriveOutcome.ALREADY, why=NO_JOB, letter=None, properties=_NOTHING
@@ -209,6 +210,40 @@ class Judge:
 def is_own(topic: str) -> bool:
     """Is this a retry or dead-letter topic?"""
     return is_retry(topic) or is_dlq(topic)
+
+
+def _target(spec: RedriveSpec, head: Head, origin: str) -> str:
+    """The topic for a letter of a job without a to_topic."""
+    if not spec.to_group:
+        return origin
+    is_schedules = head.topic == UNDELIVERABLE_TOPIC
+    failed_in = topic_ahead(PropertyString(head.properties)) if is_schedules else head.topic
+    group = group_of(failed_in)
+    return retry_topic(group) if group else origin
+
+
+def _why_not_from(origin: str) -> str:
+    """Why a letter of this origin needs another topic; empty if it does not."""
+    if not origin:
+        return _NO_ORIGIN
+    if is_own(origin):
+        return _OWN_TOPIC
+    try:
+        check_sendable(origin)
+    except RmqliteError as error:
+        return _shortened(str(error))
+    return ""
+
+
+def _origin_properties(letter: Record, origin: str) -> dict[str, str | bytes]:
+    """What names the origin of a message in a retry topic, for clients and for its next failure."""
+    own = letter.properties
+    known = {
+        ORIGIN_MESSAGE_ID: own.get(DLQ_ORIGIN_MESSAGE_ID) or own.get(ORIGIN_MESSAGE_ID),
+        ORIGIN_QUEUE_ID: own.get(ORIGIN_QUEUE_ID),
+        ORIGIN_QUEUE_OFFSET: own.get(ORIGIN_QUEUE_OFFSET),
+    }
+    return {RETRY_TOPIC: origin} | {name: value for name, value in known.items() if value}
 
 
 def new_properties(letter: Record, place: str, job_id: str, message_id: str) -> PropertyString:

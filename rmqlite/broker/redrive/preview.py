@@ -16,6 +16,7 @@ from rmqlite.broker.redrive.records import At, JobProgress, QueuePart
 from rmqlite.broker.steps import Steps
 from rmqlite.errors import InvalidValue
 from rmqlite.requests.redrive import (
+    GROUPS_NAMED_MAX,
     SAMPLES_MAX,
     RedrivenLetter,
     RedriveOutcome,
@@ -28,9 +29,11 @@ PAGE_SLICES_MAX: Final = 40
 _CURSOR: Final = re.compile(r"[0-9]{1,9}\.[0-9]{1,17}(?:_[0-9]{1,9}\.[0-9]{1,17}\.[0-9]{1,17})+")
 Look = Callable[[JobProgress], tuple[At, list[Judged]]]
 """The next slice of letters: the position behind it, and the letters that match."""
+ReadersOf = Callable[[str], tuple[str, ...]]
+"""The names of the groups that get the messages of a topic."""
 
 
-def preview(kept: JobProgress, look: Look) -> Steps[RedrivePreview]:
+def preview(kept: JobProgress, look: Look, readers_of: ReadersOf) -> Steps[RedrivePreview]:
     """The next page for a job that was not started, in steps: other calls may run at a yield.
 
     Raises StoreUnavailable.
@@ -61,10 +64,20 @@ def preview(kept: JobProgress, look: Look) -> Steps[RedrivePreview]:
         sent=counts[RedriveOutcome.SENT],
         already=counts[RedriveOutcome.ALREADY],
         refused=counts[RedriveOutcome.REFUSED],
-        topics=tuple([TopicCount(*each) for each in topics.most_common()]),
+        topics=_with_groups(topics, readers_of),
         samples=tuple([*samples[True], *samples[False]][:SAMPLES_MAX]),
         cursor=cursor_text(kept) if kept.at.part < len(kept.parts) else "",
     )
+
+
+def _with_groups(topics: Counter[str], readers_of: ReadersOf) -> tuple[TopicCount, ...]:
+    found, room = [], GROUPS_NAMED_MAX
+    for topic, count in topics.most_common():
+        groups = readers_of(topic)
+        named = groups[:room]
+        room -= len(named)
+        found.append(TopicCount(topic, count, named, len(groups) - len(named)))
+    return tuple(found)
 
 
 def cursor_text(kept: JobProgress) -> str:

@@ -17,7 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from rmqlite.message import REDRIVE_ID_PREFIX, TAGS, encode_properties, pack_host
 from rmqlite.names import REDRIVE_JOBS_TOPIC, dlq_topic
-from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveOutcome
+from rmqlite.requests.redrive import (
+    JobState,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveOutcome,
+    RedriveSpec,
+)
 from rmqlite.store.records.drafts import Draft, fresh
 from rmqlite.store.records.record import NewRecord
 from rmqlite.store.tables import tables
@@ -58,6 +64,22 @@ class JobProgress:
     job: RedriveJob
     parts: tuple[QueuePart, ...]
     at: At
+
+    @classmethod
+    def begun(
+        cls, job_id: str, spec: RedriveSpec, parts: tuple[QueuePart, ...], now_ms: int
+    ) -> JobProgress:
+        """A job before its first letter; without letters it is done."""
+        job = RedriveJob(
+            job_id,
+            spec,
+            JobState.RUNNING if parts else JobState.DONE,
+            letters=sum(part.end - part.begin for part in parts),
+            created_at_ms=now_ms,
+            changed_at_ms=now_ms,
+            ended_at_ms=0 if parts else now_ms,
+        )
+        return cls(job, parts, At(0, parts[0].begin if parts else 0))
 
     @property
     def topic(self) -> str:

@@ -14,21 +14,32 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from rmqlite.broker.appending import Appending
+from rmqlite.broker.figures.progress import readers_of
 from rmqlite.broker.finding.letter_reading import check_filter, whole_slices
+from rmqlite.broker.redrive.fates import Fates
 from rmqlite.broker.redrive.jobs import RedriveJobs
 from rmqlite.broker.redrive.judge import Judge, Judged, is_own
+from rmqlite.broker.redrive.messages import RedrivenMessages
 from rmqlite.broker.redrive.outcomes import page_of
 from rmqlite.broker.redrive.preview import preview, read_cursor
 from rmqlite.broker.redrive.records import At, JobProgress, OutcomeRun, QueuePart, Step, counted
 from rmqlite.broker.retention import Retention
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
+from rmqlite.broker.tables.membership import Membership
+from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.broker.tables.purge_markers import PurgeMarkers, dead_letter_queues
 from rmqlite.broker.tables.topics import TopicTable
 from rmqlite.clock import Clock, local_text
 from rmqlite.config import BrokerConfig
 from rmqlite.errors import InvalidValue, JobExists, JobOver, Overloaded
-from rmqlite.names import REDRIVE_JOBS_TOPIC, check_group
+from rmqlite.names import (
+    REDRIVE_JOBS_TOPIC,
+    SCHEDULE_GROUP,
+    check_group,
+    group_of,
+    retry_topic,
+)
 from rmqlite.requests.bulk import check_job_id
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
@@ -84,6 +95,8 @@ class Redrive:
         clock: Clock,
         topics: TopicTable,
         groups: GroupTable,
+        offsets: ConsumerOffsets,
+        membership: Membership,
         markers: PurgeMarkers,
         retention: Retention,
         appending: Appending,
@@ -96,17 +109,19 @@ class Redrive:
         """Letters sent since the start."""
         self.on_change: list[Callable[[], None]] = []
         """Called when another job may run, or a job's settings have changed."""
-        self._judge = Judge(config, store, topics, jobs.redriven)
+        self.fates = Fates(store, offsets, membership, jobs)
+        self._judge = Judge(config, store, topics, groups, jobs.redriven)
         self._config = config
         self._store = store
         self._clock = clock
         self._topics = topics
         self._groups = groups
+        self._offsets = offsets
+        self._membership = membership
         self._markers = markers
         self._retention = retention
         self._appending = appending
-        self._host = host
-        self._turn = 0
+        self._messages = RedrivenMessages(config, store, topics, groups, host)
         self._notes: dict[str, str] = {}
 
     # ---- called for users
@@ -133,7 +148,7 @@ class Redrive:
         self._retention.check_room(is_send=False)
         now_ms = self._clock.now_ms()
         job_id = request.job_id or self._new_id(now_ms)
-        kept = _begun(job_id, spec, parts, now_ms)
+        kept = JobProgress.begun(job_id, spec, parts, now_ms)
         self._put(Step(kept.at, kept))
         log.info("redrive started job=%s group=%s letters=%d", job_id, spec.group, kept.job.letters)
         return self._told(kept)
@@ -144,8 +159,9 @@ class Redrive:
         at = At(0, parts[0].begin if parts else 0)
         if request.cursor:
             at, parts = read_cursor(request.cursor)
-        kept = _begun(_SOME_ID, request.spec, parts, 0).moved(at)
-        return preview(kept, self._look)
+        kept = JobProgress.begun(_SOME_ID, request.spec, parts, 0).moved(at)
+        is_named = request.spec.to_topic or request.spec.to_group
+        return preview(kept, self._look, self._readers_of if is_named else lambda _: ())
 
     def get(self, job_id: str) -> RedriveJob:
         """Raises JobUnknown."""
@@ -227,7 +243,8 @@ class Redrive:
         step = self._step(kept, at, letters)
         done = Stepped(step.kept.job.looked_at - kept.job.looked_at, len(sent))
         if letters or step.kept.job.is_over:
-            self._put(step, self._records(sent, kept.job.spec.delay_level))
+            now_ms = step.kept.job.changed_at_ms
+            self._put(step, self._messages.records(sent, kept.job.spec.delay_level, now_ms))
             self.sent += len(sent)
         else:
             # Skipped letters need no record: after a crash they are skipped again.
@@ -236,12 +253,19 @@ class Redrive:
 
     # ---- inside
 
+    def _readers_of(self, topic: str) -> tuple[str, ...]:
+        """The groups that get a message of a topic; of a retry topic its own."""
+        group = group_of(topic)
+        return (group,) if group else readers_of(topic, self._offsets, self._membership)
+
     def _parts(self, spec: RedriveSpec) -> tuple[QueuePart, ...]:
         """The ranges of letters of a job.  Raises start()'s errors about the spec."""
         check_group(spec.group)
         check_filter(spec.filter)
-        for name in ("topic", "tag", "key", "reason", "message_id"):
-            length = len(getattr(spec.filter, name))
+        wanted = spec.filter
+        texts = [(name, getattr(wanted, name)) for name in ("topic", "tag", "key", "reason")]
+        for name, text in (*texts, *[("ids", each) for each in wanted.ids]):
+            length = len(text)
             if length > FILTER_CHARS_MAX:
                 raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:
@@ -249,6 +273,8 @@ class Redrive:
                 rule = "no retry or dead-letter topic: only failed messages go there"
                 raise InvalidValue("to_topic", spec.to_topic, rule)
             self._judge.check_topic(spec.to_topic)
+        elif spec.to_group and spec.group != SCHEDULE_GROUP:
+            self._judge.check_topic(retry_topic(spec.group))
         most = self._store.levels.current.max_level
         if not 0 <= spec.delay_level <= most:
             rule = f"0, which is now, or a level of the table in force, 1 to {most}"
@@ -309,22 +335,6 @@ class Redrive:
         )
         return Step(kept.at, moved, runs)
 
-    def _records(self, sent: list[Judged], delay_level: int) -> list[NewRecord]:
-        """The new messages, to the queues of each topic by turns; makes missing topics."""
-        now_ms = self._clock.now_ms()
-        level = self._store.levels.current.clamp(delay_level)
-        topics = {each.topic: self._topics.wanted(each.topic) for each in sent}
-        self._topics.make(topics.values())
-        queues = {name: max(1, info.write_queues) for name, info in topics.items()}
-        records = []
-        for each in sent:
-            self._turn += 1
-            queue_id = self._turn % queues[each.topic]
-            records.append(
-                self._judge.record(each, queue_id, level, now_ms=now_ms, host=self._host)
-            )
-        return records
-
     def _put(self, step: Step, messages: list[NewRecord] | None = None) -> None:
         """Append a step, then count it."""
         self._topics.ensure(REDRIVE_JOBS_TOPIC, 1)
@@ -356,22 +366,6 @@ class Redrive:
             job_id = f"r-{digits[:8]}-{digits[8:14]}-{uuid.uuid4().hex[:4]}"
             if self.jobs.find(job_id) is None:
                 return job_id
-
-
-def _begun(
-    job_id: str, spec: RedriveSpec, parts: tuple[QueuePart, ...], now_ms: int
-) -> JobProgress:
-    """A job before its first letter; without letters it is done."""
-    job = RedriveJob(
-        job_id,
-        spec,
-        JobState.RUNNING if parts else JobState.DONE,
-        letters=sum(part.end - part.begin for part in parts),
-        created_at_ms=now_ms,
-        changed_at_ms=now_ms,
-        ended_at_ms=0 if parts else now_ms,
-    )
-    return JobProgress(job, parts, At(0, parts[0].begin if parts else 0))
 
 
 def _runs(letters: list[Judged]) -> tuple[OutcomeRun, ...]:

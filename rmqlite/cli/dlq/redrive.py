@@ -29,13 +29,21 @@ from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, 
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
-from rmqlite.cli.output.terminal import is_confirmed, note, print_json, print_table, to_tree
+from rmqlite.cli.output.terminal import (
+    is_confirmed,
+    note,
+    print_json,
+    print_two_line_table,
+    printable,
+    to_tree,
+)
 from rmqlite.requests.redrive import (
     JobState,
     RedriveJob,
     RedriveOutcome,
     RedrivePreview,
     RedriveSpec,
+    TopicCount,
 )
 
 Delay = Annotated[
@@ -81,10 +89,11 @@ def redrive(
     job_id: JobId = "",
     how: ChangeOptions,
 ) -> None:
-    """Send the matching dead letters of GROUP again, to their original topics.
+    """Send the matching dead letters of GROUP back to it, with fresh attempts.
 
-    The broker does it as a job: Ctrl-C leaves it running.  Letters that were redriven before are
-    left out.  Exit code 1: one was refused, or none sent.
+    Only GROUP gets them; with --to-topic, every group that reads that topic.  The broker does it
+    as a job: Ctrl-C leaves it running.  Letters that were redriven before are left out.  Exit
+    code 1: one was refused, or none sent.
     """
     from rmqlite.client import AdminClient
 
@@ -124,12 +133,23 @@ def _tell(spec: RedriveSpec, preview: RedrivePreview, *, as_json: bool, dry_run:
             print_json(to_tree(preview) | {"dry_run": True, "samples": samples})
         return
     if preview.topics:
-        rows = [(each.topic, each.count) for each in preview.topics]
-        print_table(("TO TOPIC", "WOULD BE SENT"), rows)
+        rows = [
+            ((printable(each.topic), f"{each.count:,}"), printable(_groups_text(each)))
+            for each in preview.topics
+        ]
+        print_two_line_table(("TO TOPIC", "WOULD BE SENT"), rows)
     sys.stdout.write(f"{counts_text(preview, 'would be sent')}\n")
     refused = [each for each in preview.samples if each.outcome is RedriveOutcome.REFUSED]
     print_samples(spec.group, refused, preview.refused)
     _note_already(preview.already)
+
+
+def _groups_text(topic: TopicCount) -> str:
+    count = len(topic.groups) + topic.more_groups
+    if not count:
+        return "for no group yet"
+    more = [f"{topic.more_groups:,} more"] if topic.more_groups else []
+    return f"for group{'s' * (count > 1)} {', '.join([*topic.groups, *more])}"
 
 
 def _confirmed(spec: RedriveSpec, preview: RedrivePreview, broker: BrokerView) -> bool:

@@ -23,10 +23,10 @@ JobId = Annotated[
 ]
 
 
-def job_of(admin: AdminClient, job_id: str) -> RedriveJob | BulkJob:
+def job_of(admin: AdminClient, job_id: str, *, with_fates: bool = False) -> RedriveJob | BulkJob:
     """The redrive job or else the bulk job with this id.  Raises JobUnknown."""
     try:
-        return admin.redrives.job(job_id)
+        return admin.redrives.job(job_id, with_fates=with_fates)
     except JobUnknown:
         return admin.job(job_id)
 

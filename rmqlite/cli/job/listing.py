@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.job.jobs import JobId, bulk_tree, job_of
 from rmqlite.cli.job.redrive_jobs import (
     counts_text,
+    fates_texts,
     follow,
     job_tree,
     letters_of,
     print_over,
     print_samples,
+    target_text,
 )
 from rmqlite.cli.options import DEFAULT_ENDPOINT, NOT_ALL, AsJson, Endpoint
 from rmqlite.cli.output.message_text import aligned
@@ -61,12 +64,15 @@ def show_job(
 ) -> None:
     """Show a job's counts so far, and the first refused messages.
 
+    Of a redrive also what became of its messages in the group that failed: consumed, waiting
+    again, dead again.
+
     With --follow: exit code 1 if it ends with a refused letter, or is cancelled.
     """
     from rmqlite.client import AdminClient
 
-    with AdminClient(endpoint) as admin:
-        job = job_of(admin, job_id)
+    with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
+        job = job_of(admin, job_id, with_fates=not follow_it)
         if follow_it and isinstance(job, RedriveJob):
             job = follow(admin.redrives, job)
     if as_json:
@@ -125,12 +131,13 @@ def _fields(job: RedriveJob) -> list[tuple[str, str]]:
         ("kind", "redrive"),
         ("state", f"{state}: {job.note}" if job.note else state),
         ("letters", letters_of(spec)),
-        ("sent to", spec.to_topic or "the original topics"),
+        ("sent to", target_text(spec)),
         ("delay", f"level {spec.delay_level}" if spec.delay_level else "none"),
         ("rate", f"at most {spec.max_per_second:,} a second" if spec.max_per_second else "any"),
         *[("again", "also those that were redriven before")] * spec.again,
         ("looked at", f"{job.looked_at:,} of {job.letters:,}"),
         ("outcomes", counts_text(job)),
+        *[("of these sent", text) for text in fates_texts(job.fates)],
         ("started", second_text(job.created_at_ms)),
         ("changed", second_text(job.changed_at_ms)),
         ("ended", second_text(job.ended_at_ms)),

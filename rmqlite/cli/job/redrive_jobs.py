@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.progress import (
@@ -25,7 +25,15 @@ from rmqlite.cli.output.spans import span_text
 from rmqlite.cli.output.terminal import note, print_two_line_table, printable, to_tree
 from rmqlite.clock import elapsed_s, pause_s
 from rmqlite.errors import Unavailable
-from rmqlite.requests.redrive import JobState, RedriveJob, RedrivenLetter, RedriveSpec
+from rmqlite.names import is_system_group
+from rmqlite.requests.redrive import (
+    NOT_ASKED,
+    JobState,
+    RedriveFates,
+    RedriveJob,
+    RedrivenLetter,
+    RedriveSpec,
+)
 
 if TYPE_CHECKING:
     from rmqlite.client.admin.redrive import RedriveAdmin
@@ -104,16 +112,36 @@ def letters_of(spec: RedriveSpec) -> str:
 
 def how_text(spec: RedriveSpec, delay: str = "") -> str:
     """The target, delay and rate: " to topic orders at level 14 (10m), at most 500 a second"."""
-    text = f" to topic {spec.to_topic}" if spec.to_topic else ""
+    text = f" to {target_text(spec)}"
     length = f" ({delay})" if delay else ""
     text += f" at level {spec.delay_level}{length}" if spec.delay_level else ""
     text += f", at most {spec.max_per_second:,} a second" if spec.max_per_second else ""
     return text + (", also those that were redriven before" if spec.again else "")
 
 
+def target_text(spec: RedriveSpec) -> str:
+    """Where the letters go."""
+    if spec.to_topic:
+        return f"topic {spec.to_topic}"
+    if not spec.to_group or is_system_group(spec.group):
+        return "their original topics"
+    return f"group {spec.group} only"
+
+
 def counts_text(done: Any, sent: str = "sent") -> str:
     """The counts of a job or a preview; together they are the letters that match the filter."""
     return f"{done.sent:,} {sent}, {done.already:,} redriven before, {done.refused:,} refused"
+
+
+def fates_texts(fates: RedriveFates) -> Iterator[str]:
+    """What became of a job's messages in the group that failed, if the broker was asked."""
+    if fates.is_counted:
+        yield (
+            f"{fates.consumed:,} consumed, {fates.waiting:,} waiting again,"
+            f" {fates.dead:,} dead again"
+        )
+    if fates.why:
+        yield f"{'incomplete' if fates.is_counted else 'not counted'}: {fates.why}"
 
 
 def print_over(job: RedriveJob) -> None:
@@ -142,6 +170,8 @@ def job_tree(job: RedriveJob) -> dict[str, Any]:
     """A job for JSON: state and outcomes are words."""
     tree: dict[str, Any] = to_tree(job)
     samples = [outcome_tree(job.spec.group, each) for each in job.samples]
+    if job.fates == NOT_ASKED:
+        del tree["fates"]
     return tree | {"kind": "redrive", "state": job.state.name.lower(), "samples": samples}
 
 

@@ -35,7 +35,7 @@ _STYLES: Final = {
     HopKind.RESCHEDULED: "cyan",
     HopKind.REDRIVEN: "green",
 }
-_INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED)
+_INTO_A_TOPIC: Final = (HopKind.DELIVERED, HopKind.RETRIED, HopKind.FIRED, HopKind.REDRIVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +177,12 @@ class Told:
 
     def _redriven(self, hop: Hop) -> Iterator[str]:
         by = f" by job {hop.job_id}" if hop.job_id else ""
+        to = f" to group {hop.group}" if hop.group else ""
         if hop.level:
-            yield f"sent again{by}, as {hop.message_id}"
+            yield f"sent again{by}{to}, as {hop.message_id}"
             yield f"scheduled at {_level(hop)}, {_due(hop)}"
         else:
-            yield f"sent again{by} to {hop.topic}, as {hop.message_id}"
+            yield f"sent again{by}{to or f' to {hop.topic}'}, as {hop.message_id}"
 
     def _lateness(self, hop: Hop) -> str:
         due_ms = hop.due_ms or self._due_ms.pop(hop.group, 0)

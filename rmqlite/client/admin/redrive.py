@@ -6,7 +6,6 @@ pause or cancel it.  A preview shows what a job would do.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -14,19 +13,19 @@ from rmqlite.client.channel import Connection
 from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
-    SAMPLES_MAX,
+    NOTHING_SEEN,
     JobAction,
     JobChange,
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
+    RedriveJobQuery,
     RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.wire import rpcs
 
@@ -51,23 +50,12 @@ class RedriveAdmin:
         progress: called after every call with the letters looked at and the number of all.
         """
         request = RedrivePreviewRequest(spec)
-        looked_at = sent = already = refused = 0
-        topics: Counter[str] = Counter()
-        samples: list[RedrivenLetter] = []
+        whole = NOTHING_SEEN
         for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
-            looked_at += page.looked_at
-            sent += page.sent
-            already += page.already
-            refused += page.refused
-            for each in page.topics:
-                topics[each.topic] += each.count
-            samples = _chosen([*samples, *page.samples])
+            whole = whole.then(page)
             if progress:
-                progress(looked_at, page.letters)
-        counts = tuple([TopicCount(*item) for item in topics.most_common()])
-        return RedrivePreview(
-            page.letters, looked_at, sent, already, refused, counts, tuple(samples)
-        )
+                progress(whole.looked_at, whole.letters)
+        return whole
 
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
         """Start a job; returns when it is on disk.
@@ -76,9 +64,12 @@ class RedriveAdmin:
         """
         return self._ask(rpcs.START_REDRIVE, RedriveRequest(spec, job_id))
 
-    def job(self, job_id: str) -> RedriveJob:
-        """The state of a job.  Raises JobUnknown."""
-        return self._ask(rpcs.GET_REDRIVE_JOB, job_id)
+    def job(self, job_id: str, *, with_fates: bool = False) -> RedriveJob:
+        """The state of a job.  Raises JobUnknown.
+
+        with_fates: also count what became of its messages; that takes up to some seconds.
+        """
+        return self._ask(rpcs.GET_REDRIVE_JOB, RedriveJobQuery(job_id, with_fates))
 
     def jobs(self) -> tuple[RedriveJob, ...]:
         """Every job that the broker remembers, without samples, the most recently changed first."""
@@ -114,10 +105,3 @@ class RedriveAdmin:
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)
-
-
-def _chosen(samples: list[RedrivenLetter]) -> list[RedrivenLetter]:
-    """The refused ones first: the others are all alike."""
-    return sorted(samples, key=lambda each: each.outcome is not RedriveOutcome.REFUSED)[
-        :SAMPLES_MAX
-    ]

@@ -6,25 +6,36 @@ get their turns between them.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rmqlite.access.accounts import Right
+from rmqlite.access.decision import Need
 from rmqlite.requests.redrive import (
     JobChange,
     OutcomesPage,
     OutcomesQuery,
     RedriveJob,
+    RedriveJobQuery,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
 )
-from rmqlite.server.front.access import admin, group_right, needs, view
+from rmqlite.server.front.access import admin, group_right, needs, topic_right, view
 from rmqlite.server.front.part import Part
 from rmqlite.server.turns import done_in_turns
+
+
+def _preview_rights(request: RedrivePreviewRequest) -> list[Need]:
+    """The preview names the groups that read the topic."""
+    topic = request.spec.to_topic
+    topics = [topic_right(Right.VIEW, topic)] if topic else []
+    return [group_right(Right.VIEW, request.spec.group), *topics]
 
 
 class RedriveCalls(Part):
     """Calls of administrators about redrive jobs."""
 
-    @needs(lambda request: [group_right(Right.VIEW, request.spec.group)])
+    @needs(_preview_rights)
     async def preview(self, request: RedrivePreviewRequest) -> RedrivePreview:
         """What a job would do with one page of its letters."""
         return await done_in_turns(self._broker.redrive.preview(request))
@@ -36,8 +47,13 @@ class RedriveCalls(Part):
         return job
 
     @view
-    async def get(self, job_id: str) -> RedriveJob:
-        return self._broker.redrive.get(job_id)
+    async def get(self, query: RedriveJobQuery) -> RedriveJob:
+        """A job; on demand with what became of its messages."""
+        redrive = self._broker.redrive
+        if not query.with_fates:
+            return redrive.get(query.job_id)
+        fates = await done_in_turns(redrive.fates.of(query.job_id))
+        return replace(redrive.get(query.job_id), fates=fates)
 
     @view
     async def all(self) -> tuple[RedriveJob, ...]:
