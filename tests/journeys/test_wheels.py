@@ -1,0 +1,95 @@
+"""The wheels: both work where they are installed, also in another Python, with their templates."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from rmqlite import __version__
+from rmqlite.clock import pause_s
+from tests.build_wheels import ROOT, build_wheels
+from tests.support.broker_processes import OF_ANY_DISK
+
+VERSIONS = range(11, 16)
+FREE_PORTS = ("--listen-port", "0", "--grpc-port", "0", "--name-server-port", "0")
+BUILT_FROM = ("LICENSE", "README.md", "conf", "pyproject.toml", "rmqlite")
+
+
+def output_of(*command: object) -> str:
+    return subprocess.run(
+        [str(each) for each in command], check=True, stdout=subprocess.PIPE, text=True, timeout=900
+    ).stdout
+
+
+def other_python() -> str:
+    """The newest other Python of this machine that rmqlite supports."""
+    pyenv = sorted(Path.home().glob(".pyenv/versions/*/bin/python3"))
+    named = [shutil.which(f"python3.{minor}") for minor in VERSIONS]
+    found = {}
+    for python in [*map(str, pyenv), *filter(None, named)]:
+        asked = [python, "-c", "import sys, ensurepip; print(sys.version_info[1])"]
+        ran = subprocess.run(asked, capture_output=True, text=True)
+        if ran.returncode == 0 and int(ran.stdout) in VERSIONS:
+            found[int(ran.stdout)] = python
+    found.pop(sys.version_info[1], None)
+    if not found:
+        pytest.skip("there is no other Python on this machine")
+    return found[max(found)]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Both wheels, built from a copy: a build writes into its source."""
+    root = tmp_path_factory.mktemp("wheels")
+    for name in BUILT_FROM:
+        if (ROOT / name).is_dir():
+            ignored = shutil.ignore_patterns("*.so", "__pycache__")
+            shutil.copytree(ROOT / name, root / "source" / name, symlinks=True, ignore=ignored)
+        else:
+            (root / "source").mkdir(exist_ok=True)
+            shutil.copy(ROOT / name, root / "source" / name)
+    return build_wheels(root / "dist", root / "source")
+
+
+def test_the_wheel_for_every_python_runs_in_another_one(
+    wheels: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A compiled one is only for the Python that built it; pip takes whichever fits."""
+    output_of(other_python(), "-m", "venv", tmp_path / "env")
+    bin = tmp_path / "env" / "bin"
+    pip = (bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    output_of(*pip, "--find-links", wheels[0].parent, f"rmqlite=={__version__}")
+    rmqlite = bin / "rmqlite"
+    assert output_of(rmqlite, "--version") == f"rmqlite {__version__}\nplain\n"
+    template = output_of(rmqlite, "broker", "--print-config")
+    assert template == (ROOT / "conf" / "broker.conf").read_text("utf-8")
+    assert output_of(rmqlite, "acl", "template")
+    config, ready = tmp_path / "broker.conf", tmp_path / "ready"
+    config.write_text("".join([f"{key}={value}\n" for key, value in OF_ANY_DISK.items()]))
+    start = (rmqlite, "broker", "--config", config, "--store", tmp_path / "store")
+    started = [str(each) for each in (*start, *FREE_PORTS, "--ready-file", ready)]
+    with subprocess.Popen(started, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as broker:
+        while not ready.exists():
+            assert broker.poll() is None
+            pause_s(0.01)
+        endpoint = ("--endpoint", ready.read_text().split()[0])
+        output_of(rmqlite, "send", "orders", "hello", *endpoint)
+        shown = output_of(rmqlite, "consume", "orders", "--peek", "--json", *endpoint)
+        broker.terminate()
+    assert json.loads(shown)["body"] == "hello"
+    assert broker.returncode == 0
+
+
+def test_the_two_wheels_differ_in_the_compiled_library_only(wheels: tuple[Path, Path]) -> None:
+    """Whichever pip takes, the store and every answer are the same."""
+    built, plain = (set(ZipFile(wheel).namelist()) for wheel in wheels)
+    assert plain <= built
+    assert all("_loops" in name and name.endswith(".so") for name in built - plain)
+    assert "rmqlite/conf/broker.conf" in plain
+    assert wheels[1].name == f"rmqlite-{__version__}-py3-none-any.whl"
