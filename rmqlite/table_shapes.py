@@ -306,12 +306,20 @@ class RedriveStep(RedriveKept):
         return self
 
 
+class RedriveImported(BaseModel):
+    """The body of an import's record: the letters of a topic that it has sent, by queue id."""
+
+    imported: StoredName
+    queues: dict[QueueId, Completed]
+
+
 class RedriveJobsTable(_Table):
-    """redriveJobs.json"""
+    """redriveJobs.json; an older rmqlite did not write imported."""
 
     queue_offset: Offset = 0
     jobs: tuple[Annotated[RedriveTold, BeforeValidator(_json_text)], ...] = ()
     earlier: dict[StoredName, dict[QueueId, Completed]] = {}
+    imported: dict[StoredName, dict[QueueId, Completed]] = {}
 
 
 def _bulk_job(text: object) -> BulkJob:

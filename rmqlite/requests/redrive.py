@@ -8,8 +8,8 @@ since 1970, on the broker's clock.
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from rmqlite.requests.letters import EVERY_LETTER, LetterFilter
@@ -19,6 +19,8 @@ OUTCOMES_MAX: Final = 1_000
 OUTCOMES_DEFAULT: Final = 100
 GROUPS_NAMED_MAX: Final = 1_000
 """The most names of groups on one page of a preview."""
+IMPORT_LETTERS_MAX: Final = 100
+"""The most letters that one call imports, 5 ms."""
 SAMPLES_MAX: Final = 20
 """How many refused letters, the first ones, a job holds with place and reason."""
 
@@ -223,6 +225,15 @@ class TopicCount:
     more_groups: int = 0
 
 
+def summed(counts: Iterable[TopicCount]) -> tuple[TopicCount, ...]:
+    """The counts of several pages as one for each topic, the most first."""
+    by_topic: dict[str, TopicCount] = {}
+    for each in counts:
+        known = by_topic.get(each.topic)
+        by_topic[each.topic] = replace(each, count=each.count + known.count) if known else each
+    return tuple(sorted(by_topic.values(), key=lambda each: -each.count))
+
+
 @dataclass(frozen=True, slots=True)
 class RedrivePreview:
     """The counts of one page.  letters: how many letters all pages together read.
@@ -239,6 +250,45 @@ class RedrivePreview:
     topics: tuple[TopicCount, ...] = ()
     samples: tuple[RedrivenLetter, ...] = ()
     cursor: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedLetter:
+    """A dead letter from a file of dlq export, perhaps with another body.
+
+    queue_id, queue_offset: its place in %DLQ%group.  offset_message_id, store_timestamp_ms: of
+    its record; they tell whether this broker has the letter, or another one had it.
+    properties: all of the letter, as a property string.
+    """
+
+    queue_id: int
+    queue_offset: int
+    offset_message_id: str
+    store_timestamp_ms: int
+    properties: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRequest:
+    """Send letters from a file, at once, each once; see RedriveSpec for to_topic and to_group.
+
+    letters: of this group, 1 to IMPORT_LETTERS_MAX.  dry_run: only say what would become of them.
+    """
+
+    group: str
+    letters: tuple[ImportedLetter, ...]
+    to_topic: str = ""
+    to_group: bool = True
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ImportAnswer:
+    """letters: the outcome of each, by queue.  topics: where the sent ones go."""
+
+    letters: tuple[RedrivenLetter, ...]
+    topics: tuple[TopicCount, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

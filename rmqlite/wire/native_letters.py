@@ -18,6 +18,9 @@ from rmqlite.requests.letters import (
     ReasonCount,
 )
 from rmqlite.requests.redrive import (
+    ImportAnswer,
+    ImportedLetter,
+    ImportRequest,
     JobAction,
     JobChange,
     JobState,
@@ -64,6 +67,15 @@ preview = nested(
 )
 start = nested(RedriveRequest, pb.StartRedriveRequest, spec=spec)
 change = nested(JobChange, pb.ChangeRedriveJobRequest, action=JobAction)
+import_request = nested(
+    ImportRequest, pb.ImportLettersRequest, letters=flat(ImportedLetter, pb.ImportedLetter)
+)
+import_answer = nested(
+    ImportAnswer,
+    pb.ImportLettersResponse,
+    letters=redriven,
+    topics=flat(TopicCount, pb.TopicCount),
+)
 outcomes_query = nested(OutcomesQuery, pb.ListRedriveOutcomesRequest, outcomes=RedriveOutcome)
 outcomes = in_parts(
     nested(OutcomesPage, pb.ListRedriveOutcomesResponse, letters=redriven),

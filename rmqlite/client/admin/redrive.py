@@ -7,13 +7,14 @@ pause or cancel it.  A preview shows what a job would do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.channel import Connection
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     SAMPLES_MAX,
+    ImportAnswer,
+    ImportRequest,
     JobAction,
     JobChange,
     OutcomesPage,
@@ -27,6 +28,7 @@ from rmqlite.requests.redrive import (
     RedriveRequest,
     RedriveSpec,
     TopicCount,
+    summed,
 )
 from rmqlite.wire import rpcs
 
@@ -51,22 +53,19 @@ class RedriveAdmin:
         """
         request = RedrivePreviewRequest(spec)
         looked_at = sent = already = refused = 0
-        topics: dict[str, TopicCount] = {}
+        topics: tuple[TopicCount, ...] = ()
         samples: list[RedrivenLetter] = []
         for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
             looked_at += page.looked_at
             sent += page.sent
             already += page.already
             refused += page.refused
-            for each in page.topics:
-                known = topics.get(each.topic)
-                topics[each.topic] = replace(each, count=each.count + (known.count if known else 0))
+            topics = summed([*topics, *page.topics])
             samples = _chosen([*samples, *page.samples])
             if progress:
                 progress(looked_at, page.letters)
-        counts = tuple(sorted(topics.values(), key=lambda each: -each.count))
         return RedrivePreview(
-            page.letters, looked_at, sent, already, refused, counts, tuple(samples)
+            page.letters, looked_at, sent, already, refused, topics, tuple(samples)
         )
 
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
@@ -102,6 +101,13 @@ class RedriveAdmin:
     def set_rate(self, job_id: str, max_per_second: int) -> RedriveJob:
         """Limit the letters per second; 0 means no limit.  Raises JobUnknown, JobOver."""
         return self._change(JobChange(job_id, JobAction.SET_RATE, max_per_second))
+
+    def import_letters(self, request: ImportRequest) -> ImportAnswer:
+        """Send letters from a file of `rmqlite dlq export`, each once; returns when it is on disk.
+
+        Those that the broker still has count as redriven.
+        """
+        return self._ask(rpcs.IMPORT_LETTERS, request)
 
     def list_outcomes(self, query: OutcomesQuery) -> OutcomesPage:
         """One page of the outcomes of a job's letters.  Raises JobUnknown."""
