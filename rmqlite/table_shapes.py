@@ -32,7 +32,7 @@ from rmqlite.json_tree import INTEGER_MAX, INTEGER_MIN, Path, WrongValue, read_j
 from rmqlite.levels import LevelHistory, LevelTable, parse_levels
 from rmqlite.names import STORED_NAME_RULE, is_stored_name
 from rmqlite.requests.bulk import BulkJob
-from rmqlite.requests.redrive import RedriveJob, RedriveOutcome, named_tree
+from rmqlite.requests.redrive import RedriveJob, RedriveOutcome, job_tree
 from rmqlite.retry_policy import RetryPolicy
 
 CHUNK_OFFSETS: Final = 8192
@@ -260,7 +260,7 @@ def _json_text(text: object) -> Any:
 class RedriveKept(BaseModel):
     """A redrive job.  parts: queue id, begin and end of each.  at: a part and a queue offset."""
 
-    job: Annotated[RedriveJob, BeforeValidator(named_tree)]
+    job: Annotated[RedriveJob, BeforeValidator(job_tree)]
     parts: tuple[tuple[QueueId, Offset, Offset], ...]
     at: tuple[QueueId, Offset]
 

@@ -65,6 +65,7 @@ COLUMNS: Final = (
     Column("first_failure_timestamp", TIME, False),
     Column("last_failure_timestamp", TIME, False),
     Column("failure_reason", TEXT, False),
+    Column("failure_kind", TEXT, False),
     Column("properties", PROPERTIES, False),
 )
 BY_NAME: Final = {column.name: column for column in COLUMNS}

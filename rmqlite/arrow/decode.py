@@ -48,6 +48,7 @@ from rmqlite.names import (
     SCHEDULE_TOPIC,
     dlq_topic,
 )
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.store.wait_queues import when_due_ms
 
 UNDELIVERABLE_TOPIC: Final = dlq_topic(SCHEDULE_GROUP)
@@ -86,7 +87,8 @@ _NUMBERS: Final = {
 }
 _OF_FAILURES: Final = frozenset(
     {"origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset"}
-    | {"delivery_attempts", "first_failure_timestamp", "last_failure_timestamp", "failure_reason"}
+    | {"delivery_attempts", "first_failure_timestamp", "last_failure_timestamp"}
+    | {"failure_reason", "failure_kind"}
 )
 """Columns of retries and dead letters: elsewhere somebody has forwarded these properties."""
 _HEAD_INTS: Final = ("queue_id", "reconsume_times", "flag", "sys_flag", "body_size", "body_crc")
@@ -305,10 +307,16 @@ class _Batch:
         for name, where in ((DELAY, ~self.is_scheduled), (RESCHEDULED_FROM, self.is_scheduled)):
             pairs, rows = self.pairs.last(name)
             numbers, good = self.pairs.numbers(pairs, has_plus=name == DELAY)
-            taken = good & where[rows] & (numbers <= _INT_MAX)
+            # A level of Java's is an int; ours may be any number.
+            taken = good & where[rows] & ((numbers <= _INT_MAX) | (name != DELAY))
             levels[rows[taken]] = numbers[taken]
         rows = np.flatnonzero(points & (levels > 0))
         return rows, levels[rows]
+
+    def failure_kind(self) -> pa.Array:
+        reasons = pc.fill_null(self.column("failure_reason"), "").dictionary_encode()
+        kinds = [failure_kind(reason) for reason in reasons.dictionary.to_pylist()]
+        return pa.array(kinds, pa.string()).take(reasons.indices)
 
     def properties(self) -> pa.Array:
         return self.pairs.as_map(_ARROW_TYPES["map<string,string>"])
@@ -332,6 +340,7 @@ _MADE: Final[dict[str, Callable[[_Batch], pa.Array]]] = {
     "completes": _Batch.completes,
     "completed_level": _Batch.completed_level,
     "completion": _Batch.completion,
+    "failure_kind": _Batch.failure_kind,
     "properties": _Batch.properties,
 }
 

@@ -36,6 +36,7 @@ SCHEMA: Final = pa.schema(
         ("first_failure", _TIME),
         ("last_failure", _TIME),
         ("reason", pa.string()),
+        ("failure_kind", pa.string()),
         ("born_timestamp", _TIME),
         ("store_timestamp", _TIME),
         ("redriven_before", pa.int32()),

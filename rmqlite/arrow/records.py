@@ -45,7 +45,9 @@ BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 V6_MORE_BYTES: Final = 12
 NOT_FOR_READERS: Final = 0x04
-"""Set in both transaction types whose records are in no queue: prepared and rolled back."""
+"""The records that get no place in a queue: a repaired place has this bit, and so has what an old
+RocketMQ wrote for a transaction, prepared or rolled back.  All other records are rows.
+"""
 CHUNK_BYTES: Final = 1 << 20
 """How much is searched at a time: so much stays in the processor's cache."""
 LOOK_BACK_BYTES: Final = (4 << 20) + (64 << 10)

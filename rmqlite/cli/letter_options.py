@@ -111,7 +111,7 @@ class LetterOptions(FailureOptions):
             self.reason or "",
             since_ms or 0,
             until_ms,
-            self.message_id or "",
+            (self.message_id,) if self.message_id else (),
         )
 
     def words(self) -> str:
@@ -172,5 +172,9 @@ def _filter_parts(wanted: LetterFilter) -> Iterator[str]:
         yield f"failed from {time_text(wanted.since_ms)} on"
     if wanted.until_ms is not None:
         yield f"failed before {time_text(wanted.until_ms)}"
-    if wanted.message_id:
-        yield f"id {wanted.message_id}"
+    if wanted.ids:
+        yield f"id {' or '.join(wanted.ids)}"
+    if wanted.failure_kind:
+        yield f"reasons of the kind {wanted.failure_kind!r}"
+    if wanted.job_id:
+        yield f"sent by job {wanted.job_id}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from typing import Final
 
 from rmqlite.cli.broker_view import CALL_MS_MAX
 from rmqlite.cli.options import DEFAULT_ENDPOINT, AsJson, Endpoint
@@ -10,6 +12,8 @@ from rmqlite.cli.output.terminal import print_json, print_table
 from rmqlite.requests.status import BrokerStatus, LevelStatus
 from rmqlite.views.counts import counts_text
 from rmqlite.views.spans import span_text
+
+_LINE_CHARS: Final = 80
 
 
 def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> None:
@@ -43,12 +47,16 @@ def status(endpoint: Endpoint = DEFAULT_ENDPOINT, as_json: AsJson = False) -> No
     wrong = [f"warning: {each.sentence}" for each in troubles(picture)]
     for line in wrong or ["all is well"]:
         sys.stdout.write(line + "\n")
-    sys.stdout.write(counts_text(answer) + "\n")
+    counts = textwrap.fill(counts_text(answer), _LINE_CHARS, subsequent_indent="  ")
+    sys.stdout.write(counts + "\n")
     print_table(
         ("LEVEL", "DELAY", "PENDING", "NEXT DUE", "DELIVERED", "P50 MS", "P99 MS", "MAX MS"),
-        [_level_row(level, answer) for level in answer.levels],
+        [_level_row(level, answer) for level in answer.levels if level.is_used],
         title="delay levels (delivered and lateness since the start)",
     )
+    empty = sum([not level.is_used for level in answer.levels])
+    if empty:
+        sys.stdout.write(f"{empty} more without messages\n")
 
 
 def _level_row(level: LevelStatus, answer: BrokerStatus) -> tuple[object, ...]:

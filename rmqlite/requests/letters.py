@@ -7,16 +7,20 @@ Times are milliseconds since 1970, on the broker's clock; sizes are bytes.
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from rmqlite.message import offset_message_id
+from rmqlite.names import SCHEDULE_TOPIC, dlq_topic, is_dlq, is_retry
 
 LETTERS_MAX: Final = 1_000
 """The most letters that one call lists."""
 LETTERS_DEFAULT: Final = 100
+LETTER_IDS_MAX: Final = 100
+"""The most ids of a filter; each letter's id is looked up among them."""
 REASONS_MAX: Final = 5
-"""A group's summary has this many reasons, the most frequent ones."""
+"""A group's summary has this many kinds of reasons, the most frequent ones."""
 REASONS_OF_MAX: Final = 100_000
 """The broker counts the reasons of this many letters of a group, the newest ones."""
 HOPS_MAX: Final = 1_000
@@ -25,6 +29,28 @@ UNREADABLE: Final = "the log has no sound record there"
 """The reason and the body of a dead letter whose scheduled record could not be read."""
 LEFT_BEHIND: Final = "its body did not fit into a log file once more: look at the origin message"
 """The body of a dead letter whose record would be too long with the body of the message."""
+_PLACE: Final = re.compile("([^:]+):([0-9]{1,10}):([0-9]{1,18})")
+
+
+class Place(NamedTuple):
+    """A record's topic, queue and queue offset."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+
+    @classmethod
+    def read(cls, text: str) -> Place | None:
+        """The place of a letter; None for another text.
+
+        It is written topic:queue id:queue offset; a dead letter's also with its group instead.
+        """
+        found = _PLACE.fullmatch(text)
+        if found is None:
+            return None
+        name, queue_id, queue_offset = found.groups()
+        is_topic = is_dlq(name) or is_retry(name) or name == SCHEDULE_TOPIC
+        return cls(name if is_topic else dlq_topic(name), int(queue_id), int(queue_offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +58,11 @@ class LetterFilter:
     """Selects the letters that match every given field.
 
     topic: the topic that a letter was sent to first.  tag: its tags.  key: one of its keys.
-    reason: part of the last failure's reason, in upper or lower case.  since_ms <= time of the
-    last failure < until_ms; None means no end.  message_id: the producer's (UNIQ_KEY), or the
-    offset message id of the letter itself.
+    reason: part of the last failure's reason or of its kind, in upper or lower case.
+    since_ms <= time of the last failure < until_ms; None means no end.  ids: any of these, at
+    most 100; each is the producer's message id (UNIQ_KEY), the offset message id of the letter
+    itself, or its place such as billing:0:17.  failure_kind: the kind of the last failure's
+    reason (failure_kinds.py).  job_id: its message was sent by this redrive job.
     """
 
     topic: str = ""
@@ -43,7 +71,9 @@ class LetterFilter:
     reason: str = ""
     since_ms: int = 0
     until_ms: int | None = None
-    message_id: str = ""
+    ids: tuple[str, ...] = ()
+    failure_kind: str = ""
+    job_id: str = ""
 
 
 EVERY_LETTER: Final = LetterFilter()
@@ -60,7 +90,8 @@ class Letter:
     since, or empty.  due_ms: when a retry comes, 0 for a dead letter.  If RocketMQ wrote the
     letter, its failure times are store timestamps and its reason is empty.
     max_reconsume_times: the sender's own limit of retries, which overrides the consumer's and
-    the group's.
+    the group's.  failure_kind: the kind of reason; that of no reason if the last failure gave
+    none, and reason is of an earlier one.
     """
 
     group: str
@@ -88,6 +119,7 @@ class Letter:
     redriven_by: str = ""
     due_ms: int = 0
     max_reconsume_times: int | None = None
+    failure_kind: str = ""
 
     @property
     def offset_message_id(self) -> str:
@@ -99,7 +131,7 @@ class Letter:
 class LettersQuery:
     """One page of a group's letters, dead letters or retries.
 
-    group: empty means every group, and needs filter.message_id.  newest_first: dead letters
+    group: empty means every group, and needs filter.ids.  newest_first: dead letters
     only.  is_open: only dead letters that no job has redriven.  cursor: empty for the first
     page, then the cursor of the page before.  max_letters: 1 to 1,000; 0 means 100.  A page
     may be shorter, or even empty, without being the last.
@@ -124,10 +156,7 @@ class LetterPage:
 
 @dataclass(frozen=True, slots=True)
 class ReasonCount:
-    """How many letters failed for this reason, cut to its first line and 200 characters.
-
-    Reasons that differ in numbers and ids only may count as one, with # for each of these.
-    """
+    """How many letters failed for a reason of this kind (failure_kinds.py)."""
 
     reason: str
     count: int
@@ -139,8 +168,10 @@ class DeadLetterGroup:
 
     letters: how many lie behind the purge marker.  redriven: how many of these a job has sent
     again.  purged: how many before the marker the log still has.  oldest_ms, newest_ms: when
-    the first and the last of letters died, 0 without any.  reasons: of the open ones (not
-    redriven) among the newest reasons_of letters, the most frequent reason first.
+    the first and the last of letters died, 0 without any.  reasons: the kinds of the open ones
+    (not redriven) among the newest reasons_of letters, the most frequent kind first.
+    rest_letters: how many of these open ones have none of these kinds; rest_kinds: how many
+    kinds they have.
     """
 
     group: str
@@ -151,6 +182,8 @@ class DeadLetterGroup:
     newest_ms: int
     reasons: tuple[ReasonCount, ...] = ()
     reasons_of: int = 0
+    rest_letters: int = 0
+    rest_kinds: int = 0
 
     @property
     def open(self) -> int:

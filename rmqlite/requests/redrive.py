@@ -165,8 +165,8 @@ _PLAIN: Final = (
 )
 
 
-def named_tree(tree: object) -> Any:
-    """The tree that RedriveJob.to_json() wrote, with the fields of a RedriveJob."""
+def job_tree(tree: object) -> Any:
+    """A tree of RedriveJob.to_json(), also of an older rmqlite's, with this class's fields."""
     if not isinstance(tree, Mapping) or not isinstance(tree.get("samples"), list):
         return tree
     names = ("queue_id", "queue_offset", "why")
@@ -176,11 +176,18 @@ def named_tree(tree: object) -> Any:
         if isinstance(each, list)
     ]
     state = JobState.__members__.get(str(tree.get("state")), tree.get("state"))
-    spec = tree.get("spec")
-    if isinstance(spec, Mapping):
-        # A job of an older rmqlite sends each letter to its original topic.
-        spec = {"to_group": False, **spec}
-    return {**tree, "samples": samples, "state": state, "spec": spec}
+    return {**tree, "samples": samples, "state": state, "spec": _spec_tree(tree.get("spec"))}
+
+
+def _spec_tree(spec: object) -> object:
+    wanted = spec.get("filter") if isinstance(spec, Mapping) else None
+    if not isinstance(spec, Mapping) or not isinstance(wanted, Mapping):
+        return spec
+    # Up to 0.6 a filter had at most one id.
+    one = wanted.get("message_id")
+    wanted = {"ids": [one] if one else [], **wanted}
+    # And its jobs sent each letter to its original topic.
+    return {"to_group": False, **spec, "filter": wanted}
 
 
 class JobAction(enum.IntEnum):
@@ -250,6 +257,27 @@ class RedrivePreview:
     topics: tuple[TopicCount, ...] = ()
     samples: tuple[RedrivenLetter, ...] = ()
     cursor: str = ""
+
+    def then(self, page: RedrivePreview) -> RedrivePreview:
+        """The counts of the pages so far and of the next page together, with its cursor."""
+        # The refused ones first: the others are all alike.
+        samples = sorted(
+            [*self.samples, *page.samples],
+            key=lambda each: each.outcome is not RedriveOutcome.REFUSED,
+        )
+        return RedrivePreview(
+            page.letters,
+            self.looked_at + page.looked_at,
+            self.sent + page.sent,
+            self.already + page.already,
+            self.refused + page.refused,
+            summed([*self.topics, *page.topics]),
+            tuple(samples[:SAMPLES_MAX]),
+            page.cursor,
+        )
+
+
+NOTHING_SEEN: Final = RedrivePreview(0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,10 @@ class PendingFilter:
 
     levels: empty means all.  topic: the topic of the delivery; %RETRY%group for a group's
     retries.  due_from_ms <= deliver time < due_until_ms; None means no end.  key: one of the
-    message's keys.  message_id: the producer's (UNIQ_KEY).  origin_topic: the topic that a
-    retry was sent to first.  tag: the message's tags.  reason: part of the reason of a retry's
-    last failure, in upper or lower case.
+    message's keys.  ids: any of these, at most 100; the producer's (UNIQ_KEY).  origin_topic:
+    the topic that a retry was sent to first.  tag: the message's tags.  reason: part of the
+    reason of a retry's last failure or of its kind, in upper or lower case.  failure_kind: the
+    kind of that reason (failure_kinds.py).
     """
 
     levels: tuple[int, ...] = ()
@@ -40,10 +41,11 @@ class PendingFilter:
     due_from_ms: int = 0
     due_until_ms: int | None = None
     key: str = ""
-    message_id: str = ""
+    ids: tuple[str, ...] = ()
     origin_topic: str = ""
     tag: str = ""
     reason: str = ""
+    failure_kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ other configuration.  A small file gets its name only when it is complete.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,14 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rmqlite.errors import InvalidValue, NotSupported, StoreUnavailable
+from rmqlite.spark.session import is_on_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_DEFAULT: Final = "spark.hadoop.fs.defaultFS"
-_ELSEWHERE: Final = frozenset({"HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"})
-"""With one of these in the environment, Spark may have another file system than the disk."""
 _CLASSIC: Final = "a classic Spark session: this one is a client of Spark Connect"
 
 
@@ -36,7 +33,7 @@ def disk_names(
     if path is None:
         return None
     try:
-        return sorted(os.listdir(path))
+        return sorted([each.name for each in path.iterdir()])
     except FileNotFoundError:
         return []
     except NotADirectoryError as error:
@@ -55,9 +52,7 @@ def disk_path(
     scheme = _SCHEME.match(place)
     if scheme:
         return Path(place.removeprefix("file:")) if scheme[0] == "file:" else None
-    is_configured = not _ELSEWHERE.isdisjoint(os.environ) or _DEFAULT in (conf or {})
-    is_local = not master or master.startswith("local")
-    return Path(place) if is_local and not is_configured else None
+    return Path(place) if is_on_disk(master, conf or {}) else None
 
 
 class HadoopFolder:

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +27,11 @@ _JAVA_REMEDY: Final = (
     " Fedora: dnf install java-21-openjdk-headless; macOS: brew install openjdk@17)"
     " or set JAVA_HOME to the one you have"
 )
+_FILE_SYSTEM: Final = "spark.hadoop.fs.defaultFS"
+_OTHER_CONFIGURATION: Final = frozenset(
+    {"HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"}
+)
+"""With one of these in the environment, a session may have another file system than the disk."""
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _PLACES: Final = ("/usr/lib/jvm", "/opt/homebrew/opt/openjdk", "/Library/Java/JavaVirtualMachines")
 
@@ -81,6 +87,13 @@ def register(spark: SparkSession) -> SparkSession:
 
     spark.dataSource.register(RmqliteDataSource)
     return spark
+
+
+def is_on_disk(master: str, conf: Mapping[str, str]) -> bool:
+    """Would a session take a place without a scheme, such as /x, for one on this machine's disk?"""
+    is_local = not master or master.startswith("local")
+    is_configured = _FILE_SYSTEM in conf or not _OTHER_CONFIGURATION.isdisjoint(os.environ)
+    return is_local and not is_configured
 
 
 def java_home() -> str:

@@ -17,6 +17,8 @@ from rmqlite.errors import InvalidName, MessageTooLarge
 from rmqlite.levels import LEVELS_MAX
 from rmqlite.names import GROUP_BYTES_MAX, TOPIC_BYTES_MAX
 from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
+from rmqlite.requests.failure_kinds import REASON_CHARS_MAX
+from rmqlite.requests.letters import LETTER_IDS_MAX
 from rmqlite.requests.log import TOPICS_MAX
 from rmqlite.requests.redrive import IMPORT_LETTERS_MAX, RedriveOutcome
 from rmqlite.requests.schedule import BOUNDS_MAX, IDS_MAX
@@ -35,6 +37,8 @@ _TAGS: Final = Limit(size=limits.TAGS_BYTES_MAX)
 _MESSAGE_ID: Final = Limit(size=limits.MESSAGE_ID_BYTES_MAX)
 _REASON: Final = Limit(size=limits.REASON_BYTES_MAX)
 _REASON_PART: Final = Limit(size=4 * limits.REASON_PART_CHARS_MAX)
+_KIND: Final = Limit(size=4 * REASON_CHARS_MAX)
+_LETTER_IDS: Final = Limit(count=LETTER_IDS_MAX, total=limits.SEARCH_BYTES_MAX)
 _CLIENT_ID: Final = Limit(size=limits.CLIENT_ID_BYTES_MAX)
 _EXPRESSION: Final = Limit(size=limits.EXPRESSION_BYTES_MAX)
 _SQL: Final = Limit(size=limits.SQL_BYTES_MAX)
@@ -100,10 +104,11 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "PendingFilter.levels": _LEVELS,
     "PendingFilter.topic": _TOPIC,
     "PendingFilter.key": _SEARCHED,
-    "PendingFilter.message_id": _SEARCHED,
+    "PendingFilter.ids": _LETTER_IDS,
     "PendingFilter.origin_topic": _TOPIC,
     "PendingFilter.tag": _SEARCHED,
     "PendingFilter.reason": _REASON_PART,
+    "PendingFilter.failure_kind": _KIND,
     "GetTimelineRequest.bounds_ms": Limit(count=BOUNDS_MAX),
     "GetTimelineRequest.levels": _LEVELS,
     "ChangeByIdsRequest.message_ids": replace(_SEARCHED, count=IDS_MAX),
@@ -117,7 +122,9 @@ _FIXED: Final[Mapping[str, Limit]] = {
     "LetterFilter.tag": _SEARCHED,
     "LetterFilter.key": _SEARCHED,
     "LetterFilter.reason": _REASON_PART,
-    "LetterFilter.message_id": _SEARCHED,
+    "LetterFilter.ids": _LETTER_IDS,
+    "LetterFilter.failure_kind": _KIND,
+    "LetterFilter.job_id": _JOB_ID,
     "PurgeDeadLettersRequest.group": _GROUP,
     "GetLifeRequest.message_id": _SEARCHED,
     "PreviewRedriveRequest.cursor": _CURSOR,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,8 +29,9 @@ from rmqlite.store.wait_queues import when_due_ms
 from tests.support.brokers import small_config
 from tests.support.clock import FakeClock
 from tests.support.files import QuickFiles
+from tests.support.golden import rows as entries_of
 from tests.support.golden import unpack_golden
-from tests.support.plain_decoder import Row, decoded_rows, plain_rows
+from tests.support.plain_decoder import Row, decoded_rows, plain_rows, read
 from tests.support.stores import StoreUnderTest, new_record
 
 ALL = tuple(column.name for column in COLUMNS)
@@ -291,3 +293,14 @@ def test_decoding_loads_neither_spark_nor_grpc_nor_the_brokers_rooms() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_every_record_that_rocketmq_gave_a_queue_is_a_row(tmp_path: Path) -> None:
+    """Half messages and op records of its transactions, too: they lie in two topics of theirs."""
+    golden = unpack_golden(tmp_path)
+    entries = Counter(row["topic"] for row in entries_of(golden))
+    assert entries["RMQ_SYS_TRANS_HALF_TOPIC"] == 9
+    assert entries["RMQ_SYS_TRANS_OP_HALF_TOPIC"] == 6
+    assert Counter(row["topic"] for row in read(golden / "clean")) == entries
+    for topic, count in entries.items():
+        assert len(read(golden / "clean", topic=topic)) == count

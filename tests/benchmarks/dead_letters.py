@@ -81,7 +81,7 @@ def look(admin: AdminClient, count: int) -> None:
         "a topic of a third": LetterFilter(topic=topic_of(0)),
         "a tag of a quarter": LetterFilter(tag=tag_of(0)),
         "one key": LetterFilter(key=key_of(count // 2)),
-        "one message id": LetterFilter(message_id=message_id_of(count // 2)),
+        "one message id": LetterFilter(ids=(message_id_of(count // 2),)),
     }
     expected = {
         "a reason of a tenth": [n for n in range(count) if reason_of(n) == REASONS[3]],

@@ -83,7 +83,7 @@ def one_key(broker: BrokerUnderTest, action: ScheduleAction, message_id: str, **
 def one_id_filter(
     broker: BrokerUnderTest, action: ScheduleAction, message_id: str, **more: Any
 ) -> int:
-    return by_filter(broker, action, PendingFilter(message_id=message_id), **more)
+    return by_filter(broker, action, PendingFilter(ids=(message_id,)), **more)
 
 
 def one_level(broker: BrokerUnderTest, action: ScheduleAction, message_id: str, **more: Any) -> int:

@@ -1,24 +1,25 @@
-"""Why dead letters failed, counted: the open ones, and of very many the newest."""
+"""Why dead letters failed, counted by kind: the open ones, and of very many the newest."""
 
 from __future__ import annotations
 
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rmqlite.broker.finding import letter_reading
-from rmqlite.broker.letters import dead_letters, failure_reasons
-from rmqlite.broker.letters.failure_reasons import (
-    ALIKE_MAX,
-    REASON_CHARS_MAX,
-    kind_of,
-    short_reason,
-)
-from rmqlite.names import dlq_topic
+from rmqlite.broker.letters import dead_letters as letters_module
+from rmqlite.broker.letters import failure_reasons
+from rmqlite.names import dlq_topic, retry_topic
+from rmqlite.requests.failure_kinds import NO_REASON
+from rmqlite.requests.letters import LetterFilter
 from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from tests.support.brokers import BrokerUnderTest
-from tests.support.letters import dead, dead_ids, groups, purge, reasons
-from tests.support.messages import GROUP
+from tests.support.golden import unpack_golden
+from tests.support.letters import dead, dead_ids, dead_letters, groups, purge, reasons, retries
+from tests.support.messages import GROUP, received, save_group, send_back
 from tests.support.steps import done
 from tests.support.stores import new_record
 
@@ -39,27 +40,14 @@ def redriven(broker: BrokerUnderTest, start: int, end: int, job_id: str = "job-1
     broker.broker.redriven.add(job_id, DLQ, 0, start, end)
 
 
-@pytest.mark.parametrize(
-    ("reason", "short"),
-    [
-        ("", ""),
-        ("no stock", "no stock"),
-        ("\n  no stock\r\nTraceback", "no stock"),
-        ("x" * 200, "x" * 200),
-        ("x" * 201, "x" * 199 + "…"),
-    ],
-)
-def test_a_reason_is_its_first_line_cut(reason: str, short: str) -> None:
-    """What follows is a trace, which is different each time."""
-    assert short_reason(reason) == short
-    assert len(short) <= REASON_CHARS_MAX
-
-
 def test_the_most_frequent_ones_come_first(under_test: BrokerUnderTest) -> None:
     """Five of them; of as frequent ones in the order of the alphabet."""
     die(under_test, "f", "c", "a", "b", "c", "d\nx", "d\ny", "d", "e", "")
-    assert list(reasons(under_test).items()) == [("d", 3), ("c", 2), ("", 1), ("a", 1), ("b", 1)]
-    assert groups(under_test)[GROUP].reasons_of == 10
+    assert list(reasons(under_test).items()) == [
+        *(("d", 3), ("c", 2), (NO_REASON, 1), ("a", 1), ("b", 1))
+    ]
+    mine = groups(under_test)[GROUP]
+    assert (mine.reasons_of, mine.rest_letters, mine.rest_kinds) == (10, 2, 2)
 
 
 def test_a_reason_that_is_no_text_is_told_as_one(under_test: BrokerUnderTest) -> None:
@@ -96,7 +84,7 @@ def test_reasons_are_those_of_the_newest_letters(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
     """So many are looked at, and remembered; of all of them the count is told."""
-    monkeypatch.setattr(dead_letters, "REASONS_OF_MAX", 4)
+    monkeypatch.setattr(letters_module, "REASONS_OF_MAX", 4)
     die(under_test, *"aaabbc")
     assert reasons(under_test) == {"a": 1, "b": 2, "c": 1}
     die(under_test, *"dd")
@@ -154,73 +142,40 @@ def test_two_who_ask_at_once_are_told_the_same(under_test: BrokerUnderTest) -> N
     assert [each.count for each in answers[0][0].reasons] == [1_000] * 3
 
 
-def test_of_very_many_reasons_the_frequent_ones_are_told(
+def test_of_very_many_kinds_the_frequent_ones_are_counted(
     under_test: BrokerUnderTest, monkeypatch: Any
 ) -> None:
-    """A reason that names its order is another one each time; memory has a bound."""
+    """Memory has a bound; the letters of kinds that were forgotten are in the rest."""
     monkeypatch.setattr(failure_reasons, "REASONS_KEPT_MAX", 8)
     texts = []
-    for number in range(60):
-        texts += [f"order {number}", "no stock"]
+    for number, word in enumerate(map("".join, product("ghij", repeat=3))):
+        texts += [f"no {word}", "no stock", f"order {number}"]
         texts += ["time-out"] * (number % 2)
     die(under_test, *texts)
     counted = reasons(under_test)
-    assert counted["no stock"] == 60
-    assert counted["time-out"] == 30
-    assert sum(counted.values()) <= len(texts)
-    assert groups(under_test)[GROUP].letters == len(texts)
+    assert (counted["no stock"], counted["order #"], counted["time-out"]) == (64, 64, 32)
+    mine = groups(under_test)[GROUP]
+    assert (mine.letters, sum(counted.values()) + mine.rest_letters) == (len(texts), len(texts))
+    assert 0 < mine.rest_kinds <= 8 - len(counted)
 
 
-@pytest.mark.parametrize(
-    ("reason", "kind"),
-    [
-        ("no stock", "no stock"),
-        ("boom order-17 after 3000ms", "boom order-# after #ms"),
-        ("user_42 of host10:8443", "user_# of host#:#"),
-        ("id 1f2e3d4c-0a1b-2c3d-4e5f-60718293a4b5 gone", "id # gone"),
-        ("object at 0x7f3a9c", "object at #"),
-        ("no C0000202485737EA2DEB68D4", "no #"),
-        ("dead beef cafe", "dead beef cafe"),
-        ("-17.50 is below 0", "-#.# is below #"),
-    ],
-)
-def test_a_kind_of_reason_has_a_sign_for_each_number_and_id(reason: str, kind: str) -> None:
-    """Words stay as they are, also those that could be hex."""
-    assert kind_of(reason) == kind
-
-
-def test_reasons_that_differ_in_ids_are_one_when_there_are_many(
+def test_reasons_that_differ_in_ids_are_one_kind_from_the_first(
     under_test: BrokerUnderTest,
 ) -> None:
-    """A summary in which every letter is a line of its own tells nothing."""
-    die(under_test, *[f"no stock for order-{n}" for n in range(ALIKE_MAX)])
-    assert len(groups(under_test)[GROUP].reasons) == 5
-    die(under_test, *[f"no stock for order-{n}" for n in range(50, 100)], "time-out")
-    assert reasons(under_test) == {"no stock for order-#": ALIKE_MAX + 50, "time-out": 1}
+    """A summary in which every letter is a line of its own says nothing."""
+    die(under_test, *[f"no stock for order-{n}" for n in range(60)], "time-out")
+    assert reasons(under_test) == {"no stock for order-#": 60, "time-out": 1}
     redriven(under_test, 0, 5)
-    assert reasons(under_test) == {"no stock for order-#": ALIKE_MAX + 45, "time-out": 1}
+    assert reasons(under_test) == {"no stock for order-#": 55, "time-out": 1}
 
 
-def test_a_few_that_differ_in_a_number_are_told_apart(under_test: BrokerUnderTest) -> None:
+def test_a_status_is_a_kind(under_test: BrokerUnderTest) -> None:
     """A 404 is not a 503."""
     die(under_test, *["HTTP 404", "HTTP 503"] * 40, "HTTP 500")
     assert reasons(under_test) == {"HTTP 404": 40, "HTTP 503": 40, "HTTP 500": 1}
 
 
-def test_a_kind_stays_one_when_rare_reasons_are_forgotten(
-    under_test: BrokerUnderTest, monkeypatch: Any
-) -> None:
-    """It would fall apart into its letters, and be lost as rare."""
-    monkeypatch.setattr(failure_reasons, "REASONS_KEPT_MAX", 30)
-    words = [a + b + c for a in "ghij" for b in "ghij" for c in "ghij"]
-    texts = [f"order {number}" for number in range(40)] + words
-    die(under_test, *texts, *[f"order {number}" for number in range(100, 140)])
-    assert reasons(under_test)["order #"] == 80
-
-
-def test_a_repaired_place_is_a_letter_without_a_reason_to_tell(
-    under_test: BrokerUnderTest,
-) -> None:
+def test_a_repaired_place_is_a_letter_of_no_kind(under_test: BrokerUnderTest) -> None:
     """It keeps its queue offset, and nobody is shown it."""
     dead(under_test, "m1", reason="a")
     properties = {"REPAIRED": "1", "FAILURE_REASON": "b"}
@@ -229,3 +184,90 @@ def test_a_repaired_place_is_a_letter_without_a_reason_to_tell(
     dead(under_test, "m2", reason="a")
     assert dead_ids(under_test) == ["m1", "m2"]
     assert reasons(under_test) == {"a": 2}
+    mine = groups(under_test)[GROUP]
+    assert (mine.rest_letters, mine.rest_kinds) == (1, 0)
+
+
+OF_EARLIER = {"FAILURE_REASON": "no answer within 5 s", "FAILURE_REASON_ATTEMPT": "2"}
+OF_ROCKETMQ = {"FAILURE_REASON": "no answer within 6 s", "DELIVERY_ATTEMPTS": "2"}
+MIXED = [
+    ({"FAILURE_REASON": "no answer within 3 s"}, 1),
+    ({"FAILURE_REASON": "no answer within 14 s\nTraceback"}, 3),
+    ({"FAILURE_REASON": "HTTP 404: order 17"}, 1),
+    ({"FAILURE_REASON": "HTTP 503: order 18"}, 1),
+    ({"FAILURE_REASON": "x" * 300}, 1),
+    ({"FAILURE_REASON": "(no reason)"}, 1),
+    ({}, 1),
+    (OF_EARLIER, 3),
+    (OF_ROCKETMQ, 5),
+    (OF_ROCKETMQ, 2),
+    ({"FAILURE_REASON": "no answer within 6 s", "DELIVERY_ATTEMPTS": "many"}, 5),
+]
+
+
+def counts_by_filter(broker: BrokerUnderTest, group: str, kinds: dict[str, int]) -> dict[str, int]:
+    return {
+        kind: len(dead_letters(broker, LetterFilter(failure_kind=kind), group, is_open=True))
+        for kind in kinds
+    }
+
+
+@pytest.mark.parametrize("topic", [DLQ, UNDELIVERABLE_TOPIC])
+def test_a_filter_by_kind_finds_as_many_as_were_counted(
+    under_test: BrokerUnderTest, topic: str
+) -> None:
+    """A group in a list that leads nowhere is worse than none.
+
+    A reason of an earlier attempt does not count, whether our broker or RocketMQ's took it along.
+    """
+    records = [
+        new_record("letter", topic, properties=properties, reconsume_times=times)
+        for properties, times in MIXED * 2
+    ]
+    under_test.store.append(records)
+    under_test.sync()
+    under_test.broker.redriven.add("job-1", topic, 0, 0, 2)
+    group = topic.removeprefix("%DLQ%")
+    counted = reasons(under_test, group)
+    assert len(counted) == 5
+    assert counted["no answer within # s"] == (6 if topic == DLQ else 8)
+    assert counted[NO_REASON] == (8 if topic == DLQ else 6)
+    assert counts_by_filter(under_test, group, counted) == counted
+    mine = groups(under_test)[group]
+    assert sum(counted.values()) + mine.rest_letters == mine.open
+    for each in dead_letters(under_test, group=group):
+        same = dead_letters(under_test, LetterFilter(failure_kind=each.failure_kind), group)
+        assert each in same
+    for text in (NO_REASON, "ANSWER within # s"):
+        by_text = dead_letters(under_test, LetterFilter(reason=text), group, is_open=True)
+        kind = next(kind for kind in counted if text.casefold() in kind.casefold())
+        assert len(by_text) == counted[kind]
+
+
+def test_a_filter_by_kind_finds_what_rocketmq_wrote(tmp_path: Path) -> None:
+    """RocketMQ gives no reasons."""
+    root = unpack_golden(tmp_path)
+    broker = BrokerUnderTest(root / "clean", max_hash_slots=1_000, max_index_entries=8_000)
+    for group, mine in groups(broker).items():
+        counted = {each.reason: each.count for each in mine.reasons}
+        assert counted == {NO_REASON: mine.open}
+        assert counts_by_filter(broker, group, counted) == counted
+    assert groups(broker)
+    broker.store.release()
+
+
+def test_retries_have_kinds_too(under_test: BrokerUnderTest) -> None:
+    """The due ones and those that wait in the schedule."""
+    save_group(under_test)
+    for number, level in enumerate((1, 1, 5)):
+        message = received(under_test, message_id=f"m{number}", body=b"x")
+        send_back(under_test, message, delay_level=level, reason=f"code {number} of 9")
+    under_test.clock.forward(1_000)
+    under_test.deliver()
+    _, again = under_test.messages(retry_topic(GROUP))
+    send_back(under_test, again, delay_level=5, reason="")
+    found = retries(under_test, LetterFilter(failure_kind="code # of #"))
+    assert [each.message_id for each in found] == ["m0", "m1", "m2"]
+    assert {each.failure_kind for each in found} == {"code # of #"}
+    (none,) = retries(under_test, LetterFilter(failure_kind=NO_REASON))
+    assert (none.message_id, none.reason, none.failure_kind) == ("m1", "code 1 of 9", NO_REASON)

@@ -34,13 +34,13 @@ def test_its_dead_letters_are_listed(broker: BrokerUnderTest, golden: Path) -> N
         assert each.reason == ""
         by_key = LetterFilter(key=each.keys[0], tag=each.tags, topic="orders")
         assert dead_letters(broker, by_key, GROUP) == [each]
-        by_id = LetterFilter(message_id=each.offset_message_id)
+        by_id = LetterFilter(ids=(each.offset_message_id,))
         assert dead_letters(broker, by_id, "") == [each]
         by_time = LetterFilter(since_ms=each.store_timestamp_ms)
         assert dead_letters(broker, by_time, GROUP)[0] == each
     (mine,) = groups(broker).values()
     assert (mine.group, mine.letters, mine.open) == (GROUP, len(wanted), len(wanted))
-    assert reasons(broker, GROUP) == {"": len(wanted)}
+    assert reasons(broker, GROUP) == {"(no reason)": len(wanted)}
 
 
 def test_its_dead_letters_are_purged(broker: BrokerUnderTest) -> None:

@@ -116,8 +116,18 @@ def test_a_slice_reads_a_bounded_number_of_bytes(
         ({"tag": "Pai"}, False),
         ({"key": "k2"}, True),
         ({"key": "k"}, False),
-        ({"message_id": "m1"}, True),
-        ({"message_id": "m"}, False),
+        ({"ids": ("m1",)}, True),
+        ({"ids": ("m",)}, False),
+        ({"ids": ("m", "m1", "n" * 32)}, True),
+        ({"ids": (f"{GROUP}:0:0",)}, True),
+        ({"ids": (f"{DLQ}:0:0",)}, True),
+        ({"ids": (f"{GROUP}:0:1", f"{GROUP}:1:0", "other:0:0", f"%RETRY%{GROUP}:0:0")}, False),
+        ({"ids": ("\ud800",)}, False),
+        ({"failure_kind": "Keine Straße # weit"}, True),
+        ({"failure_kind": "Keine Straße"}, False),
+        ({"reason": "straße # weit"}, True),
+        ({"reason": "(no reason)"}, False),
+        ({"job_id": "job-1"}, False),
         ({"reason": "STRASSE"}, True),
         ({"reason": "no such"}, False),
         ({"since_ms": 1, "until_ms": 2}, False),
@@ -131,7 +141,11 @@ def test_a_letter_fits_if_it_fits_every_field(
 ) -> None:
     """A key and a tag as a whole, a reason in part and in any case."""
     dead(
-        under_test, tags="Paid", keys=("k1", "k2"), message_id="m1", reason="Keine Straße\nat x.py"
+        under_test,
+        tags="Paid",
+        keys=("k1", "k2"),
+        message_id="m1",
+        reason="Keine Straße 7 weit\nat x.py",
     )
     (head,) = heads(under_test)
     assert fits(head, LetterFilter(**wanted)) == bool(is_one)
@@ -144,8 +158,8 @@ def test_a_letter_is_found_by_the_id_of_its_own_record(under_test: BrokerUnderTe
     first, second = heads(under_test)
     message_id = described(first).offset_message_id
     for asked in (message_id, message_id.lower()):
-        assert fits(first, LetterFilter(message_id=asked))
-        assert not fits(second, LetterFilter(message_id=asked))
+        assert fits(first, LetterFilter(ids=(asked,)))
+        assert not fits(second, LetterFilter(ids=(asked,)))
 
 
 def test_the_time_is_that_of_the_last_failure(under_test: BrokerUnderTest) -> None:
@@ -255,6 +269,12 @@ def broker_has(broker: BrokerUnderTest, offset_message_id: str) -> bool:
         ("key", LetterFilter(key="a b")),
         ("until_ms", LetterFilter(since_ms=5, until_ms=5)),
         ("reason", LetterFilter(reason="x" * 1_025)),
+        ("ids", LetterFilter(ids=("x",) * 101)),
+        ("ids", LetterFilter(ids=("x", ""))),
+        ("ids", LetterFilter(ids=("x" * 20_000, "y" * 20_000))),
+        ("failure_kind", LetterFilter(failure_kind="x" * 201)),
+        ("failure_kind", LetterFilter(failure_kind="order 17")),
+        ("job_id", LetterFilter(job_id="x" * 300)),
     ],
 )
 def test_a_filter_that_nothing_can_fit_is_refused(field: str, wanted: LetterFilter) -> None:

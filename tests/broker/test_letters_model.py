@@ -12,6 +12,7 @@ import pytest
 from rmqlite.broker.finding import letter_reading
 from rmqlite.broker.letters import dead_letters
 from rmqlite.names import dlq_topic
+from rmqlite.requests.failure_kinds import NO_REASON
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
 from tests.support.letters import dead_letters as listed
@@ -108,7 +109,7 @@ def compare(broker: BrokerUnderTest, plain: Plain, random: Random) -> None:
     assert done(broker.broker.letters.dead.open_counts())[GROUP] == len(is_open)
     first = max(begin, end - WINDOW)
     assert mine.reasons_of == end - first
-    counted = Counter(plain.reasons[number] for number in is_open if number >= first)
+    counted = Counter(plain.reasons[number] or NO_REASON for number in is_open if number >= first)
     assert {each.reason: each.count for each in mine.reasons} == counted
     newest_first, open_only = random.random() < 0.5, random.random() < 0.5
     found = listed(

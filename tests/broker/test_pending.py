@@ -16,6 +16,7 @@ from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
 from rmqlite.message import Message
 from rmqlite.names import SCHEDULE_TOPIC, retry_topic
+from rmqlite.requests.failure_kinds import NO_REASON
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
     PAGE_MAX,
@@ -117,7 +118,7 @@ def fits(each: PendingMessage, wanted: PendingFilter) -> bool:
         (not wanted.levels or each.level in wanted.levels)
         and (not wanted.topic or each.topic == wanted.topic)
         and (not wanted.key or wanted.key in each.keys)
-        and (not wanted.message_id or each.message_id == wanted.message_id)
+        and (not wanted.ids or each.message_id in wanted.ids)
         and each.deliver_at_ms >= wanted.due_from_ms
         and (until_ms is None or each.deliver_at_ms < until_ms)
     )
@@ -141,9 +142,10 @@ def some_filters(broker: BrokerUnderTest) -> Iterator[PendingFilter]:
         yield PendingFilter(due_until_ms=begin)
         yield PendingFilter(due_from_ms=begin, due_until_ms=begin + 1)
     for each in plain_list(broker)[::7]:
-        yield PendingFilter(message_id=each.message_id)
-        yield PendingFilter(message_id=each.message_id, levels=(each.level,), topic=each.topic)
-    yield PendingFilter(message_id="nobody")
+        yield PendingFilter(ids=(each.message_id,))
+        yield PendingFilter(ids=(each.message_id,), levels=(each.level,), topic=each.topic)
+    yield PendingFilter(ids=("nobody",))
+    yield PendingFilter(ids=tuple(each.message_id for each in plain_list(broker)[::3]))
 
 
 @pytest.mark.parametrize("restart", [lambda _: None, *WAYS])
@@ -236,7 +238,7 @@ def test_retries_are_listed_by_group_with_how_often_they_failed(
     (mine,) = waiting(under_test, PendingFilter(topic=retry_topic(GROUP)))
     assert (mine.message_id, mine.keys, mine.reconsume_times) == ("a", ("k",), 1)
     assert len(waiting(under_test, PendingFilter(key="k"))) == 2
-    assert len(waiting(under_test, PendingFilter(message_id="a"))) == 2
+    assert len(waiting(under_test, PendingFilter(ids=("a",)))) == 2
 
 
 # ---- counting
@@ -387,7 +389,7 @@ def test_a_key_is_a_whole_key(under_test: BrokerUnderTest) -> None:
     assert waiting_ids(under_test, PendingFilter(key="order-1")) == ["x"]
     assert waiting_ids(under_test, PendingFilter(key="order")) == []
     assert waiting_ids(under_test, PendingFilter(key="x")) == ["order-1"]
-    assert waiting_ids(under_test, PendingFilter(message_id="x")) == ["x"]
+    assert waiting_ids(under_test, PendingFilter(ids=("x",))) == ["x"]
 
 
 def test_a_record_that_the_index_names_twice_is_listed_and_changed_once(
@@ -488,8 +490,15 @@ def test_retries_are_found_by_what_their_failure_says(under_test: BrokerUnderTes
     assert ids(tag="Paid") == ["m0", "m2", "m3", "m4"]
     assert ids(tag="Pai") == []
     assert ids(tag="Paid", reason="stock", origin_topic="bills") == ["m2"]
-    assert ids(message_id="m0", reason="stock") == ["m0"]
-    assert ids(message_id="m1", reason="stock") == []
+    assert ids(ids=("m0", "m1", "m2"), reason="stock") == ["m0", "m2"]
+    assert ids(ids=("m1",), reason="stock") == []
+    (first, *_) = waiting(under_test, PendingFilter(ids=("m0",)))
+    place = f"{SCHEDULE_TOPIC}:{first.level - 1}:{first.queue_offset}"
+    for own in (first.offset_message_id, place):
+        assert ids(ids=(own, "m3")) == ["m0", "m3"]
+    assert ids(failure_kind="time-out") == ["m1"]
+    # A message that never failed is not one that failed without a reason.
+    assert ids(failure_kind=NO_REASON) == ids(reason=NO_REASON) == ["m3"]
     assert by_filter(under_test, CANCEL, PendingFilter(reason="stock"), dry_run=True) == 2
     assert by_filter(under_test, CANCEL, PendingFilter(reason="stock")) == 2
     assert ids() == ["m1", "m3", "m4"]

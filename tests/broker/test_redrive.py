@@ -23,9 +23,10 @@ from rmqlite.errors import (
     StoreDamaged,
     TopicUnknown,
 )
-from rmqlite.message import RETRY_TOPIC, Message
-from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP
+from rmqlite.message import REDRIVEN_BY, RETRY_TOPIC, Message
+from rmqlite.names import REDRIVE_JOBS_TOPIC, SCHEDULE_GROUP, retry_topic
 from rmqlite.requests.letters import LetterFilter
+from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.redrive import (
     JobAction,
     JobChange,
@@ -41,6 +42,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.store.check import check
 from tests.broker.conftest import Make
 from tests.support.brokers import BrokerUnderTest
+from tests.support.letters import dead_letters
 from tests.support.messages import bodies
 from tests.support.redrives import (
     DLQ,
@@ -86,6 +88,54 @@ def test_every_letter_goes_to_the_topic_it_was_sent_to(under_test: BrokerUnderTe
     found = sorted(everything(under_test, "orders"))
     assert found == ["a", "a", "c", "c"]
     assert {letter.topic for letter in outcomes(under_test, job.job_id)} == {"orders", "bills"}
+
+
+def test_letters_are_redriven_by_their_ids_and_places(under_test: BrokerUnderTest) -> None:
+    """Each named letter once, however often and by whatever name."""
+    bury_many(under_test, 6)
+    ids = (_id_of(under_test, 1), f"{GROUP}:0:3", f"{DLQ}:0:3", f"{GROUP}:1:4", "nobody's")
+    assert preview(under_test, filter=LetterFilter(ids=ids)).sent == 2
+    job = redrive(under_test, filter=LetterFilter(ids=ids))
+    assert [each.queue_offset for each in outcomes(under_test, job.job_id)] == [1, 3]
+
+
+def test_what_a_job_sent_and_what_died_again_is_found_by_the_job(
+    under_test: BrokerUnderTest,
+) -> None:
+    """So that the second failure is not looked for among thousands of first ones."""
+    bury_many(under_test, 3)
+    job = redrive(under_test)
+    assert dead_letters(under_test, LetterFilter(job_id=job.job_id)) == []
+    message, *_ = under_test.messages(retry_topic(GROUP))
+    assert message.properties[REDRIVEN_BY] == job.job_id
+    under_test.broker.send_back(SendBackRequest(GROUP, message.physical_offset, delay_level=-1))
+    under_test.sync()
+    (letter,) = dead_letters(under_test, LetterFilter(job_id=job.job_id))
+    assert (letter.queue_offset, letter.redriven_before) == (3, 1)
+    assert redrive(under_test, filter=LetterFilter(job_id=job.job_id)).sent == 1
+
+
+def test_a_job_that_was_begun_before_has_the_id_that_it_named(under_test: BrokerUnderTest) -> None:
+    """In its table an older broker wrote one message_id; without it the job would take all."""
+    bury_many(under_test, 4)
+    wanted = _id_of(under_test, 2)
+    job_id = start(under_test, filter=LetterFilter(ids=(wanted,))).job_id
+    other_id = start(under_test, filter=LetterFilter(tag="none such")).job_id
+    under_test.close()
+    path = under_test.config.store_path / "config" / "redriveJobs.json"
+    table = json.loads(path.read_text())
+    jobs = [json.loads(text) for text in table["jobs"]]
+    for each in jobs:
+        filter = each["job"]["spec"]["filter"]
+        (filter["message_id"],) = filter.pop("ids") or [""]
+        del filter["failure_kind"], filter["job_id"]
+    path.write_text(json.dumps(table | {"jobs": [json.dumps(each) for each in jobs]}))
+    under_test.open()
+    kept = {each.job_id: each.spec.filter for each in under_test.broker.redrive.all()}
+    assert kept[job_id] == LetterFilter(ids=(wanted,))
+    assert kept[other_id] == LetterFilter(tag="none such")
+    assert run(under_test, job_id).sent == 1
+    assert [each.queue_offset for each in outcomes(under_test, job_id)] == [2]
 
 
 def test_a_letter_that_dies_after_the_start_waits_for_another_job(
@@ -376,7 +426,7 @@ def test_jobs_are_as_they_were_after_a_restart(make: Make, is_clean: bool) -> No
     """From the table, or from the log."""
     under_test = make()
     bury_many(under_test, 5)
-    done_id = redrive(under_test, filter=LetterFilter(message_id="nobody's")).job_id
+    done_id = redrive(under_test, filter=LetterFilter(ids=("nobody's",))).job_id
     job_id = start(under_test, max_per_second=7, filter=LetterFilter(topic="orders")).job_id
     under_test.broker.redrive.step(job_id, 2)
     redriven = under_test.broker.redriven.of(DLQ, 0).ranges()
@@ -611,7 +661,7 @@ def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
 ) -> None:
     """Whatever the size of a page, and with other jobs' records between."""
     bury_many(under_test, 25)
-    redrive(under_test, filter=LetterFilter(message_id="nobody's"))
+    redrive(under_test, filter=LetterFilter(ids=("nobody's",)))
     one, two = start(under_test).job_id, start(under_test, again=True).job_id
     for _ in range(9):
         under_test.broker.redrive.step(one, 3)
@@ -627,7 +677,7 @@ def test_outcomes_come_page_by_page_in_the_order_of_the_letters(
 def test_outcomes_can_be_asked_for_by_kind(under_test: BrokerUnderTest) -> None:
     """What went wrong is what one wants to see."""
     bury_many(under_test, 4)
-    redrive(under_test, filter=LetterFilter(message_id=_id_of(under_test, 2)))
+    redrive(under_test, filter=LetterFilter(ids=(_id_of(under_test, 2),)))
     job = redrive(under_test)
     found = outcomes(under_test, job.job_id, outcomes=(ALREADY,), max_letters=1)
     assert [each.queue_offset for each in found] == [2]

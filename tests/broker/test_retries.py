@@ -109,9 +109,9 @@ def test_what_the_group_has_consumed_is_no_retry_any_more(under_test: BrokerUnde
         ({"tag": "New"}, "m1 m3"),
         ({"key": "k3"}, "m3"),
         ({"key": "all", "reason": "STOCK"}, "m0 m2 m4"),
-        ({"message_id": "m4"}, "m4"),
-        ({"message_id": "m0"}, "m0"),
-        ({"message_id": "other1"}, ""),
+        ({"ids": ("m4",)}, "m4"),
+        ({"ids": ("m0",)}, "m0"),
+        ({"ids": ("other1",)}, ""),
         ({"since": 1}, "m1 m2 m3 m4"),
         ({"since": 1, "until": 3}, "m1 m2"),
         ({"until": 1, "reason": "no such"}, ""),
@@ -138,13 +138,13 @@ def test_a_retry_is_found_in_every_group_by_its_id(under_test: BrokerUnderTest) 
     for group in (GROUP, "other"):
         send_back(under_test, message, group=group)
     under_test.send(named("m4", 5))
-    both = retries(under_test, LetterFilter(message_id="both"), group="")
+    both = retries(under_test, LetterFilter(ids=("both",)), group="")
     assert sorted(each.group for each in both) == ["other", GROUP]
     for each in (*retries(under_test), *both):
-        by_id = LetterFilter(message_id=each.offset_message_id)
+        by_id = LetterFilter(ids=(each.offset_message_id,))
         assert retries(under_test, by_id, group="") == [each]
-    assert ids(under_test, LetterFilter(message_id="m4"), group="") == ["m4"]
-    assert ids(under_test, LetterFilter(message_id="nobody"), group="") == []
+    assert ids(under_test, LetterFilter(ids=("m4",)), group="") == ["m4"]
+    assert ids(under_test, LetterFilter(ids=("nobody",)), group="") == []
 
 
 def test_cancelled_retries_are_gone(under_test: BrokerUnderTest) -> None:

@@ -124,7 +124,7 @@ def test_status_says_what_waits_and_how_late(run: Run) -> None:
         "since the start 1m 40s ago: 1,000,000 sent, 900 delivered, 17 retried, 1 died"
     )
     assert lines[7].split() == ["1", "1s", "99,100", "in", "500ms", "900", "1", "3", "9"]
-    assert lines[8].split() == ["2", "5s", "0", "-", "0", "0", "0", "0"]
+    assert lines[8] == "1 more without messages"
     assert max(len(line.rstrip()) for line in lines) <= 80
     assert json.loads(run("status", "--json").stdout)["levels"][0]["pending"] == 99_100
 

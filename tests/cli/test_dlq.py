@@ -160,7 +160,7 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     wanted = LetterFilter("orders", "A", "k", "Timed Out", NOW_MS - 7_200_000, NOW_MS - 1)
     assert asked(broker) == LettersQuery("billing", wanted, True, True, "0", 7)
     run("dlq", "show", "billing", "--all", "--id", "X")
-    assert asked(broker) == LettersQuery("billing", LetterFilter(message_id="X"), max_letters=20)
+    assert asked(broker) == LettersQuery("billing", LetterFilter(ids=("X",)), max_letters=20)
 
 
 @pytest.mark.parametrize(

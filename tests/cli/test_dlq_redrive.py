@@ -130,7 +130,7 @@ def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> No
     filters = ("--topic", "orders", "--reason", "timed out", "--since", "2h", "--id", "X")
     how = ("--to-topic", "orders-2", "--delay", "10m", "--rate", "500", "--again")
     run("dlq", "redrive", "billing", *filters, *how, "--job-id", "mine", "--yes")
-    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, "X")
+    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X",))
     spec = RedriveSpec("billing", wanted, "orders-2", 14, 500, True)
     assert started(broker) == RedriveRequest(spec, "mine")
     assert not broker.asked["PreviewRedrive"]

@@ -72,7 +72,7 @@ def test_a_question_arrives_whole_and_so_does_the_answer(
         "CountPending": lambda _: counts,
         "GetTimeline": lambda _: timelines,
     }
-    wanted = PendingFilter((3, 4), "orders", 1, 0, "k", "ID")
+    wanted = PendingFilter((3, 4), "orders", 1, 0, "k", ("ID",))
     assert admin.schedule.list_pending(PendingQuery(wanted, "c", 7)) == page
     assert admin.schedule.count_pending() == counts
     assert admin.schedule.timeline((1_000, 2_000), (3, 4)) == timelines

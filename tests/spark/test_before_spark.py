@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,13 @@ MORE = {"archive": ("--archive", "kept"), "dlq-export": ("--output", "dlq")}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Path]:
+def store(tmp_path: Path) -> Path:
     """A store with a message and with a dead letter."""
     store = StoreUnderTest(tmp_path / "store")
     store.append(new_record("x"), new_record("dead", "%DLQ%billing"))
     store.sync()
     store.close()
-    yield store.root
+    return store.root
 
 
 @pytest.fixture
@@ -39,8 +38,8 @@ def told(folder: Path, *commands: tuple[str, ...]) -> list[str]:
 
     There is no Java for these commands: one that starts Spark says so instead.
     """
-    without = dict.fromkeys(("HADOOP_CONF_DIR", "YARN_CONF_DIR", "PYSPARK_GATEWAY_PORT"))
-    kept = {name: text for name, text in os.environ.items() if name not in without}
+    other = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT")
+    kept = {name: text for name, text in os.environ.items() if name not in other}
     environment = kept | {"JAVA_HOME": str(folder / "no java"), "COLUMNS": "200"}
     started = [
         subprocess.Popen(
@@ -130,7 +129,7 @@ def test_a_place_for_the_answer_is_told(tmp_path: Path, store: Path) -> None:
     assert (tmp_path / "there.csv").read_text() == "kept"
 
 
-def test_an_archive_that_the_log_needs_must_be_there(tmp_path: Path, store: Path) -> None:
+def test_an_archive_that_the_log_needs_must_be_there(tmp_path: Path) -> None:
     """Retention has deleted the log's first file: without the archive its records are missing."""
     made = StoreUnderTest(tmp_path / "long")
     made.send(*["x" * 500] * 20)

@@ -50,6 +50,9 @@ def test_dead_letters_are_picked_by_group_topic_reason_and_time(spark: SparkSess
     assert offsets(only(dead, LetterFilter(groups=("mail", "nobody")))) == [1]
     assert offsets(only(dead, LetterFilter(topic="refunds"))) == [2]
     assert offsets(only(dead, LetterFilter(reason="TIMEOUT 100%"))) == [2]
+    assert offsets(only(dead, LetterFilter(reason="timeout #% of"))) == [2]
+    assert offsets(only(dead, LetterFilter(failure_kind="Timeout #% of # s"))) == [2]
+    assert offsets(only(dead, LetterFilter(failure_kind="(no reason)"))) == [3]
     assert offsets(only(dead, LetterFilter(since_ms=NOON + 1, until_ms=NOON + 3))) == [1, 2]
     dead.unpersist()
 
@@ -62,7 +65,7 @@ def test_an_export_adds_only_what_it_does_not_have(spark: SparkSession, tmp_path
     later = [*rows[1:], letter(3, failure_reason="timeout"), letter(4, failure_reason="timeout")]
     second = export(dead_letters(table(spark, *later)), place)
     assert (first.added, first.known, second.added, second.known) == (3, 0, 2, 2)
-    names = ("group", "dead_letters", "added", "top_reason")
+    names = ("group", "dead_letters", "added", "top_kind")
     assert [tuple(row[name] for name in names) for row in second.counts] == [
         ("123", 1, 0, "card refused"),
         ("billing", 2, 2, "timeout"),

@@ -20,16 +20,25 @@ MINUTE_MS = 60_000
 class Failing(LogRows):
     """Messages that a group fails; each is born at 0."""
 
-    def fail(self, name: str, times: int, end: str = "", group: str = "workers") -> None:
+    def fail(
+        self,
+        name: str,
+        times: int,
+        end: str = "",
+        group: str = "workers",
+        reason: str | None = None,
+        **changes: Any,
+    ) -> None:
         """Failed so many times; end: "" given out once more, "wait" not yet, "dead"."""
         told: dict[str, Any] = {
             "unique_key": name,
             "origin_message_id": f"origin of {name}",
             "origin_topic": "orders",
             "born_timestamp": moment(0),
-        }
+        } | changes
         for n in range(1, times + 1):
-            failed = told | {"reconsume_times": n, "failure_reason": f"reason {n}"}
+            because = f"reason {n}" if reason is None else reason or None
+            failed = told | {"reconsume_times": n, "failure_reason": because}
             if n == times and end == "dead":
                 self.add(f"%DLQ%{group}", 1_000 * n, **failed)
                 return
@@ -97,19 +106,49 @@ def test_a_funnel_says_at_which_retry_messages_succeed(spark: SparkSession) -> N
     failures.unpersist()
 
 
-def test_reasons_are_counted_once_a_failure(spark: SparkSession) -> None:
-    """A rescheduled retry has two records of the same failure; the most frequent come first."""
-    log = failed_messages()
-    again = next(row for row in log.rows if row.get("real_topic") == "%RETRY%workers")
-    moved = {"queue_id": 9, "delay_level": 10, "origin_topic": "orders", "reconsume_times": 1}
-    moved |= {"origin_message_id": again["origin_message_id"], "failure_reason": "reason 1"}
-    log.ended(again, 9_000, "rescheduled", **moved)
+def test_reasons_are_counted_by_kind_and_once_a_failure(spark: SparkSession) -> None:
+    """A rescheduled retry has two records of the same failure; the rest is one line, so that the
+    lines of a group are all its failures.
+    """
+    log = Failing()
+    reasons = [*(f"no answer within {n} s" for n in range(5)), *["HTTP 503"] * 3, *["card"] * 2, ""]
+    for number, reason in enumerate(reasons):
+        log.fail(f"m{number}", 1, "dead", reason=reason)
+    log.fail("moved", 1, "wait", reason="no answer within 77 s")
+    wait = log.rows[-1]
+    moved = {name: wait[name] for name in ("origin_topic", "origin_message_id", "failure_reason")}
+    log.ended(wait, 9_000, "rescheduled", queue_id=9, **moved)
+    log.fail("other", 1, group="others")
     found = collected(retries.reasons(retries.failures(read(spark, log)), most=2))
     assert [tuple(row.values()) for row in found] == [
-        ("others", "reason 1", 1),
-        ("workers", "reason 1", 6),
-        ("workers", "reason 2", 4),
+        ("others", "reason #", 1, 1),
+        ("workers", "no answer within # s", 6, 1),
+        ("workers", "HTTP 503", 3, 1),
+        ("workers", None, 3, 2),
     ]
+    everything = collected(retries.reasons(retries.failures(read(spark, log))))
+    assert ("workers", "(no reason)", 1, 1) in [tuple(row.values()) for row in everything]
+
+
+def test_a_redriven_letter_is_counted_as_another_message_if_it_fails(spark: SparkSession) -> None:
+    """It keeps the first message's id and counts its attempts anew: both chains would be one."""
+    log = Failing()
+    log.fail("m", 2, "dead")
+    names = ("origin_topic", "origin_message_id", "born_timestamp")
+    redriven = {name: log.rows[-1][name] for name in names}
+    for key in ("redrive:%DLQ%workers:0:0", "redrive:%DLQ%workers:0:1"):
+        log.add("%RETRY%workers", 5_000, unique_key=key, reconsume_times=0, **redriven)
+    log.fail("m", 1, unique_key="redrive:%DLQ%workers:0:0")
+    failures = retries.failures(read(spark, log))
+    (group,) = collected(retries.summary(retries.messages(failures)))
+    assert {name: group[name] for name in ("messages", "succeeded", "dead")} == {
+        "messages": 2,
+        "succeeded": 1,
+        "dead": 1,
+    }
+    assert {
+        row["failure_kind"]: row["failures"] for row in collected(retries.reasons(failures))
+    } == {"reason #": 3}
 
 
 def test_committed_offsets_tell_what_no_consumer_has_read(spark: SparkSession) -> None:

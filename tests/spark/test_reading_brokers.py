@@ -149,3 +149,38 @@ def test_a_broker_that_stays_away_is_an_error(
             list(batches)
     with pytest.raises(Unavailable):
         plan(options)
+
+
+@pytest.mark.parametrize("options", [{}, {"queueIds": "0,1"}, {"startingOffsets": "earliest"}])
+def test_a_deleted_topic_has_the_same_rows_however_they_are_asked_for(
+    deleted: BrokerProcess, options: dict[str, str]
+) -> None:
+    """Its queues are empty, but the log still has its records, as a where() over all rows shows."""
+    queue_ids = [int(each) for each in options.get("queueIds", "0,1,2,3").split(",")]
+    for topic, count in (("gone", 6), ("again", 7)):
+        rows = [row for row in every(deleted.store) if row["topic"] == topic]
+        assert len(rows) == count
+        wanted = [row for row in rows if row["queue_id"] in queue_ids]
+        for pattern in ({"topic": topic}, {"topicPattern": f"{topic[:-1]}*"}):
+            assert over_the_wire(deleted, **pattern, **options) == wanted
+            assert read(deleted.store, **pattern, **options) == wanted
+    # Only the log is read for these; few messages of others are found through their queues.
+    few = parse_options({"endpoint": deleted.endpoint, "topic": "few"})
+    assert [type(each) for each in plan(few)] == [QueueSlices]
+
+
+@pytest.fixture(scope="module")
+def deleted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with a topic that was deleted, one that was also made again, and two others."""
+    keys = {"mappedFileSizeCommitLog": "1048576", "mappedFileSizeConsumeQueue": "4000"}
+    process = BrokerProcess(tmp_path_factory.mktemp("deleted"), OF_ANY_DISK | keys)
+    broker = BrokerUnderTest(process.store)
+    for topic, count in (("gone", 6), ("again", 5), ("many", 50), ("few", 2)):
+        for n in range(count):
+            broker.send(Message(topic, b"%d" % n), queue_id=n % 4)
+    for topic in ("gone", "again"):
+        broker.broker.deleting.delete_topic(topic)
+    broker.send(Message("again", b"new"), Message("again", b"newer"))
+    broker.close()
+    with process:
+        yield process

@@ -56,7 +56,7 @@ def test_every_partition_may_be_read_again(filled: StoreUnderTest) -> None:
 
 def test_a_load_without_partitions_is_empty(filled: StoreUnderTest) -> None:
     """Spark makes one of an empty list, and it is None."""
-    found = reader(filled.root, "topic", topic="nothing-there")
+    found = reader(filled.root, "topic", topicPattern="nothing-*")
     assert found.partitions() == []
     assert list(found.read(None)) == []
 
@@ -129,6 +129,7 @@ def test_options_and_schemas_as_users_write_them(
     [
         ({"path": "/nowhere/store"}, "store='/nowhere/store' is not allowed: a folder that exists"),
         ({"topci": "x"}, "did you mean topic?"),
+        ({"topic": "ordesr"}, "a topic of {root}; did you mean orders?"),
         ({"columns": "topic, quue_id"}, "did you mean queue_id?"),
         (
             {"startingOffsets": '{"orders": {"0": 999}}'},
@@ -149,7 +150,7 @@ def test_what_is_wrong_is_told_in_one_line_last(
     lines = str(caught.value).split("JVM stacktrace")[0].splitlines()
     line = [each for each in lines if each.strip() and "SQLSTATE" not in each][-1]
     assert line.startswith("rmqlite.errors.InvalidValue: ")
-    assert line.endswith(told)
+    assert line.endswith(told.replace("{root}", str(filled.root)))
 
 
 def test_damage_met_by_a_task_is_told_last(spark: SparkSession, tmp_path: Path) -> None:

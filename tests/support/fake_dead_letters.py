@@ -95,18 +95,18 @@ def has_letters(
 ) -> list[Letter]:
     """The broker has these dead letters; fields are the same for all of them.
 
-    Of a filter only the message id is looked at: the others are the real broker's affair.
+    Of a filter only the ids are looked at: the others are the real broker's affair.
     """
     messages = [stored(each) for each in records]
     letters = [letter_of(each, **fields) for each in messages]
 
     def list_dead(query: LettersQuery) -> LetterPage:
-        wanted = query.filter.message_id
+        wanted = query.filter.ids
         fitting = [
             each
             for each in letters
             if query.group in ("", each.group)
-            and wanted in ("", each.message_id, each.offset_message_id)
+            and (not wanted or {each.message_id, each.offset_message_id} & {*wanted})
         ]
         begin = int(query.cursor or 0)
         end = min(begin + page, begin + (query.max_letters or 100), len(fitting))

@@ -15,6 +15,7 @@ from rmqlite.levels import LevelHistory
 from rmqlite.message import StoredMessage, decode_properties
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.spark.options import parse_options
 from rmqlite.store.consume_queue import ENTRY, ENTRY_BYTES
 from rmqlite.store.records import record
@@ -34,9 +35,11 @@ def plain_row(head: Head, data: bytes, due_ms: int) -> Row:
     level = completed_level(head, PropertyString(head.properties))
     is_waiting = head.topic in (SCHEDULE_TOPIC, CANCELLED_TOPIC)
     waiting_for = pairs.get("REAL_TOPIC", "") if is_waiting else head.topic
+    is_failed = waiting_for.startswith(("%RETRY%", "%DLQ%"))
     return {
         **_fixed(message, head),
-        **_failures(pairs if waiting_for.startswith(("%RETRY%", "%DLQ%")) else {}),
+        **_failures(pairs if is_failed else {}),
+        "failure_kind": failure_kind(pairs.get("FAILURE_REASON", "")) if is_failed else None,
         "keys": pairs.get("KEYS"),
         "tags": pairs.get("TAGS"),
         "unique_key": pairs.get("UNIQ_KEY"),

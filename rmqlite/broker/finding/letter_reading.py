@@ -17,8 +17,8 @@ from rmqlite.broker.finding.matching import (
     NUMBER_DIGITS_MAX,
     check_wanted,
     has_all,
-    has_offset_id,
-    has_unique_key,
+    has_any_id,
+    kind_of,
     number_of,
     origin_of,
     tells_last_failure,
@@ -46,7 +46,7 @@ from rmqlite.message import (
 from rmqlite.names import group_of
 from rmqlite.requests.letters import Letter, LetterFilter
 from rmqlite.store.consume_queue import ConsumeQueue, Entry
-from rmqlite.store.log.property_strings import property_strings
+from rmqlite.store.log.property_strings import Tail, property_strings
 from rmqlite.store.log.repaired_place import is_repaired
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.record import Head, read_outline
@@ -110,8 +110,8 @@ def whole_slices(
 
 def property_slices(
     store: MessageStore, queue: ConsumeQueue, begin: int, end: int
-) -> Iterator[tuple[int, list[bytes | None]]]:
-    """For each slice, its first queue offset and the property strings of its records.
+) -> Iterator[tuple[int, list[Tail | None]]]:
+    """For each slice, its first queue offset and the properties of its records.
 
     It costs half of slices(), for a search for one property in very many records.
     """
@@ -166,20 +166,20 @@ def read_heads(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head |
     yield from _small(store, small)
 
 
-def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[bytes | None]:
-    """The property strings of entries' records, for half of what read_heads() costs.
+def read_properties(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Tail | None]:
+    """The properties of entries' records, for half of what read_heads() costs.
 
     None for an unreadable record and for a repaired place.
     """
     if any(entry.size > WHOLE_BYTES_MAX for entry in entries):
         for head in read_heads(store, entries):
-            yield head.properties if head else None
+            yield _tail(head)
         return
-    for entry, properties in zip(entries, property_strings(entries, store.read), strict=True):
-        if properties is None:
+    for entry, tail in zip(entries, property_strings(entries, store.read), strict=True):
+        if tail is None:
             (head,) = read_heads(store, [entry])
-            properties = head.properties if head else None
-        yield properties
+            tail = _tail(head)
+        yield tail
 
 
 def check_filter(wanted: LetterFilter) -> None:
@@ -188,8 +188,10 @@ def check_filter(wanted: LetterFilter) -> None:
         topic=wanted.topic,
         tag=wanted.tag,
         key=wanted.key,
-        message_id=wanted.message_id,
+        ids=wanted.ids,
         reason=wanted.reason,
+        failure_kind=wanted.failure_kind,
+        job_id=wanted.job_id,
     )
     if wanted.until_ms is not None and wanted.until_ms <= wanted.since_ms:
         rule = f"later than since_ms={wanted.since_ms}"
@@ -198,8 +200,7 @@ def check_filter(wanted: LetterFilter) -> None:
 
 def fits(head: Head, wanted: LetterFilter) -> bool:
     """Does a letter match a filter?"""
-    wanted_id = wanted.message_id
-    if wanted_id and not has_unique_key(head, wanted_id) and not has_offset_id(head, wanted_id):
+    if wanted.ids and not has_any_id(head, wanted.ids):
         return False
     if wanted.since_ms or wanted.until_ms is not None:
         failed_ms = last_failure_ms(head)
@@ -213,6 +214,8 @@ def fits(head: Head, wanted: LetterFilter) -> bool:
         tag=wanted.tag,
         key=wanted.key,
         reason=wanted.reason,
+        failure_kind=wanted.failure_kind,
+        job_id=wanted.job_id,
     )
 
 
@@ -272,6 +275,7 @@ def described(
         redriven_by=redriven_by,
         due_ms=due_ms,
         max_reconsume_times=senders_limit(told),
+        failure_kind=kind_of(head),
     )
 
 
@@ -320,6 +324,10 @@ def _heads_of(parts: Iterator[list[Seen]]) -> Iterator[Head]:
         for _, head in part:
             if head is not None:
                 yield head
+
+
+def _tail(head: Head | None) -> Tail | None:
+    return (head.properties, head.reconsume_times) if head else None
 
 
 def _small(store: MessageStore, entries: Sequence[Entry]) -> Iterator[Head | None]:

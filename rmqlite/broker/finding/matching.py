@@ -1,4 +1,4 @@
-"""Compares a record's key, tag, message id, origin and failure reason with wanted ones.
+"""Compares a record's key, tag, ids, origin, job and failure reason with wanted ones.
 
 All of them are in the property string, which is searched, not decoded: that costs a tenth.
 Anybody may have written a record's properties; a malformed number counts as absent.
@@ -6,7 +6,9 @@ Anybody may have written a record's properties; a malformed number counts as abs
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from rmqlite.errors import InvalidValue
 from rmqlite.limits import (
@@ -23,6 +25,7 @@ from rmqlite.message import (
     KEYS,
     REAL_TOPIC,
     REDRIVE_ID_PREFIX,
+    REDRIVEN_BY,
     REDRIVEN_FROM,
     RETRY_TOPIC,
     TAGS,
@@ -31,6 +34,9 @@ from rmqlite.message import (
     property_marker,
 )
 from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_dlq, is_retry
+from rmqlite.requests.bulk import JOB_ID_CHARS_MAX
+from rmqlite.requests.failure_kinds import NO_REASON, REASON_CHARS_MAX, failure_kind
+from rmqlite.requests.letters import LETTER_IDS_MAX, Place
 from rmqlite.store.records.completion import UNDELIVERABLE_TOPIC
 from rmqlite.store.records.record import Head
 
@@ -43,14 +49,34 @@ _ATTEMPTS: Final = property_marker(DELIVERY_ATTEMPTS)
 _DLQ_ORIGIN_TOPIC: Final = property_marker(DLQ_ORIGIN_TOPIC)
 _RETRY_TOPIC: Final = property_marker(RETRY_TOPIC)
 _REAL_TOPIC: Final = property_marker(REAL_TOPIC)
+_REDRIVEN_BY: Final = property_marker(REDRIVEN_BY)
 _REDRIVEN_FROM: Final = property_marker(REDRIVEN_FROM)
 _REDRIVE_ID_PREFIX: Final = REDRIVE_ID_PREFIX.encode()
 _SEPARATOR: Final = KEY_SEPARATOR.encode()
 INT64_MAX: Final = 2**63 - 1
 NUMBER_DIGITS_MAX: Final = 19
+_KINDS_MAX: Final = 4_096
+"""The most reasons whose kinds are cached."""
 
 
-def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str) -> None:
+class WantedIds(NamedTuple):
+    """Ids by what they may be: a producer's id, an offset message id as bytes, a place."""
+
+    unique_keys: frozenset[bytes]
+    offset_ids: frozenset[bytes]
+    places: frozenset[Place]
+
+
+def check_wanted(
+    *,
+    topic: str,
+    tag: str,
+    key: str,
+    ids: Sequence[str],
+    reason: str,
+    failure_kind: str,
+    job_id: str = "",
+) -> None:
     """Raises InvalidValue for a text that is longer than any record's, or several keys.
 
     The texts are compared with those of very many records.
@@ -58,10 +84,30 @@ def check_wanted(*, topic: str, tag: str, key: str, message_id: str, reason: str
     check_length("topic", topic, TOPIC_BYTES_MAX)
     check_length("tag", tag, SEARCH_BYTES_MAX)
     check_key("key", key)
-    check_length("message_id", message_id, SEARCH_BYTES_MAX)
-    if len(reason) > REASON_PART_CHARS_MAX:
-        rule = f"at most {REASON_PART_CHARS_MAX}"
-        raise InvalidValue("reason", f"{len(reason)} characters", rule)
+    check_ids(ids)
+    for field, text, chars_max in (
+        ("reason", reason, REASON_PART_CHARS_MAX),
+        ("failure_kind", failure_kind, REASON_CHARS_MAX),
+        ("job_id", job_id, JOB_ID_CHARS_MAX),
+    ):
+        if len(text) > chars_max:
+            raise InvalidValue(field, f"{len(text)} characters", f"at most {chars_max}")
+    _check_kind(failure_kind)
+
+
+def check_ids(ids: Sequence[str]) -> None:
+    """Raises InvalidValue for too many ids, an empty one, or too much text."""
+    if len(ids) > LETTER_IDS_MAX:
+        raise InvalidValue("ids", f"{len(ids)} ids", f"at most {LETTER_IDS_MAX}")
+    if "" in ids:
+        raise InvalidValue("ids", "", "ids that are not empty")
+    check_length("ids", "".join(ids), SEARCH_BYTES_MAX)
+
+
+def _check_kind(wanted: str) -> None:
+    kind = failure_kind(wanted)
+    if wanted and wanted != kind:
+        raise InvalidValue("failure_kind", wanted, f"a kind of reasons, such as {kind!r}")
 
 
 def check_key(field: str, key: str) -> None:
@@ -71,13 +117,24 @@ def check_key(field: str, key: str) -> None:
         raise InvalidValue(field, key, "one key, without blanks")
 
 
-def has_all(head: Head, *, origin_topic: str, tag: str, key: str, reason: str) -> bool:
+def has_all(
+    head: Head,
+    *,
+    origin_topic: str,
+    tag: str,
+    key: str,
+    reason: str,
+    failure_kind: str,
+    job_id: str = "",
+) -> bool:
     """Has a record all of these?  An empty text is not compared."""
     return (
         (not origin_topic or origin_of(head) == origin_topic)
         and (not tag or has_tag(head, tag))
         and (not key or has_key(head, key))
         and (not reason or has_reason(head, reason))
+        and (not failure_kind or kind_of(head) == failure_kind)
+        and (not job_id or find_property(head.properties, _REDRIVEN_BY) == encoded(job_id))
     )
 
 
@@ -90,9 +147,27 @@ def has_tag(head: Head, tag: str) -> bool:
     return find_property(head.properties, _TAGS) == encoded(tag)
 
 
-def has_unique_key(head: Head, message_id: str) -> bool:
-    """Has a record this id from its producer?"""
-    return find_property(head.properties, _UNIQ_KEY) == encoded(message_id)
+@lru_cache(maxsize=64)
+def wanted_ids(ids: tuple[str, ...]) -> WantedIds:
+    """The ids, prepared for has_any_id()."""
+    offset_ids = set()
+    for each in ids:
+        try:
+            offset_ids.add(bytes.fromhex(each))
+        except ValueError:
+            continue
+    places = [place for each in ids if (place := Place.read(each))]
+    return WantedIds(frozenset(map(encoded, ids)), frozenset(offset_ids), frozenset(places))
+
+
+def has_any_id(head: Head, ids: tuple[str, ...]) -> bool:
+    """Is one of the ids the producer's id of a record, its offset message id, or its place?"""
+    wanted = wanted_ids(ids)
+    if find_property(head.properties, _UNIQ_KEY) in wanted.unique_keys:
+        return True
+    if wanted.offset_ids and _offset_id(head) in wanted.offset_ids:
+        return True
+    return (head.topic, head.queue_id, head.queue_offset) in wanted.places
 
 
 def unique_key_of(head: Head) -> str:
@@ -114,14 +189,25 @@ def redriven_from(properties: bytes) -> bytes:
 
 def has_offset_id(head: Head, message_id: str) -> bool:
     """Is this RocketMQ's offset message id of the record?"""
-    own = head.store_host + head.physical_offset.to_bytes(8, "big")
+    own = _offset_id(head)
     return len(message_id) == 2 * len(own) and message_id.upper() == own.hex().upper()
 
 
+def _offset_id(head: Head) -> bytes:
+    return head.store_host + head.physical_offset.to_bytes(8, "big")
+
+
 def has_reason(head: Head, part: str) -> bool:
-    """Is this, in upper or lower case, a part of the last reason that a failure gave?"""
+    """Is this, in upper or lower case, a part of the last reason that a failure gave?
+
+    Or of the reason's kind; but "reason" is no part of "(no reason)".
+    """
+    wanted = part.casefold()
     reason = find_property(head.properties, _FAILURE_REASON)
-    return reason is not None and part.casefold() in reason.decode("utf-8", "replace").casefold()
+    if reason is not None and wanted in reason.decode("utf-8", "replace").casefold():
+        return True
+    kind = kind_of(head)
+    return wanted == NO_REASON if kind == NO_REASON else wanted in kind.casefold()
 
 
 def tells_last_failure(head: Head) -> bool:
@@ -129,18 +215,45 @@ def tells_last_failure(head: Head) -> bool:
 
     RocketMQ counts a failure without recording it, and copies our properties of an older one.
     """
-    if head.topic == UNDELIVERABLE_TOPIC:
+    return _tells_last(head.topic, head.properties, head.reconsume_times)
+
+
+def _tells_last(topic: str, properties: bytes, reconsume_times: int) -> bool:
+    if topic == UNDELIVERABLE_TOPIC:
         return True
-    attempts = number_of(head.properties, _ATTEMPTS)
-    return attempts is None or attempts >= head.reconsume_times
+    attempts = number_of(properties, _ATTEMPTS)
+    return attempts is None or attempts >= reconsume_times
 
 
 def reason_of(head: Head) -> str:
     """The reason that the last failure gave; empty if it gave none."""
-    is_of_earlier_attempt = find_property(head.properties, _REASON_ATTEMPT) is not None
-    if is_of_earlier_attempt or not tells_last_failure(head):
-        return ""
-    return (find_property(head.properties, _FAILURE_REASON) or b"").decode("utf-8", "replace")
+    return _last_reason(*_failure(head)).decode("utf-8", "replace")
+
+
+def kind_of(head: Head) -> str:
+    """The kind of the reason that the last failure gave."""
+    return kind_in(*_failure(head))
+
+
+def kind_in(topic: str, properties: bytes, reconsume_times: int) -> str:
+    """The same as kind_of(), for a record whose head was not read."""
+    return _kind(_last_reason(topic, properties, reconsume_times))
+
+
+def _failure(head: Head) -> tuple[str, bytes, int]:
+    return head.topic, head.properties, head.reconsume_times
+
+
+def _last_reason(topic: str, properties: bytes, reconsume_times: int) -> bytes:
+    reason = find_property(properties, _FAILURE_REASON)
+    if reason is None or find_property(properties, _REASON_ATTEMPT) is not None:
+        return b""
+    return reason if _tells_last(topic, properties, reconsume_times) else b""
+
+
+@lru_cache(maxsize=_KINDS_MAX)
+def _kind(reason: bytes) -> str:
+    return failure_kind(reason.decode("utf-8", "replace"))
 
 
 def origin_of(head: Head) -> str:

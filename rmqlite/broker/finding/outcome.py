@@ -1,9 +1,12 @@
-"""Finds the record that completed a scheduled one, by its message id."""
+"""Finds records by their keys and ids, and the record that completed a scheduled one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import groupby
 
+from rmqlite.broker.finding.matching import wanted_ids
 from rmqlite.errors import MessageNotFound
 from rmqlite.names import CANCELLED_TOPIC, SCHEDULE_TOPIC
 from rmqlite.property_string import PropertyString
@@ -30,16 +33,40 @@ def how_it_ended(store: MessageStore, end: int, message_id: str, topic: str) -> 
     return Completion.DELIVERED
 
 
-def outlines(store: MessageStore, topic: str, key: str, below: int | None = None) -> Iterator[Head]:
-    """The records of a topic that may have this key or message id, the newest first.
+def outlines(
+    store: MessageStore,
+    topic: str,
+    *keys: str,
+    named: Iterable[int] = (),
+    below: int | None = None,
+) -> Iterator[Head]:
+    """The records of a topic that may have one of these keys or message ids, the newest first.
 
-    Their bodies are not read.  below: only records before this physical offset.
+    Their bodies are not read.  named: physical offsets of more records.  below: only records
+    before this physical offset.
     """
-    for physical_offset in store.index.find(topic, key):
+    found = [store.index.find(topic, key) for key in keys]
+    for physical_offset, _ in groupby(merge(*found, sorted(named, reverse=True), reverse=True)):
         if below is None or physical_offset < below:
             head = outline_at(store, physical_offset)
             if head is not None and head.topic == topic:
                 yield head
+
+
+def named_offsets(store: MessageStore, ids: tuple[str, ...]) -> set[int]:
+    """The physical offsets of the records that offset message ids and places among ids name."""
+    wanted = wanted_ids(ids)
+    found = set()
+    for physical_offset in {int.from_bytes(each[-8:], "big") for each in wanted.offset_ids}:
+        head = outline_at(store, physical_offset) if physical_offset < store.end else None
+        if head is not None and is_entered(store, head):
+            found.add(physical_offset)
+    for place in wanted.places:
+        queue = store.queue(place.topic, place.queue_id)
+        entry = queue.entry(place.queue_offset) if queue else None
+        if entry is not None:
+            found.add(entry.physical_offset)
+    return found
 
 
 def outline_at(store: MessageStore, physical_offset: int) -> Head | None:

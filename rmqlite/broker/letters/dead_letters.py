@@ -8,14 +8,13 @@ letters arrive, and the broker remembers nothing between two pages.  Reading cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, product
 from typing import Final
 
-from rmqlite.broker.finding.finding import offset_in
 from rmqlite.broker.finding.letter_reading import Range, check_filter, described, fits, in_order
-from rmqlite.broker.finding.outcome import is_entered, outline_at
-from rmqlite.broker.letters.failure_reasons import FailureReasons
+from rmqlite.broker.finding.outcome import is_entered, named_offsets, outline_at
+from rmqlite.broker.letters.failure_reasons import OTHERS, FailureReasons
 from rmqlite.broker.pulling import end_before, offset_at
 from rmqlite.broker.redrive.redriven import Redriven
 from rmqlite.broker.steps import Steps
@@ -44,6 +43,8 @@ from rmqlite.store.records.record import Head
 STEP_LETTERS: Final = 250
 """Letters that one step reads; then other calls may run."""
 _STEP_GROUPS: Final = 500
+_STEP_LOOK_UPS: Final = 100
+"""Look-ups in the key index of one step, 3 ms."""
 LOOK_MAX: Final = 20_000
 """Letters that one page reads at most; then it is answered, full or not."""
 PAGE_BYTES_MAX: Final = 1 << 20
@@ -113,7 +114,7 @@ class DeadLetters:
             topic, window = dlq_topic(group), REASONS_OF_MAX // len(queues)
             known = self._reasons.get((topic, queue_id))
             if known is None:
-                known = self._reasons[topic, queue_id] = FailureReasons(self._store, queue)
+                known = self._reasons[topic, queue_id] = FailureReasons(self._store, topic, queue)
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)
@@ -128,6 +129,7 @@ class DeadLetters:
                 reasons_of += end - first
                 reasons += self._counts((topic, queue_id), known, first, end)
                 times += [self._stored_ms(queue, begin), self._stored_ms(queue, end - 1)]
+        unknown = reasons.pop(OTHERS, 0)
         most = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))[:REASONS_MAX]
         return DeadLetterGroup(
             group,
@@ -138,10 +140,12 @@ class DeadLetters:
             max(times, default=0),
             tuple(ReasonCount(*each) for each in most),
             reasons_of,
+            unknown + reasons.total() - sum(count for _, count in most),
+            len(reasons) - len(most),
         )
 
     def _counts(self, key: QueueKey, reasons: FailureReasons, first: int, end: int) -> Counter[str]:
-        """The reasons of a queue's open letters; the counts are cached until something changes."""
+        """The kinds of a queue's open letters; the counts are cached until something changes."""
         state = (first, end, self._redriven.version)
         known = self._counted.get(key)
         if known is None or known[0] != state:
@@ -162,7 +166,7 @@ class DeadLetters:
         queues = dead_letter_queues(self._store)
         if query.group:
             queues = {query.group: self._queues_of(query.group)}
-        heads = self._heads(query, queues, after, limit)
+        heads = yield from self._heads(query, queues, after, limit)
         found, looked_at, size = [], 0, 0
         for looked_at, head in enumerate(heads, 1):
             if fits(head, query.filter) and not (query.is_open and self._is_redriven(head)):
@@ -186,14 +190,13 @@ class DeadLetters:
         queues: Mapping[str, Mapping[int, ConsumeQueue]],
         after: int | None,
         limit: int,
-    ) -> Iterator[Head]:
-        """The letters behind a physical offset that may match, in order."""
+    ) -> Steps[Iterator[Head]]:
+        """The letters behind a physical offset that may match, in order; found in steps."""
         wanted, newest_first = query.filter, query.newest_first
-        key = wanted.message_id or wanted.key
-        offsets = self._indexed(key, queues) if key else None
-        if offsets is not None:
-            named = offset_in(wanted.message_id)
-            offsets |= {named} if named is not None else set()
+        keys = wanted.ids or (wanted.key,) * bool(wanted.key)
+        offsets = yield from self._indexed(keys, queues)
+        if keys and offsets is not None:
+            offsets |= named_offsets(self._store, wanted.ids)
             return self._at(offsets, queues, after, newest_first)
         ranges = []
         for group, mine in queues.items():
@@ -213,15 +216,17 @@ class DeadLetters:
         return in_order(self._store, ranges, newest_first=newest_first, first_max=first_max)
 
     def _indexed(
-        self, key: str, queues: Mapping[str, Mapping[int, ConsumeQueue]]
-    ) -> set[int] | None:
-        """Physical offsets of letters that may have a key or id; None: too many."""
+        self, keys: Sequence[str], queues: Mapping[str, Mapping[int, ConsumeQueue]]
+    ) -> Steps[set[int] | None]:
+        """Physical offsets of letters that may have one of these keys or ids; None: too many."""
         offsets: set[int] = set()
-        for group in queues:
+        for number, (group, key) in enumerate(product(queues, keys), 1):
             found = self._store.index.find(dlq_topic(group), key)
             offsets.update(islice(found, CANDIDATES_MAX + 1 - len(offsets)))
             if len(offsets) > CANDIDATES_MAX:
                 return None
+            if number % _STEP_LOOK_UPS == 0:
+                yield
         return offsets
 
     def _at(
@@ -296,8 +301,8 @@ class DeadLetters:
 def checked_limit(query: LettersQuery) -> int:
     """The most letters of a page.  Raises InvalidValue for an impossible query."""
     check_filter(query.filter)
-    if not query.group and not query.filter.message_id:
-        rule = "a group; letters of all groups can only be listed by message_id"
+    if not query.group and not query.filter.ids:
+        rule = "a group; letters of all groups can only be listed by ids"
         raise InvalidValue("group", query.group, rule)
     if not 0 <= query.max_letters <= LETTERS_MAX:
         rule = f"0 for the default, {LETTERS_DEFAULT}, or 1 to {LETTERS_MAX}"

@@ -34,7 +34,7 @@ from rmqlite.message import (
 )
 from rmqlite.names import is_dlq
 from rmqlite.property_string import PropertyString
-from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery
+from rmqlite.requests.letters import HOPS_MAX, Hop, Life, LifeQuery, Place
 from rmqlite.store.message_store import MessageStore
 from rmqlite.store.records.completion import completed_level
 from rmqlite.store.records.record import Head
@@ -216,13 +216,13 @@ class _Search:
             return None
         return head if is_entered(self._store, head) else None
 
-    def _letter_at(self, place: str) -> Head | None:
+    def _letter_at(self, text: str) -> Head | None:
         """The dead letter at topic:queue id:queue offset; None if there is none."""
-        topic, *numbers = place.split(":")
-        if not is_dlq(topic) or len(numbers) != 2 or not all(map(_is_number, numbers)):
+        place = Place.read(text)
+        if place is None or not is_dlq(place.topic):
             return None
-        queue = self._store.queue(topic, int(numbers[0]))
-        entry = queue.entry(int(numbers[1])) if queue else None
+        queue = self._store.queue(place.topic, place.queue_id)
+        entry = queue.entry(place.queue_offset) if queue else None
         return self._readable(entry.physical_offset) if entry else None
 
     def _readable(self, physical_offset: int) -> Head | None:
@@ -237,7 +237,3 @@ def _origin_id(head: Head) -> str:
     if origin:
         return origin.decode("utf-8", "replace")
     return offset_message_id(unpack_host(head.store_host), head.physical_offset)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 20

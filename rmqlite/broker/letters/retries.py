@@ -10,10 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from rmqlite.broker.finding.finding import offset_in
 from rmqlite.broker.finding.letter_reading import Range, described, fits, in_order
-from rmqlite.broker.finding.matching import has_offset_id, unique_key_of
-from rmqlite.broker.finding.outcome import outline_at
 from rmqlite.broker.letters.dead_letters import (
     PAGE_BYTES_MAX,
     STEP_LETTERS,
@@ -26,7 +23,7 @@ from rmqlite.broker.steps import Steps
 from rmqlite.broker.tables.groups import GroupTable
 from rmqlite.broker.tables.offsets import ConsumerOffsets
 from rmqlite.errors import InvalidValue
-from rmqlite.names import SCHEDULE_TOPIC, group_of, is_retry, retry_topic
+from rmqlite.names import group_of, is_retry, retry_topic
 from rmqlite.requests.letters import EVERY_LETTER, Letter, LetterPage, LettersQuery
 from rmqlite.requests.schedule import PendingFilter
 from rmqlite.requests.topics import Queue
@@ -153,19 +150,12 @@ class Retries:
             levels=levels,
             topic=topic,
             key=wanted.key,
-            message_id=self._unique_key(wanted.message_id),
+            ids=wanted.ids,
             origin_topic=wanted.topic,
             tag=wanted.tag,
             reason=wanted.reason,
+            failure_kind=wanted.failure_kind,
         )
-
-    def _unique_key(self, message_id: str) -> str:
-        """The producer's id of a waiting message, also for its record's offset message id."""
-        physical_offset = offset_in(message_id)
-        head = None if physical_offset is None else outline_at(self._store, physical_offset)
-        if head is None or head.topic != SCHEDULE_TOPIC or not has_offset_id(head, message_id):
-            return message_id
-        return unique_key_of(head)
 
 
 def _read_cursor(text: str, log_end: int) -> tuple[int, str | None]:

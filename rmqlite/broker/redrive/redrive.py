@@ -275,8 +275,10 @@ class Redrive:
         """Raises start()'s errors about the spec."""
         check_group(spec.group)
         check_filter(spec.filter)
-        for name in ("topic", "tag", "key", "reason", "message_id"):
-            length = len(getattr(spec.filter, name))
+        wanted = spec.filter
+        texts = [(name, getattr(wanted, name)) for name in ("topic", "tag", "key", "reason")]
+        for name, text in (*texts, *[("ids", each) for each in wanted.ids]):
+            length = len(text)
             if length > FILTER_CHARS_MAX:
                 raise InvalidValue(name, f"{length} characters", f"at most {FILTER_CHARS_MAX}")
         if spec.to_topic:

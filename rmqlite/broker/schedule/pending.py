@@ -14,8 +14,8 @@ from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from rmqlite.broker.finding.letter_reading import read_heads
-from rmqlite.broker.finding.matching import check_wanted, has_all, has_unique_key
-from rmqlite.broker.finding.outcome import outlines
+from rmqlite.broker.finding.matching import check_wanted, has_all, has_any_id
+from rmqlite.broker.finding.outcome import named_offsets, outlines
 from rmqlite.broker.steps import Steps
 from rmqlite.broker.waits.wait_queue import PendingPlace, WaitQueue
 from rmqlite.broker.waits.wait_queues import WaitQueues
@@ -28,7 +28,7 @@ from rmqlite.message import (
     decode_properties,
     unpack_host,
 )
-from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX
+from rmqlite.names import SCHEDULE_TOPIC, TOPIC_BYTES_MAX, is_retry
 from rmqlite.property_string import PropertyString
 from rmqlite.requests.schedule import (
     BOUNDS_MAX,
@@ -123,7 +123,7 @@ class Pending:
         """
         check_filter(wanted)
         at = Cursor.read(cursor, self._store.end)
-        if wanted.key or wanted.message_id:
+        if wanted.key or wanted.ids:
             return self._indexed(wanted, at, count_max)
         places = self._places(wanted, at)
         found: list[Found] = []
@@ -168,7 +168,7 @@ class Pending:
         """
         waiting: list[Found] = []
         newest: Head | None = None
-        wanted = PendingFilter(topic=topic, message_id=message_id)
+        wanted = PendingFilter(topic=topic, ids=(message_id,))
         heads = islice(outlines(self._store, SCHEDULE_TOPIC, message_id), ID_RECORDS_MAX)
         for number, head in enumerate(heads, 1):
             if number % CANDIDATES_MAX == 0:
@@ -215,8 +215,9 @@ class Pending:
         self, wanted: PendingFilter, at: Cursor, count_max: int
     ) -> tuple[list[Found], str]:
         """A slice of the messages that the key index finds before log_end."""
-        key = wanted.message_id or wanted.key
-        candidates = outlines(self._store, SCHEDULE_TOPIC, key, at.log_end)
+        keys = wanted.ids or (wanted.key,)
+        named = named_offsets(self._store, wanted.ids)
+        candidates = outlines(self._store, SCHEDULE_TOPIC, *keys, named=named, below=at.log_end)
         heads = list(islice(candidates, CANDIDATES_MAX))
         # Each once: RocketMQ's key index may name a record twice.
         found = sorted(set(self._found_behind(at, heads, wanted)))
@@ -255,8 +256,9 @@ def check_filter(wanted: PendingFilter) -> None:
         topic=wanted.topic,
         tag=wanted.tag,
         key=wanted.key,
-        message_id=wanted.message_id,
+        ids=wanted.ids,
         reason=wanted.reason,
+        failure_kind=wanted.failure_kind,
     )
     check_length("origin_topic", wanted.origin_topic, TOPIC_BYTES_MAX)
     until_ms = wanted.due_until_ms
@@ -278,7 +280,9 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
         return False
     if wanted.topic and _target(head)[0] != wanted.topic:
         return False
-    if wanted.message_id and not has_unique_key(head, wanted.message_id):
+    if wanted.ids and not has_any_id(head, wanted.ids):
+        return False
+    if (wanted.reason or wanted.failure_kind) and not is_retry(_target(head)[0]):
         return False
     return has_all(
         head,
@@ -286,6 +290,7 @@ def _fits(head: Head, wanted: PendingFilter) -> bool:
         tag=wanted.tag,
         key=wanted.key,
         reason=wanted.reason,
+        failure_kind=wanted.failure_kind,
     )
 
 

@@ -31,6 +31,7 @@ from rmqlite.message import (
     encode_properties,
 )
 from rmqlite.names import check_group
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.requests.letters import UNREADABLE, Letter
 from rmqlite.requests.redrive import ImportedLetter
 
@@ -39,7 +40,7 @@ COLUMNS: Final = (
     *("group", "queue_id", "queue_offset", "message_id", "offset_message_id"),
     *("origin_topic", "origin_queue_id", "origin_queue_offset", "origin_message_id"),
     *("tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason"),
-    *("born_timestamp_ms", "store_timestamp_ms", "redriven_before", "redriven_by"),
+    *("failure_kind", "born_timestamp_ms", "store_timestamp_ms", "redriven_before", "redriven_by"),
     *("properties", "body_size", "body_is_compressed", "body_encoding", "body"),
 )
 _LINE_BYTES_SHOWN: Final = 60
@@ -93,6 +94,7 @@ def row_of(letter: Letter, message: StoredMessage) -> dict[str, Any]:
         "first_failure_ms": letter.first_failure_ms,
         "last_failure_ms": letter.last_failure_ms,
         "reason": letter.reason,
+        "failure_kind": failure_kind(letter.reason),
         "born_timestamp_ms": letter.born_timestamp_ms,
         "store_timestamp_ms": letter.store_timestamp_ms,
         "redriven_before": letter.redriven_before,

@@ -109,7 +109,7 @@ def _found(
 
 def _letters(admin: AdminClient, name: str, group: str) -> list[Letter]:
     letters: list[Letter] = []
-    query = LettersQuery(group, LetterFilter(message_id=name), max_letters=LETTERS_MAX)
+    query = LettersQuery(group, LetterFilter(ids=(name,)), max_letters=LETTERS_MAX)
     for page in pages(admin.letters.list_dead, query):
         letters += page.letters
         if len(letters) > _ANOTHER_MAX:

@@ -22,6 +22,9 @@ Groups = Annotated[
 OriginTopic = Annotated[
     str, typer.Option("--topic", "-t", help="Only letters originally sent to this topic.")
 ]
+Kind = Annotated[
+    str, typer.Option("--kind", metavar="KIND", help="Only letters with this kind of reason.")
+]
 Reason = Annotated[
     str, typer.Option("--reason", metavar="TEXT", help="Only letters with this in the reason.")
 ]
@@ -50,6 +53,7 @@ def dlq_export(
     ] = "",
     group: Groups = None,
     topic: OriginTopic = "",
+    kind: Kind = "",
     reason: Reason = "",
     since: Since = "",
     until: Until = "",
@@ -62,12 +66,12 @@ def dlq_export(
     job_options = asked(options)
     if not output:
         refuse("--output", "", "a folder for the export")
-    wanted = _wanted(group, topic, reason, since, until)
+    wanted = _wanted(group, since, until)
     from rmqlite.spark.hadoop import disk_names
     from rmqlite.spark.jobs import dead_letters as job_of
     from rmqlite.spark.jobs.running import running
 
-    letters = job_of.LetterFilter(**wanted)
+    letters = job_of.LetterFilter(topic=topic, failure_kind=kind, reason=reason, **wanted)
     names = disk_names(output, master=options.master, conf=job_options["conf"])
     job_of.check_names(names or (), output)
     with running("dlq-export", **job_options, check=letters.check) as job:
@@ -78,28 +82,30 @@ def dlq_export(
         counts = [row | {"day": str(row["day"])} for row in found.counts]
         tree = {"snapshot": snapshot_tree(job.snapshot), "export": found.place}
         print_json(tree | {"added": found.added, "known": found.known, "counts": counts})
-        return
+    else:
+        _print(found.counts)
+        note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
+
+
+def _print(counts: list[dict[str, Any]]) -> None:
     rows = [
         (
             row["group"],
             str(row["day"]),
             row["dead_letters"],
             row["added"],
-            _short(row["top_reason"] or "-"),
+            _short(row["top_kind"]),
         )
-        for row in found.counts
+        for row in counts
     ]
     if rows:
         print_table(("GROUP", "DAY (UTC)", "LETTERS", "ADDED", "MOST OF THEM"), rows)
     else:
         note("no dead letters")
-    note(f"{found.added:,} added to {found.place}, {found.known:,} were there already")
 
 
-def _wanted(
-    groups: list[str] | None, topic: str, reason: str, since: str, until: str
-) -> dict[str, Any]:
-    """The options as arguments of LetterFilter; one that is wrong ends the command."""
+def _wanted(groups: list[str] | None, since: str, until: str) -> dict[str, Any]:
+    """Some options as arguments of LetterFilter; one that is wrong ends the command."""
     since_ms, until_ms = moment_ms("--since", since), moment_ms("--until", until)
     if since_ms is not None and until_ms is not None and since_ms >= until_ms:
         refuse("--until", until, "a time after --since")
@@ -108,13 +114,7 @@ def _wanted(
             check_group(group)
         except InvalidName as error:
             refuse("--group", group, error.rule)
-    return {
-        "groups": tuple(groups or ()),
-        "topic": topic,
-        "reason": reason,
-        "since_ms": since_ms,
-        "until_ms": until_ms,
-    }
+    return {"groups": tuple(groups or ()), "since_ms": since_ms, "until_ms": until_ms}
 
 
 def _short(text: str) -> str:

@@ -30,7 +30,10 @@ def retries(
     *,
     options: ReportOptions,
     reasons: Annotated[
-        int, typer.Option("--reasons", min=1, metavar="N", help="Show this many reasons per group.")
+        int,
+        typer.Option(
+            "--reasons", min=1, metavar="N", help="Show this many kinds of reasons per group."
+        ),
     ] = 5,
     as_json: AsJson = False,
 ) -> None:
@@ -120,27 +123,16 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
     ]
     if took:
         print_table(("GROUP", "TOPIC", "P50", "P99"), took, "Time from send to success")
-    names = ("attempt", "reached", "succeeded", "failed", "dead")
-    retried = [
-        (
-            _cut(row["consumer_group"]),
-            _cut(row["origin_topic"]),
-            *[row[name] for name in names],
-            None if row["success_rate"] is None else 100 * row["success_rate"],
-        )
-        for row in tables["funnel"]
-    ]
-    columns = ("GROUP", "TOPIC", "RETRY", "REACHED", "SUCCEEDED", "FAILED", "DEAD", "RATE %")
-    print_table(columns, retried, "The outcome of each retry")
+    _print_funnel(tables["funnel"])
     reasons = [
         (
             _cut(row["consumer_group"]),
             row["failures"],
-            _cut(row["reason"] or "(none given)", _REASON_CHARS_MAX),
+            _cut(row["failure_kind"] or _rest(row["kinds"]), _REASON_CHARS_MAX),
         )
         for row in tables["reasons"]
     ]
-    print_table(("GROUP", "FAILURES", "REASON"), reasons, "The most frequent reasons")
+    print_table(("GROUP", "FAILURES", "REASON"), reasons, "Reasons, the most frequent first")
     levels = [
         (
             _cut(row["consumer_group"]),
@@ -151,6 +143,24 @@ def _print(tables: dict[str, list[dict[str, Any]]]) -> None:
         for row in tables["levels"]
     ]
     print_table(("GROUP", "LEVEL", "RETRIES", "OF RETRY"), levels, "Levels at which retries wait")
+
+
+def _print_funnel(rows: list[dict[str, Any]]) -> None:
+    """Print a table for each group and topic: REACHED is SUCCEEDED, FAILED and IN HAND."""
+    names = ("attempt", "reached", "succeeded", "failed", "in_hand", "dead", "waiting")
+    of_topic: dict[tuple[str, str], list[tuple[object, ...]]] = {}
+    for row in rows:
+        rate = None if row["success_rate"] is None else 100 * row["success_rate"]
+        of_topic.setdefault((row["consumer_group"], row["origin_topic"] or "-"), []).append(
+            (*[row[name] for name in names], rate)
+        )
+    head = ("RETRY", "REACHED", "SUCCEEDED", "FAILED", "IN HAND", "DEAD", "WAITING", "RATE %")
+    for (group, topic), outcomes in of_topic.items():
+        print_table(head, outcomes, f"The outcome of each retry: {group}, messages of {topic}")
+
+
+def _rest(kinds: int) -> str:
+    return f"({kinds:,} other {'kind' if kinds == 1 else 'kinds'})"
 
 
 def _cut(text: str | None, chars_max: int = _NAME_CHARS_MAX) -> str:

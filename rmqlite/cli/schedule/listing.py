@@ -44,7 +44,7 @@ def list_pending(
     with AdminClient(endpoint, timeout_ms=CALL_MS_MAX) as admin:
         broker = BrokerView(admin)
         wanted = options.filter(broker)
-        is_indexed = bool(wanted.key or wanted.message_id)
+        is_indexed = bool(wanted.key or wanted.ids)
         found, more = _found(broker, wanted, cursor, INDEXED_MAX if is_indexed else count)
         now_ms = broker.now_ms
     if is_indexed:

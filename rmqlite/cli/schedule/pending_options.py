@@ -141,7 +141,7 @@ class PendingOptions:
             from_ms,
             until_ms,
             self.key or "",
-            self.message_id or "",
+            (self.message_id,) if self.message_id else (),
             origin_topic=self.origin_topic or "",
             tag=self.tag or "",
             reason=self.reason or "",

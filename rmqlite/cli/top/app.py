@@ -169,7 +169,16 @@ class TopApp(Top):
                 self.say("asked for it")
                 self.call(repair.do, answered_by_broker)
 
-        self.push_screen(Confirm(repair.question), confirmed)
+        def looked(sentence: str | RmqliteError) -> None:
+            if isinstance(sentence, RmqliteError):
+                self.say(f"error: {sentence}")
+            else:
+                self.push_screen(Confirm(f"{repair.question} {sentence}".strip()), confirmed)
+
+        if repair.look is None:
+            looked("")
+        else:
+            self.call(repair.look, looked)
 
     # ---- keys
 

@@ -15,25 +15,47 @@ from rmqlite.requests.schedule import ChangedId
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """do: makes the call, and returns a sentence about the outcome."""
+    """do: makes the call, and returns a sentence about the outcome.
+
+    look: asks the broker for a sentence that belongs to the question; it changes nothing.
+    """
 
     question: str
     do: Callable[[AdminClient], str]
+    look: Callable[[AdminClient], str] | None = None
 
 
 def redrive(letter: Letter) -> Repair:
-    """Send a dead letter again; the question says if it was redriven before."""
-    again = bool(letter.redriven_by)
-    before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
+    """Send a dead letter back to its group; the question says if it was redriven before."""
     # No group has failed a dead letter of the schedule.
     group = "" if is_system_group(letter.group) else f"group {letter.group} only"
     where = group or letter.origin_topic or "its topic"
-    spec = RedriveSpec(letter.group, LetterFilter(message_id=letter.offset_message_id), again=again)
+    return _redrive(letter, f"Send {_named(letter)} again to {where}?")
+
+
+def publish(letter: Letter) -> Repair:
+    """Publish a dead letter to its original topic; the question names who will get it."""
+    topic = letter.origin_topic
+    return _redrive(letter, f"Publish {_named(letter)} to topic {topic}, for everybody?", topic)
+
+
+def _redrive(letter: Letter, question: str, to_topic: str = "") -> Repair:
+    again = bool(letter.redriven_by)
+    before = f" It was redriven before, by job {letter.redriven_by}." if again else ""
+    wanted = LetterFilter(ids=(letter.offset_message_id,))
+    spec = RedriveSpec(letter.group, wanted, to_topic, again=again)
 
     def do(admin: AdminClient) -> str:
         return f"redrive job {admin.redrives.start(spec).job_id} started"
 
-    return Repair(f"Send {_named(letter)} again to {where}?{before}", do)
+    def look(admin: AdminClient) -> str:
+        topics = admin.redrives.preview(spec).topics
+        readers = [group for each in topics for group in each.groups]
+        more = sum([each.more_groups for each in topics])
+        readers += [f"{more:,} more"] if more else []
+        return f"Groups that read it: {', '.join(readers) or 'none yet'}."
+
+    return Repair(f"{question}{before}", do, look if to_topic else None)
 
 
 def retry_now(letter: Letter) -> Repair:
@@ -72,7 +94,8 @@ def _outcome(changed: tuple[ChangedId, ...], done: str) -> str:
 
 REPAIRS: Final[dict[str, Callable[[Letter], Repair]]] = {
     "redrive": redrive,
+    "publish": publish,
     "now": retry_now,
     "cancel": cancel,
 }
-"""redrive is for dead letters, the others are for waiting retries."""
+"""redrive and publish are for dead letters, the others are for waiting retries."""

@@ -12,7 +12,7 @@ from functools import partial
 from rmqlite.client.channel import Connection
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
-    SAMPLES_MAX,
+    NOTHING_SEEN,
     ImportAnswer,
     ImportRequest,
     JobAction,
@@ -27,8 +27,6 @@ from rmqlite.requests.redrive import (
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
-    summed,
 )
 from rmqlite.wire import rpcs
 
@@ -52,21 +50,12 @@ class RedriveAdmin:
         progress: called after every call with the letters looked at and the number of all.
         """
         request = RedrivePreviewRequest(spec)
-        looked_at = sent = already = refused = 0
-        topics: tuple[TopicCount, ...] = ()
-        samples: list[RedrivenLetter] = []
+        whole = NOTHING_SEEN
         for page in pages(partial(self._ask, rpcs.PREVIEW_REDRIVE), request):
-            looked_at += page.looked_at
-            sent += page.sent
-            already += page.already
-            refused += page.refused
-            topics = summed([*topics, *page.topics])
-            samples = _chosen([*samples, *page.samples])
+            whole = whole.then(page)
             if progress:
-                progress(looked_at, page.letters)
-        return RedrivePreview(
-            page.letters, looked_at, sent, already, refused, topics, tuple(samples)
-        )
+                progress(whole.looked_at, whole.letters)
+        return whole
 
     def start(self, spec: RedriveSpec, *, job_id: str = "") -> RedriveJob:
         """Start a job; returns when it is on disk.
@@ -123,10 +112,3 @@ class RedriveAdmin:
 
     def _ask(self, rpc: rpcs.Rpc[rpcs.Q, rpcs.A], value: rpcs.Q) -> rpcs.A:
         return self._connection.call(rpc, value, self._timeout_s)
-
-
-def _chosen(samples: list[RedrivenLetter]) -> list[RedrivenLetter]:
-    """The refused ones first: the others are all alike."""
-    return sorted(samples, key=lambda each: each.outcome is not RedriveOutcome.REFUSED)[
-        :SAMPLES_MAX
-    ]

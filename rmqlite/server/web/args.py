@@ -45,6 +45,11 @@ class Args:
             raise InvalidValue(name, value, f"at most {_TEXT_CHARS_MAX} characters")
         return value
 
+    def ids(self, name: str) -> tuple[str, ...]:
+        """Every value of the field, each once, without blanks around it."""
+        given = [each.strip() for each in self._values.get(name, [])]
+        return tuple(dict.fromkeys([each for each in given if each]))
+
     def verbatim(self, name: str) -> str:
         """The field with its blanks, for a secret: no error repeats it."""
         return self._values.get(name, [""])[-1]
@@ -108,9 +113,11 @@ class Args:
             tag=self.text("tag"),
             key=self.text("key"),
             reason=self.text("reason"),
+            failure_kind=self.text("kind"),
             since_ms=self.moment_ms("since", now_ms) or 0,
             until_ms=self.moment_ms("until", now_ms),
-            message_id=self.text("id"),
+            ids=self.ids("id"),
+            job_id=self.text("job"),
         )
 
     def pending_filter(self, now_ms: int) -> PendingFilter:
@@ -120,10 +127,11 @@ class Args:
             due_from_ms=self.moment_ms("from", now_ms) or 0,
             due_until_ms=self.moment_ms("until", now_ms),
             key=self.text("key"),
-            message_id=self.text("id"),
+            ids=self.ids("id"),
             origin_topic=self.text("origin"),
             tag=self.text("tag"),
             reason=self.text("reason"),
+            failure_kind=self.text("kind"),
         )
 
     def kept(self, *names: str) -> dict[str, str]:

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from dataclasses import replace
 from typing import Final
 
 from starlette.responses import Response
 
 from rmqlite.clock import elapsed_s
+from rmqlite.errors import InvalidValue
 from rmqlite.levels import parse_levels
+from rmqlite.names import is_system_group
 from rmqlite.requests.redrive import (
-    SAMPLES_MAX,
+    NOTHING_SEEN,
     JobAction,
     JobChange,
     OutcomesQuery,
     RedriveJobQuery,
-    RedrivenLetter,
     RedriveOutcome,
     RedrivePreview,
     RedrivePreviewRequest,
     RedriveRequest,
     RedriveSpec,
-    TopicCount,
 )
 from rmqlite.server.web.args import LETTER_FIELDS, Args
 from rmqlite.server.web.site import ROWS, Visit
 
-SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to_topic", "level", "rate", "again")
+SPEC_FIELDS: Final = ("group", *LETTER_FIELDS, "to", "to_topic", "level", "rate", "again")
 PREVIEW_S_MAX: Final = 10.0
 """How long a dry run reads letters; its page says how many it has read until then."""
 _TOPICS_SHOWN: Final = 20
@@ -41,6 +40,7 @@ async def form(visit: Visit) -> Response:
         "redrive_form.html",
         group=group,
         kept=visit.args.kept(*SPEC_FIELDS),
+        has_group=not is_system_group(group),
         table=parse_levels(in_force.message_delay_level),
     )
 
@@ -59,6 +59,8 @@ async def preview(visit: Visit) -> Response:
         "redrive_preview.html",
         spec=spec,
         found=found,
+        topics=found.topics[:_TOPICS_SHOWN],
+        has_group=not is_system_group(spec.group),
         kept=kept,
         # The form has the job's id: if it is sent twice, only one job starts.
         job_id=f"web-{secrets.token_hex(6)}",
@@ -79,8 +81,12 @@ async def jobs(visit: Visit) -> Response:
 
 
 async def job(visit: Visit) -> Response:
+    """A job; and what became of its messages once it is over, because counting reads the log."""
     query = RedriveJobQuery(visit.args.required("id"))
-    return visit.page("job.html", job=await visit.front.redrives.get(query))
+    found = await visit.front.redrives.get(query)
+    if found.is_over and found.sent:
+        found = await visit.front.redrives.get(replace(query, with_fates=True))
+    return visit.page("job.html", job=found)
 
 
 async def bulk_job(visit: Visit) -> Response:
@@ -119,10 +125,17 @@ async def outcomes(visit: Visit) -> Response:
 
 
 def _spec(fields: Args, now_ms: int) -> RedriveSpec:
+    to_topic = fields.text("to_topic")
+    target = fields.one_of("to", ("group", "topic")) if fields.text("to") else ""
+    if target == "topic":
+        fields.required("to_topic")
+    elif target and to_topic:
+        rule = "empty if the letters go back to the group"
+        raise InvalidValue("to_topic", to_topic, rule)
     return RedriveSpec(
         group=fields.required("group"),
         filter=fields.letter_filter(now_ms),
-        to_topic=fields.text("to_topic"),
+        to_topic=to_topic,
         delay_level=fields.number("level"),
         max_per_second=fields.number("rate"),
         again=fields.is_on("again"),
@@ -132,27 +145,10 @@ def _spec(fields: Args, now_ms: int) -> RedriveSpec:
 async def _previewed(visit: Visit, spec: RedriveSpec) -> RedrivePreview:
     """All pages of a dry run as one; it has a cursor if there was no time for all."""
     request = RedrivePreviewRequest(spec)
-    topics: Counter[str] = Counter()
-    samples: list[RedrivenLetter] = []
-    whole = RedrivePreview(0, 0, 0, 0, 0)
+    whole = NOTHING_SEEN
     until_s = elapsed_s() + PREVIEW_S_MAX
     while True:
-        page = await visit.front.redrives.preview(request)
-        for each in page.topics:
-            topics[each.topic] += each.count
-        samples += page.samples
-        # Refused ones first: the others are all alike.
-        samples.sort(key=lambda each: each.outcome is not RedriveOutcome.REFUSED)
-        del samples[SAMPLES_MAX:]
-        whole = RedrivePreview(
-            page.letters,
-            whole.looked_at + page.looked_at,
-            whole.sent + page.sent,
-            whole.already + page.already,
-            whole.refused + page.refused,
-        )
-        if not page.cursor or elapsed_s() > until_s:
-            break
-        request = replace(request, cursor=page.cursor)
-    shown = tuple([TopicCount(*item) for item in topics.most_common(_TOPICS_SHOWN)])
-    return replace(whole, topics=shown, samples=tuple(samples), cursor=page.cursor)
+        whole = whole.then(await visit.front.redrives.preview(request))
+        if not whole.cursor or elapsed_s() > until_s:
+            return whole
+        request = replace(request, cursor=whole.cursor)

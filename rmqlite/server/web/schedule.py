@@ -105,7 +105,8 @@ async def retries(visit: Visit) -> Response:
         tag=args.text("tag"),
         key=args.text("key"),
         reason=args.text("reason"),
-        message_id=args.text("id"),
+        ids=args.ids("id"),
+        failure_kind=args.text("kind"),
     )
     query = LettersQuery(group, wanted, cursor=args.text("cursor"))
     rows, cursor = await filled_letters(visit.front.letters.retries, query)

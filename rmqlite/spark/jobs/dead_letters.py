@@ -18,6 +18,7 @@ from rmqlite.arrow.columns import columns_of
 from rmqlite.errors import InvalidValue
 from rmqlite.message import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from rmqlite.names import DLQ_PREFIX, SCHEDULE_GROUP
+from rmqlite.requests.failure_kinds import failure_kind
 from rmqlite.spark.hadoop import HadoopFolder
 from rmqlite.spark.schema import spark_schema
 
@@ -46,12 +47,14 @@ _PLACE: Final = ("group", "day")
 class LetterFilter:
     """Selects dead letters; an empty field does not matter.
 
-    topic: the topic that they were sent to first.  reason: part of the reason, in upper or lower
+    topic: the topic that they were sent to first.  failure_kind: see failure_kind() of
+    rmqlite.requests.failure_kinds.  reason: part of the reason or of its kind, in upper or lower
     case.  since_ms <= the time they died < until_ms.
     """
 
     groups: tuple[str, ...] = ()
     topic: str = ""
+    failure_kind: str = ""
     reason: str = ""
     since_ms: int | None = None
     until_ms: int | None = None
@@ -78,7 +81,7 @@ class LetterFilter:
 class Exported:
     """The result of an export.
 
-    counts: rows of group, day, dead_letters, added, top_reason, for the letters of this run.
+    counts: rows of group, day, dead_letters, added, top_kind, for the letters of this run.
     """
 
     place: str
@@ -88,7 +91,7 @@ class Exported:
 
 
 def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFrame:
-    """The dead letters of a log, with group and day in front, then COLUMNS.
+    """The dead letters of a log, with group and day in front, then COLUMNS and failure_kind.
 
     log: has COLUMNS.  day: of the time they died, in UTC.  Letters of RocketMQ and scheduled
     messages that could not be delivered have an origin_topic, too.
@@ -97,6 +100,7 @@ def dead_letters(log: DataFrame, wanted: LetterFilter | None = None) -> DataFram
         F.substring("topic", len(DLQ_PREFIX) + 1, 127).alias("group"),
         _utc_day("store_timestamp").alias("day"),
         *[_origin().alias(name) if name == "origin_topic" else F.col(name) for name in COLUMNS],
+        kind_of("failure_reason").alias("failure_kind"),
     )
     return only(found, wanted or LetterFilter())
 
@@ -108,9 +112,13 @@ def only(dead: DataFrame, wanted: LetterFilter) -> DataFrame:
         conditions.append(F.col("group").isin(*wanted.groups))
     if wanted.topic:
         conditions.append(F.col("origin_topic") == wanted.topic)
+    if wanted.failure_kind:
+        conditions.append(F.col("failure_kind") == wanted.failure_kind)
     if wanted.reason:
-        reason = F.lower(F.coalesce("failure_reason", F.lit("")))
-        conditions.append(F.contains(reason, F.lit(wanted.reason.lower())))
+        part = F.lit(wanted.reason.lower())
+        texts = [F.coalesce("failure_reason", F.lit("")), F.col("failure_kind")]
+        in_reason, in_kind = [F.contains(F.lower(text), part) for text in texts]
+        conditions.append(in_reason | in_kind)
     if wanted.since_ms is not None:
         conditions.append(F.unix_millis("store_timestamp") >= wanted.since_ms)
     if wanted.until_ms is not None:
@@ -158,13 +166,25 @@ def read_export(spark: SparkSession, place: str) -> DataFrame:
         raise InvalidValue("export", place, "a folder that rmqlite pipeline dlq-export has written")
     # A group may have the name 123, and Spark would make a number of it.
     schema = export_schema()
-    return spark.read.schema(schema).parquet(place).select(*schema.names)
+    found = spark.read.schema(schema).parquet(place).select(*schema.names)
+    # The files may have the kinds of an older rule, or none.
+    return found.withColumn("failure_kind", kind_of("failure_reason"))
 
 
 def export_schema() -> T.StructType:
     """The columns of an export."""
     own = [T.StructField("group", T.StringType()), T.StructField("day", T.DateType())]
-    return T.StructType([*own, *spark_schema(columns_of(COLUMNS)).fields])
+    return T.StructType([*own, *spark_schema(columns_of((*COLUMNS, "failure_kind"))).fields])
+
+
+def kind_of(reason: str) -> Column:
+    """The kind of the failure reason in a column."""
+    # With Arrow it would need pandas.
+    return F.udf(_kind_of, T.StringType(), useArrow=False)(reason)
+
+
+def _kind_of(reason: str | None) -> str:
+    return failure_kind(reason or "")
 
 
 def _origin() -> Column:
@@ -202,16 +222,16 @@ def _marked(dead: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def _counted(marked: DataFrame) -> DataFrame:
-    """Per group and day: the number of letters, of new letters, and the most frequent reason."""
-    reasons = marked.groupBy(*_PLACE, "failure_reason").agg(
+    """Per group and day: the number of letters, of new letters, and the most frequent kind."""
+    kinds = marked.groupBy(*_PLACE, "failure_kind").agg(
         F.count("*").alias("n"), F.sum(F.col("is_new").cast("bigint")).alias("new")
     )
     return (
-        reasons.groupBy(*_PLACE)
+        kinds.groupBy(*_PLACE)
         .agg(
             F.sum("n").alias("dead_letters"),
             F.sum("new").alias("added"),
-            F.max_by("failure_reason", F.struct("n", "failure_reason")).alias("top_reason"),
+            F.max_by("failure_kind", F.struct("n", "failure_kind")).alias("top_kind"),
         )
         .orderBy(*_PLACE)
     )

@@ -5,7 +5,8 @@ one for each time that the message was given out again (in %RETRY%group).  It ha
 success: a success only moves the group's offset.  So a message that was given out and did not
 fail again counts as succeeded, unless the group's committed offset shows that no consumer has
 read it yet: then it is in hand.  Messages that never failed do not appear here, and a cancelled
-retry counts as waiting.
+retry counts as waiting.  A letter that was redriven stays dead; the message that the redrive sent
+is counted as another message if it fails.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rmqlite.message import REDRIVE_ID_PREFIX
 from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, SCHEDULE_TOPIC
+from rmqlite.spark.jobs.dead_letters import kind_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -36,7 +39,7 @@ COLUMNS: Final = (
 )
 COMMITTED_SCHEMA: Final = "topic string, queue_id int, committed_offset bigint"
 REASONS: Final = 5
-"""How many reasons reasons() returns for each group."""
+"""How many kinds of reasons reasons() returns for each group."""
 _FAILED: Final = "failed"
 _AGAIN: Final = "given out again"
 _DEAD: Final = "dead"
@@ -47,7 +50,7 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     """The failures and retries among the records (COLUMNS), in one pass.
 
     Columns: consumer_group, origin_topic, message_id, kind (failed, given out again, dead),
-    attempt (1 is the first retry), delay_level, reason, born_ms, stored_ms, is_read.
+    attempt (1 is the first retry), delay_level, failure_kind, born_ms, stored_ms, is_read.
     committed: the committed offsets of the retry topics' queues, with COMMITTED_SCHEMA; without
     it every record counts as read.
     """
@@ -56,9 +59,10 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     is_again, is_dead = topic.startswith(RETRY_PREFIX), topic.startswith(DLQ_PREFIX)
     kind = F.when(waits, _FAILED).when(is_again, _AGAIN).when(is_dead, _DEAD)
     place = F.when(waits, F.col("real_topic")).otherwise(topic)
-    # A scheduled message that could not be delivered has failed in no consumer group.
-    wanted = (waits | is_again | is_dead) & (topic != DLQ_PREFIX + SCHEDULE_GROUP)
-    told = records.where(wanted)
+    # A scheduled message that could not be delivered has failed in no consumer group, and a
+    # redriven one whose attempts begin anew has not failed yet.
+    is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
+    told = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP))
     is_read: Column = F.lit(True)
     if committed is not None:
         told = told.join(F.broadcast(committed), ["topic", "queue_id"], "left")
@@ -66,11 +70,14 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     return told.select(
         F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "").alias("consumer_group"),
         "origin_topic",
-        F.coalesce("origin_message_id", "unique_key").alias("message_id"),
+        # A redriven message is another one than that which died.
+        F.when(F.col("unique_key").startswith(REDRIVE_ID_PREFIX), F.col("unique_key"))
+        .otherwise(F.coalesce("origin_message_id", "unique_key"))
+        .alias("message_id"),
         kind.alias("kind"),
         F.col("reconsume_times").alias("attempt"),
         F.when(waits, F.col("delay_level")).alias("delay_level"),
-        F.col("failure_reason").alias("reason"),
+        kind_of("failure_reason").alias("failure_kind"),
         F.unix_millis("born_timestamp").alias("born_ms"),
         F.unix_millis("store_timestamp").alias("stored_ms"),
         is_read.alias("is_read"),
@@ -169,17 +176,23 @@ def summary(messages: DataFrame) -> DataFrame:
 
 
 def reasons(failures: DataFrame, *, most: int = REASONS) -> DataFrame:
-    """The reasons that consumers gave most often: consumer_group, reason, failures.
+    """The kinds of reasons that consumers gave most often, and one row for the rest of a group.
 
-    reason is null for failures without a reason.
+    Columns: consumer_group, failure_kind (null for the rest), failures, kinds (how many kinds the
+    row counts).
     """
-    per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "reason")
+    per_group = Window.partitionBy("consumer_group").orderBy(F.desc("failures"), "failure_kind")
     return (
         _each_once(failures)
-        .groupBy("consumer_group", "reason")
+        .groupBy("consumer_group", "failure_kind")
         .agg(F.count("*").alias("failures"))
-        .withColumn("nth", F.row_number().over(per_group))
-        .where(F.col("nth") <= most)
+        .withColumn("nth", F.least(F.row_number().over(per_group), F.lit(most + 1)))
+        .groupBy("consumer_group", "nth")
+        .agg(
+            F.when(F.col("nth") <= most, F.first("failure_kind")).alias("failure_kind"),
+            F.sum("failures").alias("failures"),
+            F.count("*").alias("kinds"),
+        )
         .orderBy("consumer_group", "nth")
         .drop("nth")
     )

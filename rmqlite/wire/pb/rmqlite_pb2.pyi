@@ -677,26 +677,28 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., broker_name: _Optional[str] = ..., now_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., log_min_offset: _Optional[int] = ..., log_max_offset: _Optional[int] = ..., sent: _Optional[int] = ..., delivered: _Optional[int] = ..., retried: _Optional[int] = ..., dead: _Optional[int] = ..., parked_polls: _Optional[int] = ..., levels: _Optional[_Iterable[_Union[LevelStatus, _Mapping]]] = ..., disk_used_ratio: _Optional[float] = ..., is_disk_full: bool = ..., pinned_by_level: _Optional[int] = ..., pinned_deliver_at_ms: _Optional[int] = ..., pinned_physical_offset: _Optional[int] = ..., pinned_bytes: _Optional[int] = ..., cancelled: _Optional[int] = ..., fired: _Optional[int] = ..., rescheduled: _Optional[int] = ..., undeliverable: _Optional[int] = ..., warnings: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PendingFilter(_message.Message):
-    __slots__ = ("levels", "topic", "due_from_ms", "due_until_ms", "key", "message_id", "origin_topic", "tag", "reason")
+    __slots__ = ("levels", "topic", "due_from_ms", "due_until_ms", "key", "ids", "origin_topic", "tag", "reason", "failure_kind")
     LEVELS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     DUE_FROM_MS_FIELD_NUMBER: _ClassVar[int]
     DUE_UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_TOPIC_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
     levels: _containers.RepeatedScalarFieldContainer[int]
     topic: str
     due_from_ms: int
     due_until_ms: int
     key: str
-    message_id: str
+    ids: _containers.RepeatedScalarFieldContainer[str]
     origin_topic: str
     tag: str
     reason: str
-    def __init__(self, levels: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_until_ms: _Optional[int] = ..., key: _Optional[str] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., tag: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    failure_kind: str
+    def __init__(self, levels: _Optional[_Iterable[int]] = ..., topic: _Optional[str] = ..., due_from_ms: _Optional[int] = ..., due_until_ms: _Optional[int] = ..., key: _Optional[str] = ..., ids: _Optional[_Iterable[str]] = ..., origin_topic: _Optional[str] = ..., tag: _Optional[str] = ..., reason: _Optional[str] = ..., failure_kind: _Optional[str] = ...) -> None: ...
 
 class ListPendingRequest(_message.Message):
     __slots__ = ("filter", "cursor", "max_messages")
@@ -903,25 +905,29 @@ class ChangeLevelsResponse(_message.Message):
     def __init__(self, before: _Optional[str] = ..., after: _Optional[str] = ..., levels: _Optional[_Iterable[_Union[LevelChange, _Mapping]]] = ...) -> None: ...
 
 class LetterFilter(_message.Message):
-    __slots__ = ("topic", "tag", "key", "reason", "since_ms", "until_ms", "message_id")
+    __slots__ = ("topic", "tag", "key", "reason", "since_ms", "until_ms", "ids", "failure_kind", "job_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SINCE_MS_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_ID_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     tag: str
     key: str
     reason: str
     since_ms: int
     until_ms: int
-    message_id: str
-    def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., message_id: _Optional[str] = ...) -> None: ...
+    ids: _containers.RepeatedScalarFieldContainer[str]
+    failure_kind: str
+    job_id: str
+    def __init__(self, topic: _Optional[str] = ..., tag: _Optional[str] = ..., key: _Optional[str] = ..., reason: _Optional[str] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ..., ids: _Optional[_Iterable[str]] = ..., failure_kind: _Optional[str] = ..., job_id: _Optional[str] = ...) -> None: ...
 
 class Letter(_message.Message):
-    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times")
+    __slots__ = ("group", "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body_size", "message_id", "origin_topic", "origin_message_id", "origin_queue_id", "origin_queue_offset", "tags", "keys", "delivery_attempts", "first_failure_ms", "last_failure_ms", "reason", "born_timestamp_ms", "store_timestamp_ms", "store_host", "redriven_before", "redriven_by", "due_ms", "max_reconsume_times", "failure_kind")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     QUEUE_ID_FIELD_NUMBER: _ClassVar[int]
@@ -947,6 +953,7 @@ class Letter(_message.Message):
     REDRIVEN_BY_FIELD_NUMBER: _ClassVar[int]
     DUE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_RECONSUME_TIMES_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
     group: str
     topic: str
     queue_id: int
@@ -972,7 +979,8 @@ class Letter(_message.Message):
     redriven_by: str
     due_ms: int
     max_reconsume_times: int
-    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ...) -> None: ...
+    failure_kind: str
+    def __init__(self, group: _Optional[str] = ..., topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., queue_offset: _Optional[int] = ..., physical_offset: _Optional[int] = ..., store_size: _Optional[int] = ..., body_size: _Optional[int] = ..., message_id: _Optional[str] = ..., origin_topic: _Optional[str] = ..., origin_message_id: _Optional[str] = ..., origin_queue_id: _Optional[int] = ..., origin_queue_offset: _Optional[int] = ..., tags: _Optional[str] = ..., keys: _Optional[_Iterable[str]] = ..., delivery_attempts: _Optional[int] = ..., first_failure_ms: _Optional[int] = ..., last_failure_ms: _Optional[int] = ..., reason: _Optional[str] = ..., born_timestamp_ms: _Optional[int] = ..., store_timestamp_ms: _Optional[int] = ..., store_host: _Optional[str] = ..., redriven_before: _Optional[int] = ..., redriven_by: _Optional[str] = ..., due_ms: _Optional[int] = ..., max_reconsume_times: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
 
 class ListLettersRequest(_message.Message):
     __slots__ = ("group", "filter", "newest_first", "is_open", "cursor", "max_letters")
@@ -1009,7 +1017,7 @@ class ReasonCount(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ...) -> None: ...
 
 class DeadLetterGroup(_message.Message):
-    __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of")
+    __slots__ = ("group", "letters", "redriven", "purged", "oldest_ms", "newest_ms", "reasons", "reasons_of", "rest_letters", "rest_kinds")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     LETTERS_FIELD_NUMBER: _ClassVar[int]
     REDRIVEN_FIELD_NUMBER: _ClassVar[int]
@@ -1018,6 +1026,8 @@ class DeadLetterGroup(_message.Message):
     NEWEST_MS_FIELD_NUMBER: _ClassVar[int]
     REASONS_FIELD_NUMBER: _ClassVar[int]
     REASONS_OF_FIELD_NUMBER: _ClassVar[int]
+    REST_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    REST_KINDS_FIELD_NUMBER: _ClassVar[int]
     group: str
     letters: int
     redriven: int
@@ -1026,7 +1036,9 @@ class DeadLetterGroup(_message.Message):
     newest_ms: int
     reasons: _containers.RepeatedCompositeFieldContainer[ReasonCount]
     reasons_of: int
-    def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ...) -> None: ...
+    rest_letters: int
+    rest_kinds: int
+    def __init__(self, group: _Optional[str] = ..., letters: _Optional[int] = ..., redriven: _Optional[int] = ..., purged: _Optional[int] = ..., oldest_ms: _Optional[int] = ..., newest_ms: _Optional[int] = ..., reasons: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., reasons_of: _Optional[int] = ..., rest_letters: _Optional[int] = ..., rest_kinds: _Optional[int] = ...) -> None: ...
 
 class ListDeadLetterGroupsRequest(_message.Message):
     __slots__ = ()

@@ -29,7 +29,7 @@ def test_a_filter_is_written_as_words() -> None:
     assert filter_of("") == LetterFilter()
     assert filter_of("connection  refused") == LetterFilter(reason="connection refused")
     assert filter_of("topic=orders key=k=1 tag=A id=X no route=5") == LetterFilter(
-        topic="orders", tag="A", key="k=1", reason="no route=5", message_id="X"
+        topic="orders", tag="A", key="k=1", reason="no route=5", ids=("X",)
     )
 
 

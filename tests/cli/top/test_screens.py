@@ -8,7 +8,7 @@ from rmqlite.cli.top.screens.group_screen import GroupScreen
 from rmqlite.clock import local_text
 from rmqlite.errors import NotSupported
 from rmqlite.requests.letters import LetterPage, LettersQuery, LifeQuery
-from rmqlite.requests.redrive import JobState, RedriveJob, RedriveSpec
+from rmqlite.requests.redrive import JobState, RedriveJob, RedrivePreview, RedriveSpec, TopicCount
 from rmqlite.requests.schedule import ChangedId, ChangeOutcome, ScheduleAction
 from tests.cli.top.answers import HOSTILE, NOW_MS, dead, letter, status
 from tests.cli.top.screens import CALL_MS_MAX, Shown, drive
@@ -259,8 +259,26 @@ def test_a_dead_letter_is_redriven_once_that_is_confirmed(broker: FakeBroker) ->
         await shown.press("R", "y")
         spec = broker.asked["StartRedrive"][0].spec
         assert (spec.group, spec.again, spec.to_group) == ("workers", False, True)
-        assert spec.filter.message_id == "7F00000100002A9F0000000000000000"
+        assert spec.filter.ids == ("7F00000100002A9F0000000000000000",)
         assert shown.lines[-1] == "redrive job job-1 started"
+
+    drive(broker, look)
+
+
+def test_a_dead_letter_is_published_to_its_topic_once_its_readers_are_named(
+    broker: FakeBroker,
+) -> None:
+    """Every group of the topic gets it: that must be known before the y."""
+    topics = (TopicCount("orders", 1, ("mails", "workers"), 2),)
+    broker.answers["PreviewRedrive"] = lambda _: RedrivePreview(1, 1, 1, 0, 0, topics)
+
+    async def look(shown: Shown) -> None:
+        await shown.press("enter", "P")
+        assert "Publish message ID0 (order-0) to topic orders, for" in shown.text
+        assert "Groups that read it: mails, workers, 2 more." in shown.text
+        await shown.press("y")
+        spec = broker.asked["StartRedrive"][0].spec
+        assert (spec.to_topic, spec.to_group) == ("orders", False)
 
     drive(broker, look)
 

@@ -66,7 +66,7 @@ def test_a_key_of_any_length_that_can_be_sent_is_found(
             front = face.server.front
             by_key = await front.messages.find(MessageQuery(TOPIC, key, False))
             assert len(by_key.messages) == 1
-            page = await front.schedule.pending(PendingQuery(PendingFilter(message_id=key)))
+            page = await front.schedule.pending(PendingQuery(PendingFilter(ids=(key,))))
             assert [each.message_id for each in page.messages] == [key]
             life = await front.letters.life(LifeQuery(key))
             assert len(life.hops) == 2

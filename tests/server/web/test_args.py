@@ -17,9 +17,14 @@ NOW_MS = 1_790_000_000_000
 
 def test_a_filter_of_letters_is_what_its_fields_say() -> None:
     """Every field is read; blanks around a value do not count."""
-    args = Args("topic=+orders+&tag=new&key=k&reason=HTTP+503&since=-1h&until=1790000000001&id=abc")
+    args = Args(
+        "topic=+orders+&tag=new&key=k&reason=HTTP+503&since=-1h&until=1790000000001"
+        "&id=abc&id=&id=+d+e+&id=abc&kind=no+answer+for+%23+s&job=j-1"
+    )
+    since_ms, until_ms = NOW_MS - 3_600_000, NOW_MS + 1
+    ids, kind = ("abc", "d e"), "no answer for # s"
     assert args.letter_filter(NOW_MS) == LetterFilter(
-        "orders", "new", "k", "HTTP 503", NOW_MS - 3_600_000, NOW_MS + 1, "abc"
+        "orders", "new", "k", "HTTP 503", since_ms, until_ms, ids, kind, "j-1"
     )
     assert Args("").letter_filter(NOW_MS) == LetterFilter()
 

@@ -9,9 +9,11 @@ import pytest
 from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.names import retry_topic
+from rmqlite.requests.groups import GroupChange, OffsetsCommit
 from rmqlite.requests.letters import PurgeRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
+from rmqlite.requests.topics import Queue
 from rmqlite.server.web import schedule
 from rmqlite.server.web.site import Site
 from tests.server.web.browser import Browser, browse
@@ -178,7 +180,8 @@ def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> No
         form = await browser.get(f"/redrive?group={GROUP}&reason=http")
         assert form.field("reason") == "http"
         dry = await browser.get(f"/redrive/preview?group={GROUP}&reason=http&to_topic=again")
-        assert f"3 letters of {GROUP} would be sent" in dry.text
+        assert f"3 letters of {GROUP} would be sent to topic again, for every group" in dry.text
+        assert "no group reads it yet" in dry.text
         assert under_test.broker.topics.get("again") is None
         fields = dry.fields()
         job = await browser.send("/redrive", fields)
@@ -190,6 +193,37 @@ def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> No
         assert "Redrive of shop" in page.text
         jobs = await browser.get("/jobs")
         assert len([each for each in jobs.attributes("a", "href") if "/job?id" in each]) == 1
+
+    browse(under_test, scenario)
+
+
+def test_a_redrive_goes_back_to_the_group_unless_a_topic_is_chosen(
+    under_test: BrokerUnderTest,
+) -> None:
+    """The dry run names who gets the letters, whichever it is."""
+    dead_letters(under_test, 3)
+    for group in (GROUP, "mails"):
+        under_test.broker.groups.change(GroupChange(group))
+        under_test.broker.commit_offsets(OffsetsCommit(group, {Queue("orders", 0): 0}))
+
+    async def scenario(browser: Browser) -> None:
+        form = await browser.get(f"/redrive?group={GROUP}")
+        radios = [
+            attrs["value"]
+            for tag, attrs in form.elements
+            if tag == "input" and attrs.get("type") == "radio" and "checked" in attrs
+        ]
+        assert radios == ["group"]
+        back = await browser.get(f"/redrive/preview?group={GROUP}&to=group&to_topic=")
+        assert f"3 letters of {GROUP} would be sent back to {GROUP} only" in back.text
+        assert f"%RETRY%{GROUP} 3 {GROUP}" in back.text
+        topic = await browser.get(f"/redrive/preview?group={GROUP}&to=topic&to_topic=orders")
+        assert "would be sent to topic orders, for every group that reads it" in topic.text
+        assert f"orders 3 mails, {GROUP}" in topic.text
+        for wrong in ("to=topic", "to=group&to_topic=orders", "to=both"):
+            assert (await browser.get(f"/redrive/preview?group={GROUP}&{wrong}")).status == 400
+        job = await browser.send("/redrive", back.fields())
+        assert f"To group {GROUP} only" in job.text
 
     browse(under_test, scenario)
 

@@ -101,6 +101,7 @@ def test_the_overview_begins_with_what_is_wrong_also_after_a_restart(
         assert page.text.index("4 open dead letters in shop") < page.text.index("Waiting")
         assert page.text.index("nobody reads for shop") < page.text.index("Waiting")
         assert "Dead letters 4 open, the newest 30s ago" in page.text
+        assert "Died" not in page.text
         assert "0 died" in page.text
         assert page.link("/dead/letters?group=shop&view=open")
         assert page.link(f"/group?name={GROUP}")

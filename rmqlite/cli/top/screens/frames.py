@@ -63,6 +63,7 @@ class Frame(Screen[None]):
     AUTO_FOCUS = "#first"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("R", "repair('redrive')", show=False),
+        Binding("P", "repair('publish')", show=False),
         Binding("n", "repair('now')", show=False),
         Binding("c", "repair('cancel')", show=False),
     ]
@@ -133,6 +134,9 @@ class Frame(Screen[None]):
             return
         if is_retry and letter.due_ms <= picture.now_ms(self.top.elapsed()):
             self.top.say("it is due already, the group has it next")
+            return
+        if what == "publish" and not letter.origin_topic:
+            self.top.say("its original topic is not known")
             return
         self.top.repair(REPAIRS[what](letter), self.reload)
 

@@ -31,7 +31,10 @@ from rmqlite.requests.letters import Letter, LetterPage, LettersQuery
 TABS: Final = ("dead letters", "retries", "queues", "members")
 _LISTS: Final = TABS[:2]
 _KEYS: Final = {
-    TABS[0]: (("enter", "message"), ("/", "filter"), ("s", "order"), ("R", "redrive")),
+    TABS[0]: (
+        *(("enter", "message"), ("/", "filter"), ("s", "order")),
+        *(("R", "redrive"), ("P", "publish")),
+    ),
     TABS[1]: (("enter", "message"), ("/", "filter"), ("n", "now"), ("c", "cancel")),
 }
 _RELOAD_EVERY_S: Final = 5.0

@@ -14,7 +14,6 @@ from rmqlite.cli.top.troubles import why
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.groups import GroupStatus
 from rmqlite.requests.letters import (
-    EVERY_LETTER,
     DeadLetterGroup,
     Letter,
     LetterFilter,
@@ -26,7 +25,7 @@ PAGE_LETTERS: Final = 100
 LOADED_MAX: Final = 2_000
 """The most letters loaded of a list; a filter finds the others."""
 _DAY_MS: Final = 86_400_000
-_FIELDS: Final = {"topic": "topic", "tag": "tag", "key": "key", "id": "message_id"}
+_FIELDS: Final = ("topic", "tag", "key")
 FILTER_HELP: Final = "topic=T tag=T key=K id=ID, other words: part of the reason"
 _REASON_LEAST: Final = 30
 """The width of a reason that is more useful than a key or a tag."""
@@ -62,14 +61,16 @@ _DEAD: Final = (
 def filter_of(text: str) -> LetterFilter:
     """The filter of a typed text: name=value for a field, other words are part of the reason."""
     fields: dict[str, Any] = {}
-    reason = []
+    ids, reason = [], []
     for word in text.split():
-        name, equals, value = word.partition("=")
-        if equals and value and name in _FIELDS:
-            fields[_FIELDS[name]] = value
+        name, _, value = word.partition("=")
+        if value and name in _FIELDS:
+            fields[name] = value
+        elif value and name == "id":
+            ids.append(value)
         else:
             reason.append(word)
-    return replace(EVERY_LETTER, reason=" ".join(reason), **fields)
+    return LetterFilter(reason=" ".join(reason), ids=tuple(ids), **fields)
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,9 @@ class MessageScreen(Frame):
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
-        repair = (("n", "now"), ("c", "cancel")) if self._letter.due_ms else (("R", "redrive"),)
+        of_retry = (("n", "now"), ("c", "cancel"))
+        of_dead = (("R", "redrive"), ("P", "publish"))
+        repair = of_retry if self._letter.due_ms else of_dead
         return (("enter", "hop"), ("tab", "record"), ("b", "body"), *repair, ("esc", "back"))
 
     def on_mount(self) -> None:
