@@ -127,10 +127,21 @@ def test_a_dry_run_that_refuses_nothing_is_well(run: Run, broker: FakeBroker) ->
 def test_every_option_is_asked_of_the_broker(run: Run, broker: FakeBroker) -> None:
     """Which letters, where to, when, how fast, and the name of the job."""
     redrives(broker)
-    filters = ("--topic", "orders", "--reason", "timed out", "--since", "2h", "--id", "X")
+    filters = (
+        "--topic",
+        "orders",
+        "--reason",
+        "timed out",
+        "--since",
+        "2h",
+        "--id",
+        "X",
+        "--id",
+        "Y",
+    )
     how = ("--to-topic", "orders-2", "--delay", "10m", "--rate", "500", "--again")
     run("dlq", "redrive", "billing", *filters, *how, "--job-id", "mine", "--yes")
-    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X",))
+    wanted = LetterFilter("orders", "", "", "timed out", NOW_MS - 7_200_000, None, ("X", "Y"))
     spec = RedriveSpec("billing", wanted, "orders-2", 14, 500, True)
     assert started(broker) == RedriveRequest(spec, "mine")
     assert not broker.asked["PreviewRedrive"]

@@ -26,7 +26,7 @@ from rmqlite.cli.job.redrive_jobs import (
     print_samples,
     print_topics,
 )
-from rmqlite.cli.letter_options import DeadLetterOptions, Group, Rate, ToTopic, checked_group
+from rmqlite.cli.letter_options import Group, LetterOptions, Rate, ToTopic, checked_group
 from rmqlite.cli.options import NOT_ALL, ChangeOptions, with_options
 from rmqlite.cli.output.letter_text import letters_text
 from rmqlite.cli.output.progress import counting
@@ -77,7 +77,7 @@ JobId = Annotated[
 def redrive(
     *,
     group: Group,
-    options: DeadLetterOptions,
+    options: LetterOptions,
     to_topic: ToTopic = None,
     delay: Delay = None,
     level: Level = None,
