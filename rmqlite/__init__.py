@@ -6,7 +6,8 @@ The map, from the ground up; each room imports only rooms above it in this list:
               levels, config, config_keys/, clock, retry_policy, visible, json_tree,
               table_shapes, compression, extras; the accounts, their file and the decision who
               may do what: access/; the broker's requests and answers as plain values: requests/;
-              and the hottest loops in C, which an installation may lack: compiled/
+              the check of a user's values against their types: declared_types/; and the hottest
+              loops in C, which an installation may lack: compiled/
     store/    bytes on disk: commit log, consume queues, key index, recovery; and, for use
               without a broker, reader (reading/), check (checking/), repair (repairing/)
     broker/   decisions: where a message is stored, when it is due, how a waiting message is

@@ -50,8 +50,8 @@ class InvalidValue(Refused):
     code = "invalid-value"
     response_code = 13
 
-    def __init__(self, field: str, value: object, rule: str) -> None:
-        sentence = f"{field}={shortened(value)!r} is not allowed: {rule}"
+    def __init__(self, field: str, value: object, rule: str, sentence: str = "") -> None:
+        sentence = sentence or f"{field}={shortened(value)!r} is not allowed: {rule}"
         super().__init__(sentence, field=field, value=value, rule=rule)
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any, Final, TypeAlias
 
+from rmqlite.declared_types.sentences import must_be, must_be_type
 from rmqlite.errors import DelayUnknown, InvalidValue
 from rmqlite.visible import shortened
 
@@ -21,6 +23,9 @@ DELAY_MS_MAX: Final = 10 * 365 * 86_400_000
 """Ten years; RocketMQ lets a product of number and unit wrap around instead."""
 FIRST_RETRY_LEVEL: Final = 3
 """The level of the first retry; the n-th failure takes level 3 + n - 1 (reference §7.1)."""
+
+Delay: TypeAlias = str | timedelta
+"""A delay as a user gives it: "10m", or how long it is."""
 
 _UNIT_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _TOKEN = re.compile(r"([0-9]+)([smhd])", re.ASCII)
@@ -82,6 +87,20 @@ def parse_levels(text: str) -> LevelTable:
             rule = f"level {level} is {shortened(token)!r}: {error.rule}"
             raise InvalidValue("messageDelayLevel", text, rule) from None
     return LevelTable(" ".join(tokens), tuple(delays_ms))
+
+
+def delay_text(delay: Delay) -> str:
+    """A delay as levels are written, such as "90s".  Raises InvalidValue."""
+    if isinstance(delay, timedelta):
+        seconds, rest = divmod(delay, timedelta(seconds=1))
+        if rest:
+            raise must_be("delay", "whole seconds", str(delay))
+        delay = f"{seconds}s"
+    elif not isinstance(delay, str):
+        # No number: people mean seconds or milliseconds by it, and wait a thousandth, or for ever.
+        raise must_be_type("delay", "text such as '30s' or '10m', or a datetime.timedelta", delay)
+    parse_delay(delay)
+    return delay
 
 
 def parse_delay(token: str) -> int:

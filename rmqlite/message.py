@@ -15,10 +15,13 @@ from functools import lru_cache
 from typing import Final
 
 from rmqlite import compiled
+from rmqlite.declared_types.checks import check_fields
 from rmqlite.errors import InvalidValue
+from rmqlite.levels import Delay, delay_text
 from rmqlite.limits import KEY_BYTES_MAX, MESSAGE_ID_BYTES_MAX, TAGS_BYTES_MAX, check_length
 from rmqlite.names import is_dlq, is_retry
-from rmqlite.property_string import pairs_of
+from rmqlite.property_string import find_property as find_property
+from rmqlite.property_string import property_marker as property_marker
 
 # Names of RocketMQ 4.9 (reference §5.2) that this house reads or writes.
 KEYS: Final = "KEYS"
@@ -116,11 +119,11 @@ class Message:
     body: at least one byte.  keys: tokens to find the message by; a string is split at blanks,
     as RocketMQ does.  delay_level: 0 is now; 1 is the first level of the broker's
     messageDelayLevel; a level above the last one means the last one.  delay: instead of a level
-    its length ("10m"); the broker takes the level that is exactly that long when it stores the
-    message.  message_id: RocketMQ's UNIQ_KEY; if empty, the producer chooses one.
-    max_reconsume_times: how often consumers may fail it and get it again, in every group; with 0
-    the first failure makes it a dead letter, with None the limit of the consumer or its group
-    holds.  Raises InvalidValue.
+    its length, "10m" or a timedelta (kept as text); the broker takes the level that is exactly that
+    long when it stores the message.  message_id: RocketMQ's UNIQ_KEY; if empty, the producer
+    chooses one.  max_reconsume_times: how often consumers may fail it and get it again, in every
+    group; with 0 the first failure makes it a dead letter, with None the limit of the consumer or
+    its group holds.  Raises InvalidValue.
     """
 
     topic: str
@@ -129,37 +132,34 @@ class Message:
     keys: str | Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     delay_level: int = 0
-    delay: str | None = None
+    delay: Delay | None = None
     flag: int = 0
     message_id: str = ""
     max_reconsume_times: int | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.body, bytes):
-            raise InvalidValue("body", type(self.body).__name__, "bytes")
-        if not self.body:
+        try:
+            if self.keys.__class__ is not tuple:
+                tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
+                object.__setattr__(self, "keys", tuple(tokens))
+            if self.properties or self.properties.__class__ is not dict:
+                # A copy: threads of the client encode it later, and it must be what was checked.
+                object.__setattr__(self, "properties", dict(self.properties))
+                _check_properties(self.properties)
+            # Nearly all texts are plain: one check of all of them, and only then field by field.
+            text = self.topic + self.tags + "".join(self.keys) + self.message_id
+            is_plain = text.isascii() and text.isprintable() and " " not in text
+            if not is_plain or "" in self.keys or len(text) > MESSAGE_ID_BYTES_MAX:
+                _check_texts(self)
+            is_now = self.delay is None and self.delay_level.__class__ is self.flag.__class__ is int
+            if not is_now or self.delay_level or self.flag or self.max_reconsume_times is not None:
+                _check_numbers(self)
+        except (TypeError, ValueError, AttributeError):
+            check_fields(self)  # names the wrong type; in nearly all messages there is none
+            raise
+        if self.body.__class__ is not bytes or not self.body:
+            check_fields(self, "body")
             raise InvalidValue("body", "", BODY_RULE)
-        if self.keys.__class__ is not tuple:
-            tokens = self.keys.split() if isinstance(self.keys, str) else self.keys
-            object.__setattr__(self, "keys", tuple(tokens))
-        if self.properties:
-            # A copy: threads of the client encode it later, and it must be what was checked.
-            object.__setattr__(self, "properties", dict(self.properties))
-            _check_properties(self.properties)
-        # Nearly all texts are plain: one check of all of them, and only then field by field.
-        text = f"{self.tags}{''.join(self.keys)}{self.message_id}"
-        is_plain = text.isascii() and text.isprintable() and " " not in text
-        if not is_plain or "" in self.keys or len(text) > MESSAGE_ID_BYTES_MAX:
-            _check_texts(self)
-        if self.delay is not None and self.delay_level:
-            raise InvalidValue("delay", self.delay, "give delay or delay_level, not both")
-        if not -(2**31) <= self.delay_level < 2**31:
-            raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
-        if not -(2**31) <= self.flag < 2**31:
-            raise InvalidValue("flag", self.flag, "a 32-bit integer")
-        limit = self.max_reconsume_times
-        if limit is not None and not 0 <= limit < 2**31:
-            raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
 
     def named(self, message_id: str) -> Message:
         """A copy with an id that needs no check."""
@@ -271,31 +271,6 @@ def decode_properties(encoded: bytes) -> dict[str, str]:
     return pairs
 
 
-def property_marker(name: str) -> bytes:
-    """The bytes that find_property looks for."""
-    return (PAIR_END + name + KEY_END).encode()
-
-
-def find_property(encoded: bytes, marker: bytes) -> bytes | None:
-    """The value that decode_properties has for one name, without decoding the others.
-
-    It costs a tenth of decode_properties; for code that runs once per record.
-    """
-    begin = encoded.rfind(marker)
-    if begin >= 0:
-        start = begin + len(marker)
-    elif encoded.startswith(marker[1:]):
-        start = len(marker) - 1
-    else:
-        return None
-    end = encoded.find(b"\x02", start)
-    value = encoded[start:] if end < 0 else encoded[start:end]
-    if value:
-        return value
-    # Rare: the last pair has no value, and one before it counts.
-    return pairs_of(encoded).get(marker[1:-1])
-
-
 def message_properties(message: Message, message_id: str = "") -> dict[str, str]:
     """The properties that a message is sent with; where it waits is for the broker to write."""
     pairs = dict(message.properties)
@@ -364,6 +339,20 @@ def unpack_host(packed: bytes) -> str:
     return f"[{ipaddress.IPv6Address(packed[:-4])}]:{port}"
 
 
+def _check_numbers(message: Message) -> None:
+    if message.delay is not None:
+        object.__setattr__(message, "delay", delay_text(message.delay))
+        if message.delay_level:
+            raise InvalidValue("delay", message.delay, "give delay or delay_level, not both")
+    check_fields(message, "delay_level", "flag", "max_reconsume_times")
+    for name, number in (("delay_level", message.delay_level), ("flag", message.flag)):
+        if not -(2**31) <= number < 2**31:
+            raise InvalidValue(name, number, "a 32-bit integer")
+    limit = message.max_reconsume_times
+    if limit is not None and not 0 <= limit < 2**31:
+        raise InvalidValue("max_reconsume_times", limit, "0 to 2147483647, or None")
+
+
 def _check_texts(message: Message) -> None:
     for name, text, bytes_max in (
         ("tags", message.tags, TAGS_BYTES_MAX),
@@ -389,7 +378,9 @@ def _check_properties(properties: Mapping[str, str]) -> None:
     for key, value in properties.items():
         if key in RESERVED_PROPERTIES:
             raise InvalidValue("properties", key, "a name that RocketMQ does not reserve")
-        if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError
+        if not key or not value:
             raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
         if not _is_text(key) or not _is_text(value):
             raise InvalidValue("properties", f"{key}={value}", _TEXT_RULE)

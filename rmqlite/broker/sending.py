@@ -88,7 +88,7 @@ def new_records(
         queue_id = queues[topic]
         if message.delay is not None:
             # The level is chosen only now: the sender may know an older table.
-            message = message.at_level(table.level_lasting(message.delay))
+            message = message.at_level(table.level_lasting(str(message.delay)))
         message_id = message.message_id or secrets.token_hex(16).upper()
         draft = Draft(
             topic,

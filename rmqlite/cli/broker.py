@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,6 +94,8 @@ def broker(
         return read.with_values(given) if given else read
 
     settings = load()
+    # Else gRPC logs each failed handshake, and anybody could fill the log.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     # Log from here on: a wrong configuration is reported without a server.
     from rmqlite.server.gate.audit import log_as_json
     from rmqlite.server.serve import Endpoints, serve

@@ -7,7 +7,6 @@ store was not closed and the next start completes it, 130 interrupted.
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated, Any, Final
 
@@ -171,8 +170,5 @@ app.command("bench")(bench.bench)
 
 def main() -> None:
     """Run the command line and exit."""
-    # Otherwise gRPC logs each failed handshake: a client's error says it, and at a broker anybody
-    # could fill the log.
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     completion.mend_words()
     app()

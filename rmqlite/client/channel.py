@@ -14,10 +14,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
-import grpc
-
 from rmqlite.client.credentials import Credentials, with_environment
+from rmqlite.client.endpoint import Endpoint
 from rmqlite.client.forks import enter_grpc, follow, is_in_grpc, leave_grpc, leave_to_parent
+from rmqlite.client.quiet_grpc import grpc
 from rmqlite.clock import elapsed_s, wall_ms
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.wire.rpcs import Rpc
@@ -100,12 +100,17 @@ class Connection(Closing):
     ) -> None:
         """Raises InvalidValue and ConfigInvalid for credentials that cannot be used."""
         self._credentials = with_environment(credentials)
-        self._endpoint = endpoint
         self._given = channel
+        self._has_met = False
+        """Has the broker answered?  Until then the endpoint may be wrong."""
         self._channel: grpc.Channel | None = None
         self._is_closed = False
         if channel is None:
-            _check_endpoint(endpoint, self._credentials)
+            self._endpoint = Endpoint.parse(endpoint)
+            if self._endpoint.is_tls and self._credentials.ca:
+                _check_ca(self._credentials.ca)
+        else:
+            self._endpoint = Endpoint(endpoint, endpoint, is_tls=False)
         self.begin_anew()
         follow(self)
 
@@ -125,7 +130,8 @@ class Connection(Closing):
     ) -> A:
         """Ask and wait for the answer.  Raises RmqliteError, Unavailable at the timeout.
 
-        wait_for_ready: while the broker cannot be reached, wait for it until the timeout.
+        wait_for_ready: while the broker cannot be reached, wait for it until the timeout, if it
+        has answered before.
         """
         data = self._prepared(rpc, value)
         how = self._how(rpc, timeout_s, wait_for_ready=wait_for_ready)
@@ -133,12 +139,12 @@ class Connection(Closing):
         try:
             answer = self._method(rpc.path)(data, **how)
         except grpc.RpcError as error:
-            raise self._translated(error) from error
+            raise self._endpoint.with_a_look(self._translated(error)) from error
         except ValueError as error:  # another thread closed the channel meanwhile
             raise _closed() from error
         finally:
             leave_grpc(call)
-        return _decoded(rpc, answer)
+        return self._decoded(rpc, answer)
 
     def call_repeatedly(self, rpc: Rpc[Q, A], value: Q, timeout_s: float, *, retries: int) -> A:
         """call(); after an Unavailable repeat it, at most `retries` times, all within timeout_s.
@@ -230,7 +236,8 @@ class Connection(Closing):
     def _how(self, rpc: Rpc[Any, Any], timeout_s: float, *, wait_for_ready: bool) -> dict[str, Any]:
         """What a call has beside its request; each attempt has a signature of its own."""
         how: dict[str, Any] = {"timeout": timeout_s}
-        if wait_for_ready:
+        # gRPC would wait for a wrong endpoint, too, and then not say why no connection was made.
+        if wait_for_ready and self._has_met:
             how["wait_for_ready"] = True
         if self._signer is not None:
             how["metadata"] = self._signer.metadata(rpc.path, wall_ms())
@@ -238,7 +245,7 @@ class Connection(Closing):
 
     def _outcome(self, rpc: Rpc[Any, A], done: Any) -> A | RmqliteError:
         try:
-            return _decoded(rpc, done.result())
+            return self._decoded(rpc, done.result())
         except grpc.RpcError as error:
             return self._translated(error)
         except grpc.FutureCancelledError:
@@ -249,22 +256,22 @@ class Connection(Closing):
     def _translated(self, error: Any) -> RmqliteError:
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_METADATA:
+                self._has_met = True
                 return error_from_metadata(value)
-        return error_from_status(error.code().name, f"{self._endpoint}: {error.details()}")
+        return self._endpoint.error(error.code().name, error.details(), has_met=self._has_met)
+
+    def _decoded(self, rpc: Rpc[Any, A], data: bytes) -> A:
+        self._has_met = True
+        try:
+            return rpc.decode_response(data)
+        except ValueError as error:  # such as a pull status of a newer broker
+            raise RmqliteError(f"the answer to {rpc.name} cannot be read: {error}") from error
 
 
-def _check_endpoint(endpoint: str, credentials: Credentials) -> None:
-    scheme, _, _ = endpoint.rpartition("://")
-    if scheme not in ("", "tls"):
-        raise InvalidValue("endpoint", endpoint, "host:port, or tls://host:port")
-    if scheme and credentials.ca:
-        _check_ca(credentials.ca)
-
-
-def _channel_to(endpoint: str, credentials: Credentials) -> grpc.Channel:
+def _channel_to(endpoint: Endpoint, credentials: Credentials) -> grpc.Channel:
     """With tls:// the broker's certificate must be for this host, and the CA's."""
-    scheme, _, address = endpoint.rpartition("://")
-    if not scheme:
+    address = endpoint.address
+    if not endpoint.is_tls:
         return grpc.insecure_channel(address, options=_OPTIONS)
     ca, key, certificate = [
         each.encode() or None
@@ -285,13 +292,6 @@ def _check_ca(text: str) -> None:
 def retry_pause_s(attempt: int) -> float:
     """The pause after the n-th failure in a row, counted from 0: it doubles, up to a limit."""
     return min(RETRY_PAUSE_S_MAX, RETRY_PAUSE_S_MIN * 2.0 ** min(attempt, 10))
-
-
-def _decoded(rpc: Rpc[Any, A], data: bytes) -> A:
-    try:
-        return rpc.decode_response(data)
-    except ValueError as error:  # such as a pull status of a newer broker
-        raise RmqliteError(f"the answer to {rpc.name} cannot be read: {error}") from error
 
 
 def _closed() -> Refused:

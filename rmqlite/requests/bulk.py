@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import InvalidValue, RmqliteError, restore
 from rmqlite.message import KEY_END, PAIR_END, RESERVED_PROPERTIES
 
@@ -148,7 +149,9 @@ def check_job_id(job_id: str) -> None:
 def property_text(properties: Mapping[str, str]) -> str:
     """A user's properties as a property string.  Raises InvalidValue."""
     for key, value in properties.items():
-        if not isinstance(key, str) or not isinstance(value, str) or not key or not value:
+        if not isinstance(key, str) or not isinstance(value, str):
+            check_type("properties", properties, Mapping[str, str])
+        if not key or not value:
             raise InvalidValue("properties", f"{key}={value}", "text keys and values, none empty")
     text = PAIR_END.join([key + KEY_END + value for key, value in properties.items()])
     check_property_text(text, len(properties))

@@ -51,7 +51,7 @@ def message_to_pb(message: Message) -> pb.OutgoingMessage:
         message_id=message.message_id,
     )
     if message.delay is not None:
-        sent.delay = message.delay
+        sent.delay = str(message.delay)
     if message.max_reconsume_times is not None:
         sent.max_reconsume_times = message.max_reconsume_times
     return sent

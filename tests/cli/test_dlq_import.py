@@ -140,7 +140,7 @@ def test_an_empty_body_and_a_lost_one_are_refused(
         (line(0, queue_offset=True), "queue_offset='True'"),
         (line(0, keys=[1]), "keys="),
         (line(0, keys=["a b"]), "keys='a b'"),
-        (line(0, properties={"region": 1}), "region=1"),
+        (line(0, properties={"region": 1}), "properties['region'] must be str, not int"),
         (line(0, properties={"region": "\x02"}), "control characters"),
         (line(0, tags="\ud800"), "tags="),
         (line(0, body="\ud800"), "body="),

@@ -103,7 +103,6 @@ def steps(_: StoredMessage) -> Iterator[None]:
         AsyncWorker(),
         partial(AsyncWorker()),
         AsyncWorker().work,
-        "print",
     ],
 )
 def test_a_listener_whose_code_would_not_run_is_refused(listener: Any) -> None:
@@ -192,4 +191,4 @@ def test_a_result_that_cannot_travel_fails_where_it_is_made() -> None:
     """In the listener's own line, where it can be found."""
     wrong: Any = {"delay_level": "3"}
     result = consume(lambda _: reconsume_later(**wrong), stored(0))
-    assert result.reason.startswith("InvalidValue: delay_level='3'")
+    assert result.reason.startswith("InvalidValue: delay_level must be int, not str")

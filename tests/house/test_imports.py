@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "rmqlite"
 HALL = frozenset(
     {"errors", "limits", "message", "names", "levels", "config", "config_keys", "clock"}
-    | {"access", "requests", "retry_policy", "visible", "compression"}
+    | {"access", "declared_types", "requests", "retry_policy", "visible", "compression"}
     | {"json_tree", "property_string", "table_shapes", "extras", "compiled"}
 )
 ROOMS = frozenset({"store", "broker", "wire", "views", "server", "client", "cli", "arrow", "spark"})
@@ -48,12 +48,13 @@ ALONE = {
     "os": {
         *("rmqlite.store.disk.files", "rmqlite.store.disk.regular_file"),
         *("rmqlite.spark.session", "rmqlite.cli.completion", "rmqlite.client.credentials"),
-        *("rmqlite.access.files", "rmqlite.cli.main", "rmqlite.client.forks"),
+        *("rmqlite.access.files", "rmqlite.cli.broker", "rmqlite.client.forks"),
+        "rmqlite.client.quiet_grpc",
     },
     "mmap": {"rmqlite.store.disk.files"},
     "fcntl": {"rmqlite.store.disk.files"},
     "time": {"rmqlite.clock"},
-    "datetime": {"rmqlite.clock"},
+    "datetime": {"rmqlite.clock", "rmqlite.levels"},
     "pydantic": {
         *("rmqlite.config", "rmqlite.config_keys.values", "rmqlite.table_shapes"),
         *("rmqlite.access.accounts", "rmqlite.access.reading"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +25,7 @@ def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         (Producer.__init__, "send_timeout_ms"),
         (PullConsumer.__init__, "timeout_ms"),
     ):
-        defaults = init.__kwdefaults__ or {}
+        defaults = inspect.unwrap(init).__kwdefaults__
         assert defaults[name] < PATIENCE_MS
         monkeypatch.setitem(defaults, name, PATIENCE_MS)
 

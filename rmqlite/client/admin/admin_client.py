@@ -9,6 +9,7 @@ from rmqlite.client.admin.redrive import RedriveAdmin
 from rmqlite.client.admin.schedule import ScheduleAdmin
 from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.credentials import Credentials
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.bulk import BulkJob
 from rmqlite.requests.finding import FoundMessage, FoundMessages, MessageQuery
 from rmqlite.requests.groups import GroupChange, GroupInfo, GroupStatus
@@ -18,6 +19,7 @@ from rmqlite.requests.topics import QueueRange, Route, RouteRequest, TopicInfo
 from rmqlite.wire import rpcs
 
 
+@check_public_arguments()
 class AdminClient(Closing):
     """Asks the broker at endpoint ("host:port") about its topics, groups and messages.
 
@@ -33,7 +35,7 @@ class AdminClient(Closing):
         self,
         endpoint: str,
         *,
-        timeout_ms: int = 5_000,
+        timeout_ms: float = 5_000,
         credentials: Credentials | None = None,
     ) -> None:
         self._connection = Connection(endpoint, credentials=credentials)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from rmqlite.client.channel import Connection
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.letters import (
     EVERY_LETTER,
     DeadLetterGroup,
@@ -25,6 +26,7 @@ from rmqlite.requests.paging import pages
 from rmqlite.wire import rpcs
 
 
+@check_public_arguments()
 class LetterAdmin:
     """Asks the broker behind a connection about retries and dead letters.
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from rmqlite.client.channel import Connection
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.requests.paging import pages
 from rmqlite.requests.redrive import (
     NOTHING_SEEN,
@@ -31,6 +32,7 @@ from rmqlite.requests.redrive import (
 from rmqlite.wire import rpcs
 
 
+@check_public_arguments()
 class RedriveAdmin:
     """Asks the broker behind a connection about its redrive jobs.
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from rmqlite.client.channel import Connection
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import RmqliteError
 from rmqlite.requests.paging import pages
 from rmqlite.requests.schedule import (
@@ -34,6 +35,7 @@ from rmqlite.wire import rpcs
 EVERYTHING = PendingFilter()
 
 
+@check_public_arguments()
 class ScheduleAdmin:
     """Asks the broker behind a connection about its schedule, timeout_s for each call.
 

@@ -15,6 +15,8 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from rmqlite.compression import inflated
+from rmqlite.declared_types.checks import check_fields
+from rmqlite.declared_types.sentences import must_be_type
 from rmqlite.errors import InvalidValue
 from rmqlite.message import StoredMessage
 
@@ -40,10 +42,9 @@ class ConsumeResult:
 
     def __post_init__(self) -> None:
         # Check here: the error names the listener's own line; later, no send-back would work.
-        if not isinstance(self.delay_level, int) or not -(2**31) <= self.delay_level < 2**31:
+        check_fields(self)
+        if not -(2**31) <= self.delay_level < 2**31:
             raise InvalidValue("delay_level", self.delay_level, "a 32-bit integer")
-        if not isinstance(self.reason, str):
-            raise InvalidValue("reason", type(self.reason).__name__, "text")
 
 
 CONSUME_SUCCESS: Final = ConsumeResult(True)
@@ -64,7 +65,9 @@ def check_listener(listener: Listener) -> Listener:
     called: object = listener
     while isinstance(called, partial):
         called = called.func
-    if not callable(called) or any(map(_runs_later, (called, type(called).__call__))):
+    if not callable(called):
+        raise must_be_type("listener", "a function that takes a message", listener)
+    if any(map(_runs_later, (called, type(called).__call__))):
         raise InvalidValue("listener", _name_of(listener), LISTENER_RULE)
     return listener
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from rmqlite.client.channel import Connection, retry_pause_s
@@ -53,10 +54,9 @@ class Membership:
 
         A broker that is away is no error: a consumer may start before its broker.
         """
-        try:
+        # The next heartbeat logs that the broker is away.
+        with suppress(Unavailable):
             connection.call(rpcs.HEARTBEAT, self._request(0), timeout_s)
-        except Unavailable as error:
-            log.warning("cannot join yet, trying again group=%s: %s", self._group, error)
 
     def start(self) -> None:
         """Send heartbeats from now on."""

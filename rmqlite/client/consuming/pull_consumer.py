@@ -16,6 +16,7 @@ from rmqlite.client.channel import Closing, Connection
 from rmqlite.client.consuming.tag_expression import EVERYTHING, parse_tags
 from rmqlite.client.credentials import Credentials
 from rmqlite.compression import inflated
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, QueueUnknown, Refused, RmqliteError
 from rmqlite.message import StoredMessage
 from rmqlite.names import check_group
@@ -28,6 +29,7 @@ RETRIES: Final = 2
 """Every call here may run twice."""
 
 
+@check_public_arguments()
 class PullConsumer(Closing):
     """Reads queues for a group.  Usable from several threads, each with queues of its own.
 
@@ -41,7 +43,7 @@ class PullConsumer(Closing):
         endpoint: str,
         group: str,
         *,
-        timeout_ms: int = 10_000,
+        timeout_ms: float = 10_000,
         credentials: Credentials | None = None,
     ) -> None:
         check_group(group)

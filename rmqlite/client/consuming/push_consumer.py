@@ -29,6 +29,7 @@ from rmqlite.client.consuming.tag_expression import EVERYTHING
 from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import own_client_id
+from rmqlite.declared_types.checks import check_public_arguments
 from rmqlite.errors import InvalidValue, Refused, RmqliteError
 from rmqlite.names import check_group, check_topic, retry_topic
 from rmqlite.requests.groups import OffsetsCommit, Subscription
@@ -51,6 +52,7 @@ class _Running:
     send_backs: SendBacks
 
 
+@check_public_arguments()
 class PushConsumer(Closing):
     """Consumes messages as a member of a group.  Usable from any thread.
 
@@ -82,9 +84,9 @@ class PushConsumer(Closing):
         cached_bytes_max: int = 100 * 1024 * 1024,
         max_reconsume_times: int | None = None,
         consume_from: Start = ConsumeFrom.FIRST_OFFSET,
-        commit_interval_ms: int = 5_000,
+        commit_interval_ms: float = 5_000,
         heartbeat_interval_ms: int = 10_000,
-        close_timeout_ms: int = 30_000,
+        close_timeout_ms: float = 30_000,
         client_id: str | None = None,
         credentials: Credentials | None = None,
     ) -> None:
@@ -165,7 +167,7 @@ class PushConsumer(Closing):
         """The queues that this member reads now, including those of the retry topic."""
         return self._running.readers.queues if self._running else ()
 
-    def wait_assigned(self, timeout_ms: int) -> bool:
+    def wait_assigned(self, timeout_ms: float) -> bool:
         """Wait until this member has a queue to read; False at the timeout."""
         return bool(self._running and self._running.readers.wait_assigned(timeout_ms / 1000))
 

@@ -21,7 +21,9 @@ from rmqlite.client.credentials import Credentials
 from rmqlite.client.forks import follow
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import elapsed_s, wall_ms
+from rmqlite.declared_types.checks import check_fields, check_public_arguments
 from rmqlite.errors import InvalidValue, MessageTooLarge, RmqliteError, Unavailable
+from rmqlite.levels import Delay, delay_text
 from rmqlite.limits import MESSAGE_ID_BYTES_MAX
 from rmqlite.requests.bulk import (
     BulkAnswer,
@@ -46,10 +48,10 @@ RETRY_S_MIN: Final = 1.0
 class BulkMessage:
     """A message to schedule in bulk.
 
-    At most one of delay_level, delay ("10m") and deliver_at_ms may be set; without one the message
-    is delivered at once.  message_id: a message with the same id counts as the same message;
-    empty: a new id, so that the broker recognises repeated calls but not repeated runs.  keys:
-    tokens, or one text with blanks between them.
+    At most one of delay_level, delay ("10m" or a timedelta, kept as text) and deliver_at_ms may be
+    set; without one the message is delivered at once.  message_id: a message with the same id
+    counts as the same message; empty: a new id, so that the broker recognises repeated calls but
+    not repeated runs.  keys: tokens, or one text with blanks between them.
     Raises InvalidValue.
     """
 
@@ -60,14 +62,22 @@ class BulkMessage:
     keys: str | Sequence[str] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     delay_level: int = 0
-    delay: str = ""
+    delay: Delay = ""
     deliver_at_ms: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.body, bytes):
-            raise InvalidValue("body", type(self.body).__name__, "bytes")
-        if self.properties:
-            property_text(self.properties)
+        try:
+            _ = self.topic + self.tags + self.message_id + _keys_text(self.keys)
+            levels = self.delay_level.__class__ is self.deliver_at_ms.__class__ is int
+            if self.body.__class__ is not bytes or not levels:
+                check_fields(self)
+            if self.delay != "":
+                object.__setattr__(self, "delay", delay_text(self.delay))
+            if self.properties or self.properties.__class__ is not dict:
+                property_text(self.properties)
+        except (TypeError, ValueError, AttributeError):
+            check_fields(self)  # names the wrong type; in nearly all messages there is none
+            raise
 
 
 class BulkStatus(enum.Enum):
@@ -118,6 +128,7 @@ class _Call:
     failing_since_s: float = 0.0
 
 
+@check_public_arguments()
 class BulkScheduler(Closing):
     """Schedules in bulk at the broker at endpoint ("host:port").  Used by one thread.
 
@@ -138,8 +149,8 @@ class BulkScheduler(Closing):
         match: BulkMatch = BulkMatch.EXACT,
         batch_messages: int = BATCH_MESSAGES,
         in_flight: int = CALLS_IN_FLIGHT,
-        timeout_ms: int = 30_000,
-        retry_ms: int = 60_000,
+        timeout_ms: float = 30_000,
+        retry_ms: float = 60_000,
         credentials: Credentials | None = None,
     ) -> None:
         for name, value in (("batch_messages", batch_messages), ("in_flight", in_flight)):
@@ -223,7 +234,7 @@ class BulkScheduler(Closing):
                 [property_text(each.properties) if each.properties else "" for each in batch]
             ),
             "delay_levels": _column([each.delay_level for each in batch]),
-            "delays": _column([each.delay for each in batch]),
+            "delays": _column([str(each.delay) for each in batch]),
             "deliver_at_ms": _column([each.deliver_at_ms for each in batch]),
         }
         arguments: dict[str, Any] = columns

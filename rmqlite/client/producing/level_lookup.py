@@ -13,6 +13,7 @@ from typing import Final
 
 from rmqlite.client.channel import Connection
 from rmqlite.clock import elapsed_s
+from rmqlite.declared_types.checks import check_type
 from rmqlite.errors import DelayUnknown
 from rmqlite.levels import LevelTable, parse_levels
 from rmqlite.message import Message
@@ -38,18 +39,22 @@ class LevelLookup:
 
         Raises DelayUnknown, InvalidValue, and the errors of a call to the broker.
         """
+        if message.__class__ is not Message:
+            # Here, because every message comes by: another value would fail far from its cause.
+            check_type("message", message, Message)
         if message.delay is None:
             return message
+        delay = str(message.delay)
         # One thread asks, the others wait for its answer instead of asking too.
         with self._lock:
             fresh = self._table is None or elapsed_s() - self._asked_at_s > TABLE_AGE_S_MAX
             table = self._ask(message.topic) if fresh or self._table is None else self._table
             try:
-                level = table.level_lasting(message.delay)
+                level = table.level_lasting(delay)
             except DelayUnknown:
                 if fresh:
                     raise
-                level = self._ask(message.topic).level_lasting(message.delay)
+                level = self._ask(message.topic).level_lasting(delay)
         return message.at_level(level)
 
     def _ask(self, topic: str) -> LevelTable:

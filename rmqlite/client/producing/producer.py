@@ -18,6 +18,7 @@ from rmqlite.client.producing.level_lookup import LevelLookup
 from rmqlite.client.producing.shared_calls import SharedCalls
 from rmqlite.client.unique_id import UniqueIds
 from rmqlite.clock import wall_ms
+from rmqlite.declared_types.checks import check_public_arguments, check_type
 from rmqlite.errors import MessageTooLarge, RmqliteError
 from rmqlite.message import Message
 from rmqlite.requests.messages import SendRequest, SendResult
@@ -25,6 +26,7 @@ from rmqlite.requests.schedule import ChangeByIds, ChangedId, ScheduleAction
 from rmqlite.wire import rpcs
 
 
+@check_public_arguments(besides=("send", "send_async", "send_batch"))
 class Producer(Closing):
     """Sends messages to the broker at endpoint ("host:port").  Usable from any thread.
 
@@ -45,7 +47,7 @@ class Producer(Closing):
         endpoint: str,
         group: str,
         *,
-        send_timeout_ms: int = 3_000,
+        send_timeout_ms: float = 3_000,
         retries: int = 2,
         linger_ms: float = 5,
         batch_messages_max: int = 256,
@@ -84,6 +86,7 @@ class Producer(Closing):
         messages = (self._named(message),)
         if queue_id is None:
             return self._shared.send(messages, size_bytes(messages[0]))[0]
+        check_type("queue_id", queue_id, int)
         return self._call(messages, queue_id)[0]
 
     def send_batch(self, messages: Iterable[Message]) -> list[SendResult]:
@@ -147,6 +150,7 @@ class Producer(Closing):
         return resolved if resolved.message_id else resolved.named(self._ids.next())
 
     def _all_named(self, messages: Iterable[Message]) -> list[Message]:
+        check_type("messages", messages, Iterable[Message])
         resolved = [self._levels.resolve(message) for message in messages]
         ids = iter(self._ids.take(sum([not each.message_id for each in resolved])))
         return [each if each.message_id else each.named(next(ids)) for each in resolved]

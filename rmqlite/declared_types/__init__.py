@@ -1,0 +1,1 @@
+"""The values that a user hands over, against the types that the code declares for them."""
