@@ -142,12 +142,6 @@ class ConsumerOffsetsTable(_Table):
     offset_table: dict[TopicAtGroup, dict[QueueId, Int64]] = {}
 
 
-class PurgeMarkersTable(_Table):
-    """deadLetterMarkers.json"""
-
-    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
-
-
 class KeyValuesTable(_Table):
     """kvConfig.json"""
 
@@ -227,6 +221,13 @@ def _check_span(tree: Any, read: ValidatorFunctionWrapHandler) -> Any:
 
 
 Completed = Annotated[list[tuple[Offset, Offset]] | CompletedBitmap, WrapValidator(_check_span)]
+
+
+class PurgeMarkersTable(_Table):
+    """deadLetterMarkers.json; an older rmqlite wrote no letter_table."""
+
+    offset_table: dict[StoredName, dict[QueueId, Int64]] = {}
+    letter_table: dict[StoredName, dict[QueueId, Completed]] = {}
 
 
 class ProgressTable(_Table):

@@ -320,7 +320,9 @@ class Redrive:
         if queue is not None:
             upto = min(part.end, begin + count_max)
             slice_ = next(whole_slices(self._store, queue, begin, upto), [])
-            letters = self._judge.judged(kept, part.queue_id, slice_)
+            hidden = self._markers.hidden(kept.job.spec.group, part.queue_id)
+            shown = [each for each in slice_ if hidden.next_open(each[0]) == each[0]]
+            letters = self._judge.judged(kept, part.queue_id, shown)
             end = slice_[-1].queue_offset + 1 if slice_ else max(begin, queue.min_offset)
         if end < part.end:
             return At(number, end), letters

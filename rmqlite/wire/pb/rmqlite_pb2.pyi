@@ -1051,16 +1051,18 @@ class ListDeadLetterGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[_Union[DeadLetterGroup, _Mapping]]] = ...) -> None: ...
 
 class PurgeDeadLettersRequest(_message.Message):
-    __slots__ = ("group", "until_ms", "restore", "dry_run")
+    __slots__ = ("group", "until_ms", "restore", "dry_run", "filter")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     RESTORE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
     group: str
     until_ms: int
     restore: bool
     dry_run: bool
-    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ...) -> None: ...
+    filter: LetterFilter
+    def __init__(self, group: _Optional[str] = ..., until_ms: _Optional[int] = ..., restore: bool = ..., dry_run: bool = ..., filter: _Optional[_Union[LetterFilter, _Mapping]] = ...) -> None: ...
 
 class PurgeDeadLettersResponse(_message.Message):
     __slots__ = ("letters", "open")

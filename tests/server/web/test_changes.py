@@ -10,7 +10,6 @@ from rmqlite.errors import FlushFailed
 from rmqlite.message import Message
 from rmqlite.names import retry_topic
 from rmqlite.requests.groups import GroupChange, OffsetsCommit
-from rmqlite.requests.letters import PurgeRequest
 from rmqlite.requests.messages import SendBackRequest
 from rmqlite.requests.schedule import CHANGES_DEFAULT, ChangeByIds, ScheduleAction
 from rmqlite.requests.topics import Queue
@@ -19,6 +18,7 @@ from rmqlite.server.web.site import Site
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, breaking, served
+from tests.support.letters import purge
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
@@ -167,7 +167,7 @@ def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderT
         await browser.send("/dead/purge", back.fields())
 
     browse(under_test, scenario)
-    restored = under_test.broker.letters.dead.purge(PurgeRequest(GROUP, dry_run=True))
+    restored = purge(under_test, dry_run=True)
     assert restored.letters == 7
 
 
