@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +241,18 @@ def test_what_is_no_store_is_said(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InvalidValue, match=f"{name}' is not allowed: a"):
         planned(tmp_path / name)
+
+
+def test_a_table_of_topics_that_cannot_be_read_hides_no_record(filled: StoreUnderTest) -> None:
+    """The log has everything; the table only says which topics have no record yet."""
+    table = filled.root / "config" / "topics.json"
+    row = {"topicName": "fresh", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
+    table.write_text(json.dumps({"topicConfigTable": {"fresh": row}}))
+    assert look_at_store(str(filled.root)).has_topic("fresh")
+    table.write_text("{")
+    found = look_at_store(str(filled.root))
+    assert (found.has_topic("fresh"), found.has_topic("bills")) == (False, True)
+    assert read(filled.root) == every(filled.root)
 
 
 def test_a_store_without_records_has_no_rows(tmp_path: Path) -> None:

@@ -117,6 +117,15 @@ def test_a_snapshot_tells_from_where_to_where_all_goes(make: Make) -> None:
     assert list(found.queues) == sorted(found.queues, key=lambda each: each.queue)
 
 
+def test_a_snapshot_names_the_topics_whose_queues_lack_records(under_test: BrokerUnderTest) -> None:
+    """Their records can still be read as parts of the log."""
+    under_test.send(plain("a", topic="other"), plain("b"))
+    under_test.broker.deleting.delete_topic("other")
+    found = snapshot(under_test)
+    assert found.deleted_topics == ("other",)
+    assert ranges(found)[("other", 0)] == (1, 1)
+
+
 def test_a_snapshot_of_topics_names_only_their_queues(under_test: BrokerUnderTest) -> None:
     """But its end and time are the log's."""
     create_topic(under_test, "other", 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,24 @@ def test_a_time_stops_the_archive_before_it(
     young_ms = int(second.store_timestamp.timestamp() * 1000)
     assert archive(spark, place, store, until_ms=young_ms) == []
     assert archive(spark, place, store, until_ms=young_ms + 1) == [True]
+
+
+def test_a_topic_that_only_the_archive_knows_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The store forgets a deleted topic with its last record; another unknown topic is refused."""
+    made = StoreUnderTest(tmp_path / "store")
+    made.send(*["old" * 100] * 9, topic="gone")
+    made.send(*["new" * 100] * 40)
+    made.close()
+    place, path = str(tmp_path / "archive"), str(made.root)
+    archive(spark, tmp_path / "archive", made.root)
+    log_files(made.root)[0].unlink()
+    shutil.rmtree(made.root / "consumequeue" / "gone")
+    (made.root / "config" / "storeProgress.json").unlink()
+    both = LogWithArchive(spark, place, path=path)
+    assert both.read(["topic"], topic="gone").count() == 9
+    assert both.read(["topic"], topics="gone,orders").count() == 49
+    with pytest.raises(InvalidValue, match="that rmqlite pipeline archive has written"):
+        LogWithArchive(spark, str(tmp_path / "mistyped"), path=path)
 
 
 def test_an_archive_of_something_else_is_refused(

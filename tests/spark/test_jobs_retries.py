@@ -27,6 +27,7 @@ class Failing(LogRows):
         end: str = "",
         group: str = "workers",
         reason: str | None = None,
+        **changes: Any,
     ) -> None:
         """Failed so many times; end: "" given out once more, "wait" not yet, "dead"."""
         told: dict[str, Any] = {
@@ -34,7 +35,7 @@ class Failing(LogRows):
             "origin_message_id": f"origin of {name}",
             "origin_topic": "orders",
             "born_timestamp": moment(0),
-        }
+        } | changes
         for n in range(1, times + 1):
             because = f"reason {n}" if reason is None else reason or None
             failed = told | {"reconsume_times": n, "failure_reason": because}
@@ -127,6 +128,27 @@ def test_reasons_are_counted_by_kind_and_once_a_failure(spark: SparkSession) -> 
     ]
     everything = collected(retries.reasons(retries.failures(read(spark, log))))
     assert ("workers", "(no reason)", 1, 1) in [tuple(row.values()) for row in everything]
+
+
+def test_a_redriven_letter_is_counted_as_another_message_if_it_fails(spark: SparkSession) -> None:
+    """It keeps the first message's id and counts its attempts anew: both chains would be one."""
+    log = Failing()
+    log.fail("m", 2, "dead")
+    names = ("origin_topic", "origin_message_id", "born_timestamp")
+    redriven = {name: log.rows[-1][name] for name in names}
+    for key in ("redrive:%DLQ%workers:0:0", "redrive:%DLQ%workers:0:1"):
+        log.add("%RETRY%workers", 5_000, unique_key=key, reconsume_times=0, **redriven)
+    log.fail("m", 1, unique_key="redrive:%DLQ%workers:0:0")
+    failures = retries.failures(read(spark, log))
+    (group,) = collected(retries.summary(retries.messages(failures)))
+    assert {name: group[name] for name in ("messages", "succeeded", "dead")} == {
+        "messages": 2,
+        "succeeded": 1,
+        "dead": 1,
+    }
+    assert {
+        row["failure_kind"]: row["failures"] for row in collected(retries.reasons(failures))
+    } == {"reason #": 3}
 
 
 def test_committed_offsets_tell_what_no_consumer_has_read(spark: SparkSession) -> None:

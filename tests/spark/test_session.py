@@ -10,6 +10,7 @@ import pytest
 
 from rmqlite.errors import ExtraMissing
 from rmqlite.spark import session
+from rmqlite.spark.hadoop import disk_path
 
 
 def java(home: Path, version: str) -> Path:
@@ -73,6 +74,35 @@ def test_a_wrong_java_home_is_told_and_not_passed_over(
     monkeypatch.setenv("JAVA_HOME", str(nowhere / "gone"))
     with pytest.raises(ExtraMissing, match="no Java at JAVA_HOME="):
         session.java_home()
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "variable", "is_so"),
+    [
+        ("", {}, "", True),
+        ("local[2]", {"spark.executor.memory": "1g"}, "", True),
+        ("spark://host:7077", {}, "", False),
+        ("", {"spark.hadoop.fs.defaultFS": "hdfs://host"}, "", False),
+        ("", {}, "HADOOP_CONF_DIR", False),
+    ],
+)
+def test_a_place_is_on_this_disk_only_if_no_other_file_system_may_be_meant(
+    monkeypatch: pytest.MonkeyPatch,
+    master: str,
+    conf: dict[str, str],
+    variable: str,
+    is_so: bool,
+) -> None:
+    """Otherwise /archive may be a folder of HDFS, and it is Spark that knows."""
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "PYSPARK_GATEWAY_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "/etc/hadoop")
+    assert session.is_on_disk(master, conf) == is_so
+    path = disk_path("/archive", master=master, conf=conf)
+    assert path == (Path("/archive") if is_so else None)
+    assert disk_path("s3a://bucket/x", master=master, conf=conf) is None
+    assert disk_path("file:///x", master=master, conf=conf) == Path("/x")
 
 
 def test_a_job_without_spark_says_what_to_install(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ one for each time that the message was given out again (in %RETRY%group).  It ha
 success: a success only moves the group's offset.  So a message that was given out and did not
 fail again counts as succeeded, unless the group's committed offset shows that no consumer has
 read it yet: then it is in hand.  Messages that never failed do not appear here, and a cancelled
-retry counts as waiting.
+retry counts as waiting.  A letter that was redriven stays dead; the message that the redrive sent
+is counted as another message if it fails.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from rmqlite.message import REDRIVE_ID_PREFIX
 from rmqlite.names import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_GROUP, SCHEDULE_TOPIC
 from rmqlite.spark.jobs.dead_letters import kind_of
 
@@ -57,9 +59,10 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     is_again, is_dead = topic.startswith(RETRY_PREFIX), topic.startswith(DLQ_PREFIX)
     kind = F.when(waits, _FAILED).when(is_again, _AGAIN).when(is_dead, _DEAD)
     place = F.when(waits, F.col("real_topic")).otherwise(topic)
-    # A scheduled message that could not be delivered has failed in no consumer group.
-    wanted = (waits | is_again | is_dead) & (topic != DLQ_PREFIX + SCHEDULE_GROUP)
-    told = records.where(wanted)
+    # A scheduled message that could not be delivered has failed in no consumer group, and a
+    # redriven one whose attempts begin anew has not failed yet.
+    is_failure = is_dead | ((waits | is_again) & (F.col("reconsume_times") > 0))
+    told = records.where(is_failure & (topic != DLQ_PREFIX + SCHEDULE_GROUP))
     is_read: Column = F.lit(True)
     if committed is not None:
         told = told.join(F.broadcast(committed), ["topic", "queue_id"], "left")
@@ -67,7 +70,10 @@ def failures(records: DataFrame, committed: DataFrame | None = None) -> DataFram
     return told.select(
         F.regexp_replace(place, f"^({RETRY_PREFIX}|{DLQ_PREFIX})", "").alias("consumer_group"),
         "origin_topic",
-        F.coalesce("origin_message_id", "unique_key").alias("message_id"),
+        # A redriven message is another one than that which died.
+        F.when(F.col("unique_key").startswith(REDRIVE_ID_PREFIX), F.col("unique_key"))
+        .otherwise(F.coalesce("origin_message_id", "unique_key"))
+        .alias("message_id"),
         kind.alias("kind"),
         F.col("reconsume_times").alias("attempt"),
         F.when(waits, F.col("delay_level")).alias("delay_level"),
