@@ -12,7 +12,7 @@ from rmqlite.requests.letters import Letter, LetterPage, LettersQuery, PurgeRequ
 from rmqlite.server.web.args import LETTER_FIELDS
 from rmqlite.server.web.site import ROWS, Visit
 
-RETRY_FIELDS: Final = ("topic", "tag", "key", "reason", "id")
+RETRY_FIELDS: Final = ("kind", "reason", "topic", "tag", "key", "id")
 _CALLS_MAX: Final = 20
 _VIEWS: Final = ("all", "open")
 _ORDERS: Final = ("newest", "oldest")
