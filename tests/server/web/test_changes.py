@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from urllib.parse import urlencode
 
 import pytest
 
@@ -22,6 +23,7 @@ from tests.support.letters import purge
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
 
+CHOOSE = "Choose this letter"
 ACTIONS = [
     ("cancel", "cancelled", 0),
     ("fire", "delivered now", 0),
@@ -224,6 +226,57 @@ def test_a_redrive_goes_back_to_the_group_unless_a_topic_is_chosen(
             assert (await browser.get(f"/redrive/preview?group={GROUP}&{wrong}")).status == 400
         job = await browser.send("/redrive", back.fields())
         assert f"To group {GROUP} only" in job.text
+
+    browse(under_test, scenario)
+
+
+def test_a_jobs_page_says_what_became_of_its_messages(under_test: BrokerUnderTest) -> None:
+    """Sent is not repaired: what is dead again is one click away."""
+    dead_letters(under_test, 3)
+
+    async def scenario(browser: Browser) -> None:
+        dry = await browser.get(f"/redrive/preview?group={GROUP}")
+        job_id = dict(dry.fields())["job_id"]
+        page = await browser.send("/redrive", dry.fields())
+        while "Redrive of shop done" not in page.text:
+            page = await browser.get(f"/job?id={job_id}")
+        assert "Consumed 0 Waiting again 3" in page.text
+        first, second, _ = under_test.messages(retry_topic(GROUP))
+        again = SendBackRequest(GROUP, first.physical_offset, delay_level=-1, reason="HTTP 503")
+        under_test.broker.send_back(again)
+        progress = {Queue(retry_topic(GROUP), 0): second.queue_offset + 1}
+        under_test.broker.commit_offsets(OffsetsCommit(GROUP, progress))
+        under_test.sync()
+        page = await browser.get(f"/job?id={job_id}")
+        assert "Consumed 1 Waiting again 1" in page.text
+        assert "Dead again 1" in page.text
+        listed = await browser.get(page.link("/dead/letters?group=shop&job="))
+        assert "1 letter on this page" in listed.text
+        assert "HTTP 503" in listed.text
+
+    browse(under_test, scenario)
+
+
+def test_chosen_letters_are_redriven_and_no_others(under_test: BrokerUnderTest) -> None:
+    """With no box ticked the filter would match all: that is refused."""
+    dead_letters(under_test, 5)
+
+    async def scenario(browser: Browser) -> None:
+        listed = await browser.get(f"/dead/letters?group={GROUP}")
+        boxes = [a["value"] for _, a in listed.elements if a.get("aria-label") == CHOOSE]
+        assert boxes == [f"%DLQ%{GROUP}:0:{offset}" for offset in (4, 3, 2, 1, 0)]
+        hidden = [("group", GROUP), ("chosen", "1")]
+        ids = [("id", boxes[1]), ("id", boxes[3])]
+        form = await browser.get(f"/redrive?{urlencode(hidden + ids)}")
+        assert [(n, v) for n, v in form.fields() if n == "id"] == ids
+        dry = await browser.get(f"/redrive/preview?{urlencode(hidden + ids)}")
+        assert f"2 letters of {GROUP} would be sent" in dry.text
+        job = await browser.send("/redrive", dry.fields())
+        assert f"{boxes[1]}, {boxes[3]}" in job.text
+        for path in ("/redrive", "/redrive/preview"):
+            none = await browser.get(f"{path}?{urlencode(hidden)}")
+            assert none.status == 400
+            assert "at least one chosen letter" in none.text
 
     browse(under_test, scenario)
 

@@ -56,10 +56,10 @@ def test_a_letter_is_shown_and_not_obeyed(
         record = await browser.get(listed.link("/record?id=") + f"&as={view}")
         paths = ["/", "/dead", "/groups", f"/group?name={GROUP}", listed.link("/message?id=")]
         paths.append(f"/redrive/preview?group={GROUP}")
-        link = (await browser.get("/dead")).link("/dead/letters?group=shop&reason=")
-        by_reason = await browser.get(link)
-        assert "1 letter on this page" in by_reason.text
-        check_inert(by_reason, of_fields=by_reason.attributes("input", "value"))
+        link = (await browser.get("/dead")).link("/dead/letters?group=shop&kind=")
+        by_kind = await browser.get(link)
+        assert "1 letter on this page" in by_kind.text
+        check_inert(by_kind, of_fields=by_kind.attributes("input", "value"))
         for page in [listed, record, *[await browser.get(path) for path in paths]]:
             assert page.status == 200
             check_inert(page)
