@@ -19,6 +19,7 @@ from rmqlite.server.web.site import Site
 from tests.server.web.browser import Browser, browse
 from tests.support.brokers import BrokerUnderTest
 from tests.support.fronts import Served, breaking, served
+from tests.support.letters import dead_letters as dead_in
 from tests.support.letters import purge
 from tests.support.steps import done
 from tests.support.web_letters import GROUP, dead_letters
@@ -147,16 +148,20 @@ def test_a_groups_retries_are_changed_and_no_others(under_test: BrokerUnderTest)
     assert left.topic == retry_topic("other")
 
 
-@pytest.mark.parametrize("what", ["all", "until"])
-def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderTest) -> None:
+@pytest.mark.parametrize(
+    ("wanted", "gone"), [("", 7), ("&until=-5s", 4), ("&kind=HTTP+503", 3)], ids=str
+)
+def test_letters_are_purged_and_brought_back(
+    wanted: str, gone: int, under_test: BrokerUnderTest
+) -> None:
     """The dry run counts the open letters; nothing is deleted."""
     dead_letters(under_test, 4)
     under_test.clock.forward(10_000)
-    dead_letters(under_test, 3)
-    gone = 7 if what == "all" else 4
+    dead_letters(under_test, 3, reason="HTTP 503")
 
     async def scenario(browser: Browser) -> None:
-        dry = await browser.get(f"/dead/purge?group={GROUP}&what={what}&until=-5s")
+        listed = await browser.get(f"/dead/letters?group={GROUP}{wanted}")
+        dry = await browser.get(listed.link("/dead/purge?"))
         assert f"{gone} letters of {GROUP}" in dry.text
         assert f"would be hidden, {gone} of them open" in dry.text
         # The time is said as an instant: it means the same however long somebody thinks.
@@ -171,6 +176,24 @@ def test_letters_are_purged_and_brought_back(what: str, under_test: BrokerUnderT
     browse(under_test, scenario)
     restored = purge(under_test, dry_run=True)
     assert restored.letters == 7
+
+
+def test_chosen_letters_are_purged_and_no_others(under_test: BrokerUnderTest) -> None:
+    """The boxes of a list: without one that is ticked nothing happens."""
+    dead_letters(under_test, 4)
+
+    async def scenario(browser: Browser) -> None:
+        chosen = [("group", GROUP), ("chosen", "1"), ("id", f"%DLQ%{GROUP}:0:2")]
+        dry = await browser.get(f"/dead/purge?{urlencode(chosen)}")
+        assert f"1 letter of {GROUP} would be hidden, 1 of them open" in dry.text
+        assert "was hidden" in (await browser.send("/dead/purge", dry.fields())).text
+        none = await browser.get(f"/dead/purge?{urlencode(chosen[:2])}")
+        assert none.status == 400
+        assert "at least one chosen letter" in none.text
+
+    browse(under_test, scenario)
+    left = [each.queue_offset for each in dead_in(under_test)]
+    assert left == [0, 1, 3]
 
 
 def test_letters_are_redriven_after_a_dry_run(under_test: BrokerUnderTest) -> None:
