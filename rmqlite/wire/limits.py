@@ -212,7 +212,7 @@ class RequestLimits:
         for rpc in rpcs.ALL:
             size = LIST_REQUEST_BYTES_MAX if rpc.name in _LISTS else SMALL_REQUEST_BYTES_MAX
             bounds = Bounds(rpc.request, fields, size=Limit(size=size, error=MessageTooLarge))
-            if rpc in (rpcs.SEND, rpcs.SCHEDULE_BULK):
+            if rpc in (rpcs.SEND, rpcs.SCHEDULE_BULK, rpcs.IMPORT_LETTERS):
                 bounds = Bounds(rpc.request, fields, size=whole, beside=beside)
             self._bounds[rpc.path] = bounds
 

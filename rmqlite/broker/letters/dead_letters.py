@@ -112,7 +112,7 @@ class DeadLetters:
             topic, window = dlq_topic(group), REASONS_OF_MAX // len(queues)
             known = self._reasons.get((topic, queue_id))
             if known is None:
-                known = self._reasons[topic, queue_id] = FailureReasons(self._store, topic, queue)
+                known = self._reasons[topic, queue_id] = FailureReasons(self._store, queue)
             _, begin, end = self._range(group, queue_id, queue)
             looked_from = max(begin, end - window)
             yield from known.look(looked_from, end)

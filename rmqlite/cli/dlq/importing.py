@@ -104,13 +104,14 @@ class _Import:
         several: list[ImportedLetter] = []
         known, size = "", 0
         for group, letter in self._letters():
-            is_full = len(several) == self._at_once or size + len(letter.body) > _CALL_BYTES_MAX
+            own = len(letter.body) + len(letter.properties)
+            is_full = len(several) == self._at_once or size + own > _CALL_BYTES_MAX
             if several and (group != known or is_full):
                 yield known, tuple(several)
                 several, size = [], 0
             known = group
             several.append(letter)
-            size += len(letter.body)
+            size += own
         if several:
             yield known, tuple(several)
 
